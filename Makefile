@@ -1,0 +1,38 @@
+# Everything runs in .venv, which the first target creates. PYTHON picks the interpreter it is made from.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install lint types test gpu-test bench clean
+
+help:
+	@echo "make test      set up .venv, lint, check types, run the tests"
+	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
+	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch torchvision
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+install: $(VENV)/installed
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/pytest -m "not gpu"
+
+gpu-test:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests
+
+bench: install
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,101 @@
+"""The command ``efdm``."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from typing import Annotated
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.table import Table
+except ImportError:  # the library does not need them
+    sys.exit('The command line needs typer and rich: pip install "efdm[cli]"')
+
+import torch
+
+import efdm
+from efdm import kernels
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Exact feature distribution matching.")
+console = Console()
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+PACKAGES = ("numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
+
+
+@app.callback()
+def _root() -> None:
+    """Exact feature distribution matching."""
+
+
+def _version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def _space_of(shape: str) -> int:
+    """The number of positions in B,C,H,W..."""
+    try:
+        sizes = [int(s) for s in shape.lower().replace("x", ",").split(",")]
+    except ValueError:
+        sizes = []
+    if len(sizes) < 3 or min(sizes) < 1:
+        raise typer.BadParameter(f"{shape!r} is not a shape; write batch, channels and space like 1,512,64,64")
+    return int(torch.tensor(sizes[2:]).prod())
+
+
+@app.command()
+def info(
+    shape: Annotated[str, typer.Option(help="Feature shape B,C,H,W; any number of space dimensions.")] = "1,512,64,64",
+    dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
+) -> None:
+    """Versions, devices, and which kernel would run for a shape and dtype, and why."""
+    if dtype not in DTYPES:
+        raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
+    try:
+        target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise typer.BadParameter(f"{device!r} is not a device; try cpu or cuda", param_hint="--device") from error
+    if target.type == "cuda" and not torch.cuda.is_available():
+        raise typer.BadParameter("torch sees no CUDA device here; try --device cpu", param_hint="--device")
+    n = _space_of(shape)
+
+    versions = Table("package", "version", title="Versions")
+    versions.add_row("efdm", efdm.__version__)
+    versions.add_row("python", platform.python_version())
+    versions.add_row("torch", torch.__version__)
+    for package in PACKAGES:
+        versions.add_row(package, _version_of(package))
+    console.print(versions)
+
+    rows = Table("kernel", "device", "dtypes", "runs here", "what it is", title="Kernel table (first row that fits wins)")
+    for kernel in kernels.TABLE:
+        names = ", ".join(str(t).removeprefix("torch.") for t in kernel.dtypes)
+        rows.add_row(kernel.name, kernel.device, names, kernel.why_not() or "yes", kernel.about)
+    console.print(rows)
+
+    console.print(f"device: {target} ({_device_name(target)})", soft_wrap=True)
+    try:
+        console.print(f"{shape} {dtype}: {kernels.explain(target, DTYPES[dtype], n)}", soft_wrap=True)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=kernels.VARIABLE) from error
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The kernels as torch operators, so that torch.compile, autocast and fake tensors understand them.
+
+They carry no gradient: what the gradient of a match should be is decided in `efdm.ops`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from efdm.kernels.choose import choose
+
+_library = torch.library.Library("efdm", "DEF")
+
+
+def _run(name: str, *tensors: Tensor) -> Any:
+    """Call the chosen kernel on two-dimensional, contiguous rows."""
+    first = tensors[0]
+    n = first.shape[-1]
+    kernel = getattr(choose(first.device, first.dtype, n).functions, name)
+    return kernel(*(t.reshape(-1, n).contiguous() for t in tensors))
+
+
+def sort_match(x: Tensor, y: Tensor) -> Tensor:
+    return _run("sort_match", x, y).view(x.shape)
+
+
+def match_sorted(x: Tensor, values: Tensor) -> Tensor:
+    return _run("match_sorted", x, values).view(x.shape)
+
+
+def sort_rows(y: Tensor) -> Tensor:
+    return _run("sort_rows", y).view(y.shape)
+
+
+def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
+    values, rank = _run("sort_rank", x)
+    return values.view(x.shape), rank.view(x.shape)
+
+
+def take(values: Tensor, rank: Tensor) -> Tensor:
+    return _run("take", values, rank).view(values.shape)
+
+
+def _like(t: Tensor) -> Tensor:
+    return torch.empty_like(t, memory_format=torch.contiguous_format)
+
+
+_OPERATORS = (  # schema, implementation, what it returns for a fake tensor
+    ("sort_match(Tensor x, Tensor y) -> Tensor", sort_match, lambda x, y: _like(x)),
+    ("match_sorted(Tensor x, Tensor values) -> Tensor", match_sorted, lambda x, values: _like(values)),
+    ("sort_rows(Tensor y) -> Tensor", sort_rows, _like),
+    ("sort_rank(Tensor x) -> (Tensor, Tensor)", sort_rank, lambda x: (_like(x), _like(x.to(torch.int32)))),
+    ("take(Tensor values, Tensor rank) -> Tensor", take, lambda values, rank: _like(values)),
+)
+
+for _schema, _implementation, _fake in _OPERATORS:
+    _name = _schema.split("(")[0]
+    _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(_name, _implementation, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)

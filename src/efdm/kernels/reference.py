@@ -1,0 +1,40 @@
+"""The definition, in plain torch. Every other row of the kernel table must agree with these functions.
+
+All kernels work on rows of numbers ``(rows, n)`` and know nothing of batches, channels or gradients.
+
+- Order is ascending and stable: equal values keep their position. ``-0.0`` equals ``0.0``; NaN sorts last.
+- Values are moved, never computed with, so they arrive bit for bit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def sort_rows(y: Tensor) -> Tensor:
+    """The values of every row in ascending order."""
+    return torch.sort(y, dim=-1, stable=True).values
+
+
+def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The sorted values, and for every element its rank: ``sorted[rank[i]] == x[i]``."""
+    values, order = torch.sort(x, dim=-1, stable=True)
+    places = torch.arange(x.shape[-1], device=x.device).expand_as(order)
+    return values, torch.zeros_like(order).scatter(-1, order, places).to(torch.int32)
+
+
+def take(values: Tensor, rank: Tensor) -> Tensor:
+    """``out[i] = values[rank[i]]``: give every element the value that belongs to its rank."""
+    return values.gather(-1, rank.long())
+
+
+def match_sorted(x: Tensor, values: Tensor) -> Tensor:
+    """``out[tau_i] = values[i]`` with ``tau = argsort(x)``: a style that is sorted already."""
+    order = torch.sort(x, dim=-1, stable=True).indices
+    return torch.zeros_like(values).scatter(-1, order, values)
+
+
+def sort_match(x: Tensor, y: Tensor) -> Tensor:
+    """``out[tau_i] = sort(y)[i]`` with ``tau = argsort(x)`` (paper, equation 4)."""
+    return match_sorted(x, sort_rows(y))

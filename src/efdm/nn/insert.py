@@ -1,0 +1,177 @@
+"""Put a mixing layer into any model without touching its code, its parameters or its checkpoint keys."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from efdm.nn.domains import current_domains, set_domains
+from efdm.nn.mix import FeatureMix
+from efdm.nn.stages import family_of
+
+Model = TypeVar("Model", bound=nn.Module)
+DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18 after its first three
+
+
+class _MixOutput:
+    """A forward hook that mixes a stage's output. A class, so that the model can be pickled and copied."""
+
+    def __init__(self, mix: FeatureMix, stage: str) -> None:
+        self.mix, self.stage = mix, stage
+
+    def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        if not isinstance(output, Tensor):
+            raise TypeError(
+                f"stage {self.stage!r} returns {type(output).__name__}, not a tensor; mix after a module inside it"
+            )
+        # the layer is no child of the model, so model.eval() does not reach it: the stage's own mode decides
+        return self.mix(output) if module.training else output
+
+
+class _TakeDomains:
+    """A forward pre-hook: ``model(images, domains=labels)`` works, whatever the model's forward accepts."""
+
+    def __init__(self) -> None:
+        self.before: list[Tensor | None] = []  # labels that were set when a call began
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+        self.before.append(current_domains())
+        if "domains" not in kwargs:
+            return None
+        set_domains(kwargs["domains"])
+        return args, {k: v for k, v in kwargs.items() if k != "domains"}
+
+
+class _RestoreDomains:
+    """Its counterpart after the call, also when the call fails."""
+
+    def __init__(self, taken: _TakeDomains) -> None:
+        self.taken = taken
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        set_domains(self.taken.before.pop())
+
+
+_HOOKS = (_MixOutput, _TakeDomains, _RestoreDomains)
+
+
+def stages_of(model: nn.Module) -> dict[str, str]:
+    """The stages of a known family: ``{"stage1": module name, ...}``, shallow to deep; empty for other models.
+
+    >>> from torch import nn
+    >>> from efdm.nn import stages_of
+    >>> stages_of(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()))
+    {}
+    """
+    family = family_of(model)
+    return {} if family is None else {f"stage{i}": name for i, name in enumerate(family.stages(model), 1)}
+
+
+def _resolve(model: nn.Module, stage: str, known: dict[str, str]) -> tuple[str, nn.Module]:
+    modules = {name: module for name, module in model.named_modules() if name}
+    name = known.get(stage, stage)
+    if name in modules:
+        return name, modules[name]
+    close = difflib.get_close_matches(stage, [*known, *modules], n=3)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    presets = ", ".join(f"{s} ({m})" for s, m in known.items())
+    children = ", ".join(name for name, _ in model.named_children())
+    listed = f"stages of this {type(model).__name__}: {presets}" if known else f"its top-level modules: {children}"
+    raise ValueError(f"{type(model).__name__} has no stage {stage!r}.{hint} Choose from {listed}; any module name works.")
+
+
+def mix_after(model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: FeatureMix | None = None) -> Model:
+    """Mix features after the named stages, in training. Returns the same model.
+
+    ``stages`` are ``"stage1"``, ``"stage2"``... for a known family (see `stages_of`), or module names of any model. The
+    layer draws anew at every stage. Parameters, buffers and checkpoint keys stay what they were; `unmix` takes it out.
+    Domain labels reach the layer through ``model(images, domains=labels)`` or `domains_of_batch`.
+
+    For known families the layout of the features (NHWC, tokens, class token) is set on the layer.
+
+    >>> import torch
+    >>> from efdm import EFDMix, mix_after
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
+    >>> model = mix_after(model, stages=["1"], mix=EFDMix(p=0.5, alpha=0.1))
+    >>> model(torch.rand(4, 3, 16, 16)).shape
+    torch.Size([4, 4, 12, 12])
+    """
+    if mix is None:
+        from efdm.nn.mix import EFDMix
+
+        mix = EFDMix()
+    if not isinstance(mix, FeatureMix):
+        raise TypeError(f"mix must be a FeatureMix such as EFDMix(), got {type(mix).__name__}")
+    known, family = stages_of(model), family_of(model)
+    names = [stages] if isinstance(stages, str) else list(stages)
+    if not names:
+        raise ValueError("stages is empty; name at least one, for example 'stage1'")
+    found = [_resolve(model, name, known) for name in names]  # all of them, before anything changes
+    if family is not None and any(name in known for name in names):
+        mix.channel_dim, mix.prefix = family.channel_dim, family.prefix(model)
+    for name, module in found:
+        module.register_forward_hook(_MixOutput(mix, name))
+    if not any(isinstance(h, _TakeDomains) for h in model._forward_pre_hooks.values()):
+        taken = _TakeDomains()
+        model.register_forward_pre_hook(taken, with_kwargs=True)
+        model.register_forward_hook(_RestoreDomains(taken), with_kwargs=True, always_call=True)
+    return model
+
+
+def unmix(model: Model) -> Model:
+    """Take out everything `mix_after` put in. Returns the same model."""
+    for module in model.modules():
+        for table in ("_forward_hooks", "_forward_pre_hooks"):
+            hooks = getattr(module, table)
+            for key in [k for k, hook in hooks.items() if isinstance(hook, _HOOKS)]:
+                del hooks[key]
+                for marks in ("_with_kwargs", "_always_called"):
+                    getattr(module, table + marks, {}).pop(key, None)
+    return model
+
+
+def mixes_of(model: nn.Module) -> list[FeatureMix]:
+    """Every mixing layer of a model, put in by `mix_after` or part of it."""
+    found = [m for m in model.modules() if isinstance(m, FeatureMix)]
+    for module in model.modules():
+        found += [h.mix for h in module._forward_hooks.values() if isinstance(h, _MixOutput)]
+    return list(dict.fromkeys(found))
+
+
+def activate(model: Model) -> Model:
+    """Switch all mixing layers of the model on (they still mix in training only). Returns the same model."""
+    for mix in mixes_of(model):
+        mix.active = True
+    return model
+
+
+def deactivate(model: Model) -> Model:
+    """Switch all mixing layers of the model off. Returns the same model."""
+    for mix in mixes_of(model):
+        mix.active = False
+    return model
+
+
+@contextmanager
+def _switched(model: nn.Module, active: bool) -> Iterator[None]:
+    before = [(mix, mix.active) for mix in mixes_of(model)]
+    (activate if active else deactivate)(model)
+    try:
+        yield
+    finally:
+        for mix, was in before:
+            mix.active = was
+
+
+def activated(model: nn.Module) -> Any:
+    """``with activated(model):`` mixing is on in the block, and as it was afterwards."""
+    return _switched(model, True)
+
+
+def deactivated(model: nn.Module) -> Any:
+    """``with deactivated(model):`` mixing is off in the block, and as it was afterwards."""
+    return _switched(model, False)

@@ -1,0 +1,130 @@
+"""Feature mixing as a layer: draw partners and weights, call `efdm.ops.mix`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from efdm.nn.domains import current_domains, in_backward
+from efdm.nn.pairing import PAIRINGS
+from efdm.ops import MATCHERS, Partners, mix
+from efdm.ops.choices import check_choice
+
+
+def draw_beta(alpha: float, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
+    """``Beta(alpha, alpha)``, one for each sample."""
+    # log Gamma(a) = log Gamma(a + 1) + log(U) / a keeps small shapes apart: Gamma(0.1) itself underflows to 0
+    shape = torch.full((2, batch), alpha + 1.0, device=device)
+    uniform = torch.rand(2, batch, device=device, generator=generator).clamp(min=torch.finfo(torch.float32).tiny)
+    log = torch._standard_gamma(shape, generator=generator).log() + uniform.log() / alpha
+    return torch.sigmoid(log[0] - log[1])
+
+
+class FeatureMix(nn.Module):
+    """Mix the distribution of every sample's features with that of another sample, in training only.
+
+    Args:
+        method: a row of `MATCHERS`: ``"efdm"`` is EFDMix, ``"adain"`` MixStyle; ``"adamean"``, ``"adastd"`` and ``"hm"``
+            are the paper's study of orders.
+        p: the chance that a call mixes at all.
+        alpha: the share of its own style that a sample keeps is drawn from ``Beta(alpha, alpha)``.
+        mix: who mixes with whom, a row of `PAIRINGS`: ``"random"``, ``"crossdomain"`` (needs domain labels) or
+            ``"halves"`` (the authors' code).
+        channel_dim: -1 for NHWC features and token sequences.
+        prefix: how many leading tokens (class token, registers) stay as they are.
+        generator: on the features' device; by default torch's own, so that `torch.manual_seed` repeats a run.
+        options: go to the matcher: ``ties``, ``style_grad``, ``eps``...
+
+    Everything random is drawn on the features' device, and nothing is read back from a GPU: there, a call that is not
+    active computes and keeps the content (weight 1), so the same code runs in CUDA graphs and compiled models.
+    """
+
+    def __init__(
+        self,
+        method: str = "efdm",
+        p: float = 0.5,
+        alpha: float = 0.1,
+        mix: str = "random",
+        *,
+        channel_dim: int = 1,
+        prefix: int = 0,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_choice("method", method, MATCHERS)
+        check_choice("mix", mix, PAIRINGS)
+        if not 0 <= p <= 1:
+            raise ValueError(f"p={p} is not a probability; give a number from 0 (never mix) to 1 (always)")
+        if not alpha > 0:
+            raise ValueError(f"alpha={alpha} must be positive; the paper uses 0.1")
+        self.method, self.p, self.alpha, self.mix = method, p, alpha, mix
+        self.channel_dim, self.prefix = channel_dim, prefix
+        self.generator, self.options = generator, options
+        self.active = True
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not (self.training and self.active) or self.p == 0:
+            return features
+        if self.prefix:
+            kept, rest = features[:, : self.prefix], features[:, self.prefix :]
+            return torch.cat([kept, self._mixed(rest)], 1)
+        return self._mixed(features)
+
+    def _mixed(self, features: Tensor) -> Tensor:
+        batch, device, generator = features.shape[0], features.device, self.generator
+        compiling = torch.compiler.is_compiling()
+        if generator is not None and not compiling and in_backward():
+            raise RuntimeError(
+                "a checkpointed forward is being repeated, and a generator of one's own cannot be rewound for it: leave "
+                "generator=None (torch rewinds its own), or do not checkpoint the mixing layer"
+            )
+        if batch == 0:
+            return features
+        gate = torch.rand((), device=device, generator=generator) < self.p
+        lam = draw_beta(self.alpha, batch, device, generator)
+        partner = PAIRINGS[self.mix](batch, current_domains(), device, generator)
+        if device.type == "cpu" and not compiling and not gate:
+            return features  # reading the gate is free here, and saves the work
+        lam = torch.where(gate, lam, 1.0)
+        return mix(features, Partners(partner), lam, self.method, channel_dim=self.channel_dim, **self.options)
+
+    def extra_repr(self) -> str:
+        shown = {"method": self.method, "p": self.p, "alpha": self.alpha, "mix": self.mix, **self.options}
+        if self.channel_dim != 1:
+            shown["channel_dim"] = self.channel_dim
+        if self.prefix:
+            shown["prefix"] = self.prefix
+        if self.generator is not None:
+            shown["generator"] = f"<{self.generator.device}>"
+        if not self.active:
+            shown["active"] = False
+        return ", ".join(f"{k}={v!r}" for k, v in shown.items())
+
+
+class EFDMix(FeatureMix):
+    """Exact feature distribution mixing (paper, equation 8): `FeatureMix` with ``method="efdm"``.
+
+    >>> import torch
+    >>> from efdm import EFDMix
+    >>> layer = EFDMix(p=0.5, alpha=0.1, mix="random")
+    >>> layer
+    EFDMix(method='efdm', p=0.5, alpha=0.1, mix='random')
+    >>> features = torch.rand(8, 16, 14, 14)
+    >>> layer(features).shape
+    torch.Size([8, 16, 14, 14])
+    >>> layer.eval()(features) is features
+    True
+    """
+
+    def __init__(self, p: float = 0.5, alpha: float = 0.1, mix: str = "random", **settings: Any) -> None:
+        super().__init__("efdm", p, alpha, mix, **settings)
+
+
+class MixStyle(FeatureMix):
+    """MixStyle (Zhou et al., ICLR 2021): `FeatureMix` with ``method="adain"``, statistics detached."""
+
+    def __init__(self, p: float = 0.5, alpha: float = 0.1, mix: str = "random", **settings: Any) -> None:
+        super().__init__("adain", p, alpha, mix, **settings)

@@ -1,0 +1,51 @@
+"""Who mixes with whom. A pairing gives every sample of a batch the index of the sample whose style it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Generator = torch.Generator | None
+Pairing = Callable[[int, Tensor | None, torch.device, Generator], Tensor]
+
+
+def random_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
+    """The batch shuffled; a sample may meet itself. Domain labels are not looked at."""
+    return torch.randperm(batch, device=device, generator=generator)
+
+
+def crossdomain_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
+    """Each sample with one drawn evenly from all samples of other domains.
+
+    A sample that meets no other domain in its batch is paired with itself and so stays as it is: nothing that could be
+    mixed in would be from another domain.
+    """
+    if domains is None:
+        raise ValueError(
+            "mix='crossdomain' needs domain labels: call model(images, domains=labels), or use the block "
+            "`with domains_of_batch(labels):`; mix='random' does without"
+        )
+    labels = torch.as_tensor(domains, device=device)
+    if labels.shape != (batch,):
+        raise ValueError(f"domains has shape {tuple(labels.shape)}, the batch {batch} samples; give one label for each")
+    chance = torch.rand(batch, batch, device=device, generator=generator)
+    other = labels[:, None] != labels[None, :]
+    partner = torch.where(other, chance, -1.0).argmax(1)
+    return torch.where(other.any(1), partner, torch.arange(batch, device=device))
+
+
+def half_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
+    """The pairing of the authors' released code, for comparison: it never sees labels.
+
+    It assumes that a sampler put one domain into each half of the batch, reverses the batch and shuffles within the
+    halves. In an odd batch the middle sample goes with the first half of the reversed batch (the released code fails).
+    """
+    reversed_ = torch.arange(batch - 1, -1, -1, device=device)
+    first, second = reversed_[: (batch + 1) // 2], reversed_[(batch + 1) // 2 :]
+    shuffled = [half[torch.randperm(len(half), device=device, generator=generator)] for half in (first, second)]
+    return torch.cat(shuffled)
+
+
+PAIRINGS: dict[str, Pairing] = {"random": random_pairs, "crossdomain": crossdomain_pairs, "halves": half_pairs}

@@ -1,0 +1,29 @@
+"""Features ``(b, c, *space)``: pure functions that match, blend and measure them."""
+
+from efdm.ops.blend import blend, efdmix, interpolate_styles, mix, mixstyle
+from efdm.ops.match import efdm, histogram_match
+from efdm.ops.moments import ChannelStats, adain, adamean, adastd, channel_stats, tied_share
+from efdm.ops.styles import Partners, PreparedStyle, Style, prepare
+from efdm.ops.table import MATCHERS, Matcher
+
+__all__ = [
+    "MATCHERS",
+    "ChannelStats",
+    "Matcher",
+    "Partners",
+    "PreparedStyle",
+    "Style",
+    "adain",
+    "adamean",
+    "adastd",
+    "blend",
+    "channel_stats",
+    "efdm",
+    "efdmix",
+    "histogram_match",
+    "interpolate_styles",
+    "mix",
+    "mixstyle",
+    "prepare",
+    "tied_share",
+]

@@ -1,0 +1,151 @@
+"""Content and matched features, mixed: the trade-off of style transfer, EFDMix and MixStyle are one formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from efdm.ops import gradient
+from efdm.ops.choices import check_choice
+from efdm.ops.moments import MIX_EPS
+from efdm.ops.styles import Style
+from efdm.ops.table import MATCHERS
+
+
+def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
+    r""":math:`(1-w)\,x + w\,m` for strength :math:`w`: 0 is the content and 1 the matched features, exactly.
+
+    ``strength`` is a number from 0 to 1 or one for each sample, ``(b,)``. Gradient: :math:`1-w` to the content, :math:`w`
+    to the matched features.
+
+    >>> import torch
+    >>> from efdm import blend
+    >>> blend(torch.zeros(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0.0, 0.25]))[:, 0, 0]
+    tensor([0.0000, 0.2500])
+    """
+    if content.shape != matched.shape:
+        raise ValueError(f"content has shape {tuple(content.shape)}, matched {tuple(matched.shape)}; they must agree")
+    if isinstance(strength, (int, float)):
+        if not 0 <= strength <= 1:
+            raise ValueError(f"strength={strength} is outside 0 (content) to 1 (matched)")
+        if strength in (0, 1):
+            return matched if strength else content
+        return torch.lerp(content, matched, float(strength))
+    if strength.ndim > 1 or (strength.ndim == 1 and strength.shape[0] not in (1, content.shape[0])):
+        raise ValueError(f"strength has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
+    weight = strength.to(content).reshape(-1, *[1] * (content.ndim - 1))
+    mixed = torch.lerp(content, matched, weight)
+    # the ends are chosen, not computed: infinity - infinity is NaN
+    return torch.where(weight == 0, content, torch.where(weight == 1, matched, mixed))
+
+
+def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
+    """Match with a row of `MATCHERS`, used as an augmentation, and keep the share ``lam`` of the content.
+
+    Exact matchers keep a gradient of exactly 1 towards the content, whatever ``lam`` is.
+    """
+    check_choice("method", method, MATCHERS)
+    row = MATCHERS[method]
+    if not row.straight_through:
+        return blend(content, row(content, style, **{**row.augmentation, **options}), 1 - lam)
+    matched = row(content, style, content_grad="stop", **{**row.augmentation, **options})
+    return gradient.straight_through(content, blend(content.detach(), matched, 1 - lam))
+
+
+def efdmix(
+    content: Tensor,
+    style: Style,
+    lam: float | Tensor,
+    *,
+    ties: str = "fast",
+    style_grad: str = "stop",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Exact feature distribution mixing (paper, equation 8): :math:`x + (1-\lambda)(\mathrm{EFDM}(x, y)-\langle x\rangle)`.
+
+    ``lam=1`` is the content and ``lam=0`` is `efdm`, exactly; a number or one for each sample. The gradient towards the
+    content is 1, not ``lam``; towards the style 0, or :math:`1-\lambda` with ``style_grad="flow"``.
+
+    >>> import torch
+    >>> from efdm import efdmix
+    >>> x = torch.tensor([[[0.0, 1.0, 2.0]], [[30.0, 20.0, 10.0]]])
+    >>> efdmix(x, x.flip(0), lam=0.5)
+    tensor([[[ 5.0000, 10.5000, 16.0000]],
+    <BLANKLINE>
+            [[16.0000, 10.5000,  5.0000]]])
+    """
+    return mix(
+        content, style, lam, "efdm",
+        ties=ties, style_grad=style_grad, channel_dim=channel_dim,
+        content_mask=content_mask, style_mask=style_mask, generator=generator,
+    )  # fmt: skip
+
+
+def mixstyle(
+    content: Tensor,
+    style: Style,
+    lam: float | Tensor,
+    *,
+    eps: float = MIX_EPS,
+    style_grad: str = "stop",
+    content_stats: str = "stop",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+) -> Tensor:
+    r"""MixStyle: :math:`\frac{x-\mu_x}{s_x}(\lambda s_x+(1-\lambda)s_y)+\lambda\mu_x+(1-\lambda)\mu_y`, statistics detached.
+
+    The same as blending the content with `adain`, which is how it is computed. Gradient towards the content:
+    :math:`\lambda+(1-\lambda)s_y/s_x`.
+
+    >>> import torch
+    >>> from efdm import mixstyle
+    >>> x = torch.tensor([[[0.0, 1.0, 2.0]], [[10.0, 20.0, 30.0]]])
+    >>> mixstyle(x, x.flip(0), lam=0.5, eps=0)
+    tensor([[[ 5.0000, 10.5000, 16.0000]],
+    <BLANKLINE>
+            [[ 5.0000, 10.5000, 16.0000]]])
+    """
+    return mix(
+        content, style, lam, "adain",
+        eps=eps, style_grad=style_grad, content_stats=content_stats, channel_dim=channel_dim,
+        content_mask=content_mask, style_mask=style_mask,
+    )  # fmt: skip
+
+
+def interpolate_styles(
+    content: Tensor,
+    styles: Sequence[Style],
+    weights: Sequence[float] | Tensor,
+    *,
+    method: str = "efdm",
+    **options: object,
+) -> Tensor:
+    r"""Several styles at once (paper, section 4.1): :math:`\sum_k w_k\,\mathrm{match}(x, y_k)`.
+
+    The weights are divided by their sum; one style with all the weight gives that match exactly. ``options`` go to the
+    matcher. Gradient: the weighted sum.
+
+    >>> import torch
+    >>> from efdm import interpolate_styles
+    >>> x = torch.tensor([[[0.0, 1.0]]])
+    >>> interpolate_styles(x, [x + 10, x + 20], weights=[1, 3])
+    tensor([[[17.5000, 18.5000]]])
+    """
+    check_choice("method", method, MATCHERS)
+    shares = [float(w) for w in weights]
+    if len(shares) != len(styles) or not styles:
+        raise ValueError(f"{len(styles)} styles and {len(shares)} weights; give one weight for each of at least one style")
+    total = sum(shares)
+    if min(shares) < 0 or total <= 0:
+        raise ValueError(f"weights {shares} must not be negative and must not all be zero")
+    parts = [(w / total, y) for w, y in zip(shares, styles, strict=True) if w > 0]
+    matched = [(w, MATCHERS[method](content, y, **options)) for w, y in parts]
+    if len(matched) == 1:
+        return matched[0][1]
+    return torch.stack([w * m for w, m in matched]).sum(0)

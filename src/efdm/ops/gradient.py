@@ -1,0 +1,81 @@
+"""What the gradient of a match is. The values come from a sort, which has none worth following."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from efdm import kernels
+
+
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, content: Tensor, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return grad, grad
+
+
+def straight_through(content: Tensor, values: Tensor) -> Tensor:
+    """``values``, with the gradient of the identity towards ``content``. Nothing is saved for backward.
+
+    ``values`` must not depend on ``content``; a gradient they carry (towards a style) is kept.
+    """
+    # A function and not `values + (content - content.detach())`: infinity minus infinity is NaN.
+    wanted = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
+    if not wanted or kernels.exporting():  # an exported graph is for inference
+        return values
+    return _StraightThrough.apply(content, values)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _SortFlow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, style: Tensor) -> tuple[Tensor, Tensor]:
+        values, rank = kernels.sort_rank(style)
+        ctx.mark_non_differentiable(rank)
+        ctx.save_for_backward(rank)
+        return values, rank
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> Tensor:  # type: ignore[override]
+        (rank,) = ctx.saved_tensors
+        return kernels.take(grad, rank)
+
+
+class _TakeFlow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rank: Tensor) -> Tensor:
+        ctx.save_for_backward(rank)
+        return kernels.take(values, rank)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (rank,) = ctx.saved_tensors
+        return torch.zeros_like(grad).scatter(-1, rank.long(), grad), None
+
+
+def _flows(values: Tensor) -> bool:
+    return torch.is_grad_enabled() and values.requires_grad and not kernels.exporting()
+
+
+def sort_rank(style: Tensor) -> tuple[Tensor, Tensor]:
+    """Sorted rows and ranks; a gradient flows back to where each value came from, if the style asks for one."""
+    if _flows(style):
+        return _SortFlow.apply(style)  # type: ignore[no-any-return,no-untyped-call]
+    return kernels.sort_rank(style)
+
+
+def sort_rows(style: Tensor) -> Tensor:
+    """The sorted rows alone, which are cheaper when no gradient is asked for."""
+    return sort_rank(style)[0] if _flows(style) else kernels.sort_rows(style)
+
+
+def take(values: Tensor, rank: Tensor) -> Tensor:
+    """``values[rank]``; a gradient flows back to the values, if they ask for one."""
+    if _flows(values):
+        return _TakeFlow.apply(values, rank)  # type: ignore[no-any-return,no-untyped-call]
+    return kernels.take(values, rank)

@@ -1,0 +1,99 @@
+"""Features in, rows out, and back: the one place that knows about channel order, masks and memory format."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from efdm.kernels import exporting
+
+
+class Rows(NamedTuple):
+    """Features as ``(b, c, n)`` with the space flattened; mask is ``(b or 1, 1, n)`` or None (everything)."""
+
+    values: Tensor
+    space: tuple[int, ...]
+    mask: Tensor | None
+
+    def selected(self) -> Tensor:
+        """The values, with NaN (which sorts last) where the mask is false."""
+        return self.values if self.mask is None else torch.where(self.mask, self.values, torch.nan)
+
+    def size(self) -> int | Tensor:
+        """How many positions count: one number, or (b or 1, 1, 1) with a mask."""
+        return self.values.shape[-1] if self.mask is None else self.mask.sum(-1, keepdim=True)
+
+
+def check_features(features: Tensor, role: str, channel_dim: int) -> None:
+    if not isinstance(features, Tensor):
+        raise TypeError(f"{role} must be a tensor, got {type(features).__name__}")
+    shape = tuple(features.shape)
+    if not features.is_floating_point():
+        raise TypeError(f"{role} {shape} has dtype {features.dtype}; convert it to a floating-point type first")
+    if features.ndim < 3:
+        raise ValueError(f"{role} has shape {shape}; expected (batch, channels, *space) with at least one space dimension")
+    if not -features.ndim <= channel_dim < features.ndim or channel_dim % features.ndim == 0:
+        raise ValueError(f"channel_dim={channel_dim} does not name a channel dimension of {role} {shape}; 0 is the batch")
+    if not exporting() and 0 in shape[1:]:
+        raise ValueError(f"{role} has shape {shape}: nothing to match in an empty channel or space dimension")
+
+
+def _mask_rows(mask: Tensor, role: str, batch: int, space: tuple[int, ...]) -> Tensor:
+    """(*space) or (b, *space) to (b or 1, 1, n)."""
+    if mask.dtype != torch.bool:
+        raise TypeError(f"{role}_mask has dtype {mask.dtype}; expected bool, for example mask > 0.5")
+    shape = tuple(mask.shape)
+    if shape == space:
+        mask = mask.unsqueeze(0)
+    elif shape not in ((batch, *space), (1, *space)):
+        raise ValueError(
+            f"{role}_mask has shape {shape}; expected {space} or {(batch, *space)}: the {role}'s shape without channels"
+        )
+    return mask.reshape(mask.shape[0], 1, -1)
+
+
+def to_rows(features: Tensor, role: str, channel_dim: int, mask: Tensor | None = None) -> Rows:
+    check_features(features, role, channel_dim)
+    first = features.movedim(channel_dim, 1)
+    space = tuple(first.shape[2:])
+    rows = None if mask is None else _mask_rows(mask.to(features.device), role, first.shape[0], space)
+    return Rows(first.flatten(2), space, rows)
+
+
+def from_rows(values: Tensor, like: Tensor, channel_dim: int) -> Tensor:
+    """Undo `to_rows`, in the memory format of `like`."""
+    first = values.reshape(like.movedim(channel_dim, 1).shape)
+    features = first.movedim(1, channel_dim)
+    if exporting() or features.stride() == like.stride():
+        return features
+    return torch.empty_like(like).copy_(features)
+
+
+def check_pair(content: Rows, style: Rows, content_shape: tuple[int, ...], style_shape: tuple[int, ...]) -> None:
+    x, y = content.values, style.values
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(
+            f"style has {y.shape[1]} channels, content {x.shape[1]} (shapes {style_shape} and {content_shape}); "
+            "take both from the same layer, convert both pictures to RGB, or set channel_dim"
+        )
+    if y.shape[0] not in (1, x.shape[0]):
+        raise ValueError(
+            f"style has a batch of {y.shape[0]}, content of {x.shape[0]} (shapes {style_shape} and {content_shape}); "
+            "give one style for all or one for each"
+        )
+    if x.device != y.device:
+        raise ValueError(f"content is on {x.device}, style on {y.device}; move both to one device")
+    if x.dtype != y.dtype:
+        raise ValueError(f"content is {x.dtype}, style {y.dtype}; convert one, for example style.to(content.dtype)")
+
+
+def where_selected(matched: Tensor, content: Tensor, x: Rows, y: Rows) -> Tensor:
+    """The matched rows where the content's mask is true and the style selects something, the content elsewhere."""
+    if x.mask is None and y.mask is None:
+        return matched
+    selected = torch.ones_like(matched[:, :1], dtype=torch.bool) if x.mask is None else x.mask
+    if y.mask is not None:
+        selected = selected & y.mask.any(-1, keepdim=True)
+    return torch.where(selected, matched, content)

@@ -1,0 +1,172 @@
+"""Exact matching: sort-matching (EFDM) and classical histogram matching (HM)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from efdm import kernels
+from efdm.ops import gradient
+from efdm.ops.choices import check_choice
+from efdm.ops.layout import Rows, from_rows, to_rows, where_selected
+from efdm.ops.resample import SIZES, resample_sorted
+from efdm.ops.runs import run_bounds
+from efdm.ops.styles import Partners, PreparedStyle, Style, open_style
+from efdm.ops.ties import TIES, rank_of
+
+
+def efdm(
+    content: Tensor,
+    style: Style,
+    *,
+    ties: str = "fast",
+    style_grad: str = "stop",
+    content_grad: str = "identity",
+    sizes: str = "interpolate",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Exact feature distribution matching: the content's order, the style's values.
+
+    Per sample and channel, :math:`o_{\tau_i} = y_{\kappa_i}` where :math:`\tau` sorts the content and :math:`\kappa` the
+    style (paper, equation 4). The sorted output equals the sorted style bit for bit, in every floating-point type.
+
+    Gradient: the identity towards the content, and nothing is saved for it. Towards the style none
+    (``style_grad="stop"``, the paper), or each output's gradient to the style value it received (``"flow"``, the authors'
+    released code). ``content_grad="stop"`` leaves out the identity, for a target that is only looked at.
+
+    Args:
+        content: ``(b, c, *space)``, or any order of dimensions with ``channel_dim`` set (-1 for NHWC and tokens).
+        style: the same with any space and a batch of ``b`` or 1; or a `PreparedStyle`; or `Partners`.
+        ties: order among equal content values. ``"fast"``: whatever the kernel gives; ``"stable"``: by position;
+            ``"random"``: shuffled; ``"neighbor"``: by the sum over the value and its direct neighbours.
+        sizes: when the style has another number of values, ``"interpolate"`` its order statistics at mid-ranks or take
+            the ``"nearest"``.
+        content_mask, style_mask: boolean, the features' shape without channels (and batch, if one serves all). Only
+            selected content is changed, only selected style counts; a sample with an empty selection stays as it is.
+        generator: for ``ties="random"``.
+
+    NaN sorts last, on both sides.
+
+    >>> import torch
+    >>> from efdm import efdm
+    >>> x, y = torch.tensor([[[0.0, 0.1, 0.0, 0.2, 0.1]]]), torch.tensor([[[0.1, 0.0, 0.4, 0.3, 0.5]]])
+    >>> efdm(x, y, ties="stable")
+    tensor([[[0.0000, 0.3000, 0.1000, 0.5000, 0.4000]]])
+    """
+    check_choice("ties", ties, TIES)
+    check_choice("sizes", sizes, SIZES)
+    x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
+    if isinstance(style, Partners):
+        # one sort of the batch gives the ranks of the content and the sorted values of every style
+        values, rank = rank_of(x, ties, generator)
+        matched = _place(x, y, values.index_select(0, style.index), rank, sizes)
+    else:
+        matched = _match(x, y, style, ties, sizes, generator)
+    return _close(content, matched, x, y, content_grad, channel_dim)
+
+
+def _open(
+    content: Tensor,
+    style: Style,
+    style_grad: str,
+    channel_dim: int,
+    content_mask: Tensor | None,
+    style_mask: Tensor | None,
+) -> tuple[Rows, Rows]:
+    """Content and style as rows. Only a style that may flow carries a gradient; partners are styles and contents."""
+    check_choice("style_grad", style_grad, ("stop", "flow"))
+    flows = style_grad == "flow"
+    if isinstance(style, Partners):
+        x = to_rows(content if flows else content.detach(), "content", channel_dim, content_mask)
+        return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
+    x = to_rows(content.detach(), "content", channel_dim, content_mask)
+    y = open_style(style, x, content, channel_dim, style_mask)
+    return x, (y if flows else y._replace(values=y.values.detach()))
+
+
+def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: torch.Generator | None) -> Tensor:
+    whole = x.mask is None and y.mask is None
+    flows = y.values.requires_grad and torch.is_grad_enabled()
+    by_position = TIES[ties] is None
+    if whole and by_position and not flows and isinstance(style, Tensor) and x.values.shape[-1] == y.values.shape[-1]:
+        return kernels.sort_match(x.values, y.values.expand_as(x.values))
+    if isinstance(style, PreparedStyle) and x.mask is None:
+        values = style.for_length(x.values.shape[-1], sizes)
+    else:
+        values = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
+    if by_position and not flows:
+        return kernels.match_sorted(x.selected(), _fit(x, y, values, sizes))
+    return _place(x, y, values, rank_of(x, ties, generator)[1], sizes)
+
+
+def _fit(x: Rows, y: Rows, values: Tensor, sizes: str) -> Tensor:
+    """The style's sorted values as one value for each rank of the content."""
+    n = x.values.shape[-1]
+    masked = x.mask is not None or (y.mask is not None and values is y.values)
+    if masked or values.shape[-1] != n:
+        values = resample_sorted(values, n, sizes, style_n=y.size(), content_n=x.size())
+    return values.expand_as(x.values)
+
+
+def _place(x: Rows, y: Rows, values: Tensor, rank: Tensor, sizes: str) -> Tensor:
+    return gradient.take(_fit(x, y, values, sizes), rank)
+
+
+def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str, channel_dim: int) -> Tensor:
+    """Untouched where the masks say so, shaped like the content, and with the gradient asked for."""
+    check_choice("content_grad", content_grad, ("identity", "stop"))
+    matched = where_selected(matched, x.values.detach(), x, y)
+    values = from_rows(matched, content.detach(), channel_dim)
+    return gradient.straight_through(content, values) if content_grad == "identity" else values
+
+
+def histogram_match(
+    content: Tensor,
+    style: Style,
+    *,
+    style_grad: str = "stop",
+    content_grad: str = "identity",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+) -> Tensor:
+    r"""Classical histogram matching (HM): every value goes to the style's quantile, equal values stay equal.
+
+    With :math:`F_x(v)` the share of content values not above :math:`v`, and the same for the style, a value goes to
+    :math:`F_y^{-1}(F_x(v))`, linear between the style's distinct values. It equals scikit-image's ``match_histograms`` on
+    every channel, and `efdm` when the content has no ties and the sizes agree. Arguments and gradient as in `efdm`.
+
+    >>> import torch
+    >>> from efdm import histogram_match
+    >>> x, y = torch.tensor([[[0.0, 0.1, 0.0, 0.2, 0.1]]]), torch.tensor([[[0.1, 0.0, 0.4, 0.3, 0.5]]])
+    >>> histogram_match(x, y)
+    tensor([[[0.1000, 0.4000, 0.1000, 0.5000, 0.4000]]])
+    """
+    x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
+    sorted_x, rank = gradient.sort_rank(x.selected())
+    if isinstance(style, Partners):
+        sorted_y = sorted_x.index_select(0, style.index)
+    else:
+        sorted_y = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
+    at_rank = _read_quantiles(sorted_x.detach(), sorted_y.expand(x.values.shape[0], -1, -1), x.size(), y.size())
+    return _close(content, gradient.take(at_rank, rank), x, y, content_grad, channel_dim)
+
+
+def _read_quantiles(x: Tensor, y: Tensor, n: int | Tensor, m: int | Tensor) -> Tensor:
+    """For every sorted content value, the style's value at the same share; n and m are the true counts."""
+    _, upto = run_bounds(x)
+    first, last = run_bounds(y)
+    # The content's share is upto/n. Among the m style values that is place upto*m/n, kept as a fraction of whole numbers.
+    at = torch.div(upto * m - 1, n.clamp(min=1) if isinstance(n, Tensor) else n, rounding_mode="floor")
+    at = at.clamp(min=0, max=y.shape[-1] - 1)
+    start, end = first.gather(-1, at), last.gather(-1, at)
+    high = y.gather(-1, at)
+    low = y.gather(-1, (start - 1).clamp(min=0))
+    share = (upto * m - start * n) / ((end - start) * n)
+    between = torch.lerp(low, high, share.to(y.dtype).clamp(max=1))
+    # below the first distinct value there is nothing to interpolate with; at a whole place the value is exact
+    exact = (start == 0) | (upto * m >= end * n) | (low == high)
+    return torch.where(exact, high, between)

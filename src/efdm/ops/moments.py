@@ -1,0 +1,194 @@
+"""Statistics of a channel, and the matchers that move only some of them: AdaIN, AdaMean, AdaStd."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from efdm.ops.choices import check_choice
+from efdm.ops.layout import Rows, from_rows, to_rows, where_selected
+from efdm.ops.runs import run_bounds
+from efdm.ops.styles import Style, open_style
+
+STYLE_EPS = 1e-5  # AdaIN's own code, for style transfer; added to the variance
+MIX_EPS = 1e-6  # MixStyle's own code, for augmentation
+
+
+class ChannelStats(NamedTuple):
+    """Statistics of every (sample, channel), each ``(b, c)``."""
+
+    mean: Tensor
+    std: Tensor
+    skewness: Tensor
+    kurtosis: Tensor
+    infinity_norm: Tensor
+
+
+def _wide(values: Tensor) -> Tensor:
+    """Sums of half-precision values are taken in float32."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def _mean(values: Tensor, rows: Rows) -> Tensor:
+    if rows.mask is None:
+        return values.mean(-1, keepdim=True)
+    count = rows.mask.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(rows.mask, values, 0).sum(-1, keepdim=True) / count
+
+
+def _mean_and_variance(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Unbiased variance; a single value has variance 0."""
+    values = _wide(rows.values)
+    if rows.mask is None:
+        variance, mean = torch.var_mean(values, -1, correction=min(1, values.shape[-1] - 1), keepdim=True)
+        return mean, variance
+    mean = _mean(values, rows)
+    count = rows.mask.sum(-1, keepdim=True)
+    squares = torch.where(rows.mask, (values - mean) ** 2, 0).sum(-1, keepdim=True)
+    return mean, squares / (count - 1).clamp(min=1)
+
+
+def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None = None) -> ChannelStats:
+    r"""Mean, standard deviation, skewness, kurtosis and infinity norm of every channel.
+
+    ``s`` is the unbiased standard deviation; with :math:`m_k = \frac1n\sum_i (x_i-\mu)^k`, skewness is :math:`m_3/s^3`,
+    kurtosis :math:`m_4/s^4` and the infinity norm :math:`\max_i |x_i|`. A constant channel has skewness and kurtosis 0.
+
+    >>> import torch
+    >>> from efdm import channel_stats
+    >>> stats = channel_stats(torch.tensor([[[0.1, 0.0, 0.4, 0.3, 0.5]]]))
+    >>> [round(s.item(), 3) for s in stats]
+    [0.26, 0.207, -0.113, 0.966, 0.5]
+    """
+    rows = to_rows(features, "features", channel_dim, mask)
+    values = _wide(rows.values)
+    mean, variance = _mean_and_variance(rows)
+    std = variance.sqrt()
+    off = values - mean
+    varies = std > 0
+    scale = torch.where(varies, std, 1)
+    skewness = torch.where(varies, _mean((off / scale) ** 3, rows), 0)
+    kurtosis = torch.where(varies, _mean((off / scale) ** 4, rows), 0)
+    size = values.abs() if rows.mask is None else torch.where(rows.mask, values.abs(), 0)
+    largest = size.amax(-1, keepdim=True)
+    return ChannelStats(*(s.squeeze(-1).to(features.dtype) for s in (mean, std, skewness, kurtosis, largest)))
+
+
+def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
+    """The share of values that occur more than once in their (sample, channel): ``(b, c)``, from 0 to 1.
+
+    >>> import torch
+    >>> from efdm import tied_share
+    >>> tied_share(torch.tensor([[[0.0, 0.1, 0.0, 0.2, 0.1]]]))
+    tensor([[0.8000]])
+    """
+    rows = to_rows(features.detach(), "features", channel_dim)
+    start, end = run_bounds(torch.sort(rows.values, -1).values)
+    return (end - start > 1).float().mean(-1)
+
+
+def _match_moments(
+    content: Tensor,
+    style: Style,
+    mean: str,
+    std: str,
+    eps: float,
+    style_grad: str,
+    content_stats: str,
+    channel_dim: int,
+    content_mask: Tensor | None,
+    style_mask: Tensor | None,
+) -> Tensor:
+    """``(x - from) * scale + to``: which mean to take off and add, and whether the spread is matched."""
+    check_choice("style_grad", style_grad, ("stop", "flow"))
+    check_choice("content_stats", content_stats, ("flow", "stop"))
+    x = to_rows(content, "content", channel_dim, content_mask)
+    y = open_style(style, x, content, channel_dim, style_mask)
+    mean_x, var_x = _mean_and_variance(x if content_stats == "flow" else x._replace(values=x.values.detach()))
+    mean_y, var_y = _mean_and_variance(y if style_grad == "flow" else y._replace(values=y.values.detach()))
+    means = {"content": mean_x, "style": mean_y, "scaled": torch.zeros_like(mean_x)}
+    out = _wide(x.values) - means["scaled" if mean == "scaled" else "content"]
+    if std == "style":
+        out = out / (var_x + eps).sqrt() * (var_y + eps).sqrt()
+    out = (out + means[mean]).to(content.dtype)
+    return from_rows(where_selected(out, x.values, x, y), content, channel_dim)
+
+
+def adain(
+    content: Tensor,
+    style: Style,
+    *,
+    eps: float = STYLE_EPS,
+    style_grad: str = "stop",
+    content_stats: str = "flow",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+) -> Tensor:
+    r"""Match mean and standard deviation: :math:`(x-\mu_x)/s_x\cdot s_y+\mu_y`, with :math:`s=\sqrt{\mathrm{var}+\epsilon}`.
+
+    Gradient: ordinary, through the content's statistics (``content_stats="flow"``) or past them (``"stop"``, as MixStyle
+    does), and to the style only with ``style_grad="flow"``.
+
+    >>> import torch
+    >>> from efdm import adain
+    >>> x, y = torch.tensor([[[0.0, 0.1, 0.0, 0.2, 0.1]]]), torch.tensor([[[0.1, 0.0, 0.4, 0.3, 0.5]]])
+    >>> adain(x, y, eps=0)
+    tensor([[[0.0617, 0.3096, 0.0617, 0.5574, 0.3096]]])
+    """
+    return _match_moments(
+        content, style, "style", "style", eps, style_grad, content_stats, channel_dim, content_mask, style_mask
+    )
+
+
+def adamean(
+    content: Tensor,
+    style: Style,
+    *,
+    style_grad: str = "stop",
+    content_stats: str = "flow",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+) -> Tensor:
+    r"""Match the mean alone: :math:`x-\mu_x+\mu_y`. Gradients as in `adain`.
+
+    >>> import torch
+    >>> from efdm import adamean
+    >>> adamean(torch.tensor([[[1.0, 2.0, 3.0]]]), torch.tensor([[[10.0, 10.0, 13.0]]]))
+    tensor([[[10., 11., 12.]]])
+    """
+    return _match_moments(
+        content, style, "style", "content", 0.0, style_grad, content_stats, channel_dim, content_mask, style_mask
+    )
+
+
+def adastd(
+    content: Tensor,
+    style: Style,
+    *,
+    mean: str = "scaled",
+    eps: float = STYLE_EPS,
+    style_grad: str = "stop",
+    content_stats: str = "flow",
+    channel_dim: int = 1,
+    content_mask: Tensor | None = None,
+    style_mask: Tensor | None = None,
+) -> Tensor:
+    r"""Match the standard deviation alone. Gradients as in `adain`.
+
+    ``mean="scaled"``: :math:`x/s_x\cdot s_y`, the mean is scaled too (the authors' style transfer).
+    ``mean="content"``: :math:`(x-\mu_x)/s_x\cdot s_y+\mu_x`, the mean is kept (the authors' augmentation).
+
+    >>> import torch
+    >>> from efdm import adastd
+    >>> x, y = torch.tensor([[[1.0, 2.0, 3.0]]]), torch.tensor([[[2.0, 4.0, 6.0]]])
+    >>> adastd(x, y, eps=0), adastd(x, y, eps=0, mean="content")
+    (tensor([[[2., 4., 6.]]]), tensor([[[0., 2., 4.]]]))
+    """
+    check_choice("mean", mean, ("scaled", "content"))
+    return _match_moments(
+        content, style, mean, "style", eps, style_grad, content_stats, channel_dim, content_mask, style_mask
+    )

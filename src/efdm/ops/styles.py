@@ -1,0 +1,104 @@
+"""What may stand for a style: features, features prepared once, or other samples of the content's own batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from efdm import kernels
+from efdm.ops.layout import Rows, check_pair, to_rows
+from efdm.ops.resample import resample_sorted
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedStyle:
+    """A style that is used again (video, a gallery): its values are sorted once. Made by `prepare`.
+
+    Every matcher accepts it in place of the style. ``values`` is ``(b, c, m)``, ascending; with a mask, the first
+    ``mask.sum()`` values of a sample are the selected ones. Values resampled for a content size are remembered.
+    """
+
+    values: Tensor
+    mask: Tensor | None = None
+    _resampled: dict[tuple[int, str], Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    def to(self, *args: object, **kwargs: object) -> PreparedStyle:
+        """Move or convert, as `Tensor.to`."""
+        values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
+        return PreparedStyle(values, None if self.mask is None else self.mask.to(values.device))
+
+    def for_length(self, n: int, sizes: str) -> Tensor:
+        """The values at ``n`` ranks, for content without a mask."""
+        if self.mask is None and n == self.values.shape[-1]:
+            return self.values
+        if (n, sizes) not in self._resampled:
+            count = self.rows().size()
+            self._resampled[n, sizes] = resample_sorted(self.values, n, sizes, style_n=count)
+        return self._resampled[n, sizes]
+
+    def rows(self) -> Rows:
+        return Rows(self.values, (self.values.shape[-1],), self.mask)
+
+    def __repr__(self) -> str:
+        masked = "" if self.mask is None else ", masked"
+        return f"PreparedStyle(shape={self.shape}, dtype={self.values.dtype}, device={self.values.device}{masked})"
+
+
+@dataclass(frozen=True, eq=False)
+class Partners:
+    """Style the content by other samples of its own batch: sample ``i`` by sample ``index[i]``.
+
+    The same as ``content[index]``, but a sort of the batch then serves as content and as style.
+    """
+
+    index: Tensor
+
+    def mask(self, content: Rows) -> Tensor | None:
+        """The content's mask, as seen by the samples that are styled by it."""
+        mask = content.mask
+        return mask if mask is None or mask.shape[0] == 1 else mask.index_select(0, self.index)
+
+
+Style = Tensor | PreparedStyle | Partners
+
+
+def prepare(style: Tensor, *, channel_dim: int = 1, style_mask: Tensor | None = None) -> PreparedStyle:
+    """Sort a style's values once, for use with many contents.
+
+    >>> import torch
+    >>> from efdm import efdm, prepare
+    >>> style = prepare(torch.rand(1, 8, 16, 16))
+    >>> frames = [torch.rand(1, 8, 16, 16) for _ in range(3)]
+    >>> matched = [efdm(frame, style) for frame in frames]
+    >>> style
+    PreparedStyle(shape=(1, 8, 256), dtype=torch.float32, device=cpu)
+    """
+    rows = to_rows(style.detach(), "style", channel_dim, style_mask)
+    values = kernels.sort_rows(rows.selected())
+    if rows.mask is None:
+        return PreparedStyle(values)
+    first_ones = torch.arange(values.shape[-1], device=values.device) < rows.size()
+    return PreparedStyle(values, first_ones)
+
+
+def open_style(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
+    """The style as rows, checked against the content."""
+    if isinstance(style, (PreparedStyle, Partners)) and style_mask is not None:
+        raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
+    if isinstance(style, PreparedStyle):
+        rows = style.rows()
+    elif isinstance(style, Partners):
+        rows = Rows(content.values.index_select(0, style.index), content.space, style.mask(content))
+    else:
+        if isinstance(style, Tensor) and style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
+            style = style.to(like.dtype)  # autocast leaves inputs of different layers in different types
+        rows = to_rows(style, "style", channel_dim, style_mask)
+    shape = tuple(style.shape) if not isinstance(style, Partners) else tuple(like.shape)
+    check_pair(content, rows, tuple(like.shape), shape)
+    return rows

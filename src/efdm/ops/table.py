@@ -1,0 +1,56 @@
+"""The table of matching methods. Everything that offers a choice of method reads it: layers, commands, tests, benchmarks.
+
+A new method is one function and one row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from efdm.ops.match import efdm, histogram_match
+from efdm.ops.moments import MIX_EPS, adain, adamean, adastd
+from efdm.ops.styles import Style
+
+_MIX_STATISTICS = {"content_stats": "stop"}  # MixStyle's own code detaches them
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """One row: call it as ``row(content, style, **options)``."""
+
+    function: Callable[..., Tensor]
+    title: str
+    formula: str
+    matches: tuple[str, ...]  # fields of ChannelStats that the output takes from the style
+    straight_through: bool = False  # gradient of the identity: has content_grad
+    augmentation: Mapping[str, object] = field(default_factory=dict)  # options when it is used inside a network
+
+    def __call__(self, content: Tensor, style: Style, **options: Any) -> Tensor:
+        return self.function(content, style, **options)
+
+
+MATCHERS: Mapping[str, Matcher] = MappingProxyType({
+    "efdm": Matcher(
+        efdm, "exact feature distribution matching", "o[argsort(x)] = sort(y)",
+        ("mean", "std", "skewness", "kurtosis", "infinity_norm"), straight_through=True,
+    ),
+    "adain": Matcher(
+        adain, "mean and standard deviation", "(x - mu_x) / s_x * s_y + mu_y", ("mean", "std"),
+        augmentation={"eps": MIX_EPS, **_MIX_STATISTICS},
+    ),
+    "adamean": Matcher(
+        adamean, "mean alone", "x - mu_x + mu_y", ("mean",), augmentation=_MIX_STATISTICS,
+    ),
+    "adastd": Matcher(
+        adastd, "standard deviation alone", "x / s_x * s_y (mean scaled) or (x - mu_x) / s_x * s_y + mu_x (mean kept)",
+        ("std",), augmentation={"mean": "content", "eps": MIX_EPS, **_MIX_STATISTICS},
+    ),
+    "hm": Matcher(
+        histogram_match, "histogram matching, ties merged", "F_y^-1(F_x(x))", (), straight_through=True,
+    ),
+})  # fmt: skip

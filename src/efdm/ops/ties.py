@@ -1,0 +1,56 @@
+"""The order of equal values. Every rule is a real sort by (value, key): sort by the key first, then stably by value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from efdm import kernels
+from efdm.ops import gradient
+from efdm.ops.layout import Rows
+
+
+def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
+    x = content.values
+    return torch.rand(x.shape, device=x.device, generator=generator)
+
+
+def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
+    """Sum over the plus-shaped neighbourhood (5 points on an image), replicate padding."""
+    x = content.values
+    wide = x if x.dtype == torch.float64 else x.float()  # half types overflow and round
+    picture = wide.reshape(*x.shape[:2], *content.space)
+    total = picture.clone()
+    for dim in range(2, picture.ndim):
+        size = picture.shape[dim]
+        place = torch.arange(size, device=x.device)
+        total = total + picture.index_select(dim, (place - 1).clamp(min=0))
+        total = total + picture.index_select(dim, (place + 1).clamp(max=size - 1))
+    return total.reshape(x.shape)
+
+
+# "fast" may use any order the kernel gives; ours all sort stably, so it is "stable" without the promise
+TIES: dict[str, Callable[[Rows, torch.Generator | None], Tensor] | None] = {
+    "fast": None,
+    "stable": None,
+    "random": _random_key,
+    "neighbor": _neighbor_key,
+}
+
+
+def rank_of(content: Rows, ties: str, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Sorted values and ranks of the content ``(b, c, n)``, equal values in the order of the rule.
+
+    Elements outside the content's mask rank last.
+    """
+    x = content.selected()
+    key = TIES[ties]
+    if key is None:
+        return gradient.sort_rank(x)
+    with torch.no_grad():
+        where = kernels.sort_rank(key(content, generator))[1].long()
+    by_key = torch.zeros_like(x).scatter(-1, where, x)
+    values, rank = gradient.sort_rank(by_key)
+    return values, rank.gather(-1, where)
