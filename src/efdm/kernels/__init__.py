@@ -13,9 +13,9 @@ from torch import Tensor
 
 from efdm.kernels import operators as _operators  # noqa: F401  registers torch.ops.efdm
 from efdm.kernels import reference
-from efdm.kernels.choose import TABLE, VARIABLE, choose, explain
+from efdm.kernels.choose import TABLE, VARIABLE, choose_kernel, explain
 
-__all__ = ["TABLE", "VARIABLE", "choose", "explain", "match_sorted", "sort_match", "sort_rank", "sort_rows", "take"]
+__all__ = ["TABLE", "VARIABLE", "choose_kernel", "explain", "match_sorted", "sort_match", "sort_rank", "sort_rows", "take"]
 
 
 def exporting() -> bool:

@@ -86,7 +86,7 @@ def _decide(device: torch.device, dtype: torch.dtype, n: int, forced: str | None
     raise ValueError(f"{wanted} rows of {n} x {dtype} on {device}: {'; '.join(passed_over)}")
 
 
-def choose(device: torch.device, dtype: torch.dtype, n: int) -> Kernel:
+def choose_kernel(device: torch.device, dtype: torch.dtype, n: int) -> Kernel:
     """The row of the table for these rows of n values."""
     return _decide(device, dtype, n, os.environ.get(VARIABLE))[0]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.kernels.choose import choose
+from efdm.kernels.choose import choose_kernel
 
 _library = torch.library.Library("efdm", "DEF")
 
@@ -19,7 +19,7 @@ def _run(name: str, *tensors: Tensor) -> Any:
     """Call the chosen kernel on two-dimensional, contiguous rows."""
     first = tensors[0]
     n = first.shape[-1]
-    kernel = getattr(choose(first.device, first.dtype, n).functions, name)
+    kernel = getattr(choose_kernel(first.device, first.dtype, n).functions, name)
     return kernel(*(t.reshape(-1, n).contiguous() for t in tensors))
 
 

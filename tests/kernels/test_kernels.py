@@ -1,0 +1,104 @@
+"""Every row of the kernel table agrees with the definition, on every named case."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import CASES, rows
+from torch import Tensor
+
+from efdm import kernels
+from efdm.kernels import reference
+from efdm.kernels.choose import TABLE, VARIABLE, Kernel
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Equal values, NaN in the same places."""
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def bits(t: Tensor) -> Tensor:
+    """The bit patterns of every row as a multiset: a row of sorted integers, the sign of NaN left out."""
+    words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[t.element_size()]
+    return torch.where(t.isnan(), torch.iinfo(words).max, t.contiguous().view(words)).sort(-1).values
+
+
+def _served() -> list[object]:
+    """Every (kernel, device, dtype) of the table."""
+    gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+    return [
+        pytest.param(kernel, torch.device(device), dtype, id=f"{kernel.name}-{device}-{dtype}", marks=marks)
+        for kernel in TABLE
+        for device, marks in (("cpu", []), ("cuda", gpu))
+        for dtype in kernel.dtypes
+        if kernel.device in ("any", device)
+    ]
+
+
+served = pytest.mark.parametrize(("kernel", "where", "dtype"), _served())
+
+
+@pytest.fixture(autouse=True)
+def _forced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "kernel" in request.fixturenames:
+        monkeypatch.setenv(VARIABLE, request.getfixturevalue("kernel").name)
+
+
+@served
+@pytest.mark.parametrize("case", CASES)
+def test_agrees_with_the_definition(kernel: Kernel, where: torch.device, dtype: torch.dtype, case: str) -> None:
+    x, y = rows(case, dtype, where)
+    if x.shape[-1] > kernel.longest(where, dtype):
+        pytest.skip(f"{kernel.name} takes shorter rows")
+    matched = kernels.sort_match(x, y)
+    assert same(matched, reference.sort_match(x, y))
+    assert torch.equal(bits(matched), bits(y)), "values must be moved, bit for bit"
+    assert matched.dtype == dtype
+    assert matched.device == x.device
+
+    values = kernels.sort_rows(y)
+    assert same(values, reference.sort_rows(y))
+    assert torch.equal(bits(values), bits(y))
+    assert same(kernels.match_sorted(x, values), matched)
+
+    values, rank = kernels.sort_rank(x)
+    expected_values, expected_rank = reference.sort_rank(x)
+    assert same(values, expected_values)
+    assert torch.equal(rank, expected_rank)
+    assert same(kernels.take(values, rank), x)
+
+
+@served
+def test_many_rows(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
+    # more rows than a second grid dimension can count (65,535), and than there are threads
+    x, y = torch.randn(70_001, 5).to(where, dtype), torch.randn(70_001, 5).to(where, dtype)
+    assert torch.equal(kernels.sort_match(x, y), reference.sort_match(x, y))
+
+
+@served
+def test_no_rows(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
+    x = torch.randn(0, 7, device=where, dtype=dtype)
+    assert kernels.sort_match(x, x).shape == (0, 7)
+    assert kernels.sort_rank(x)[1].shape == (0, 7)
+
+
+@served
+def test_strided_rows(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
+    x, y = torch.randn(33, 2, 40).to(where, dtype).transpose(0, 2), torch.randn(33, 4, 40).to(where, dtype)
+    y = y[:, ::2].transpose(0, 2)
+    assert torch.equal(kernels.sort_match(x, y), reference.sort_match(x.contiguous(), y.contiguous()))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(
+    "n", [1, 31, 33, 512, 513, 1024, 3136, 8192, 12_321, 16_384, 16_385, 40_000, 65_536, 65_537, 100_000]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_cpu_and_gpu_agree(n: int, dtype: torch.dtype) -> None:
+    x, y = torch.randn(9, n).to(dtype).relu(), torch.randn(9, n).to(dtype)
+    assert torch.equal(kernels.sort_match(x.cuda(), y.cuda()).cpu(), kernels.sort_match(x, y))
+    assert torch.equal(kernels.sort_rank(x.cuda())[1].cpu(), kernels.sort_rank(x)[1])
+    assert torch.equal(kernels.sort_rows(y.cuda()).cpu(), kernels.sort_rows(y))

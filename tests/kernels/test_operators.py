@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from efdm import kernels  # noqa: F401  registers the operators
+
+OPERATORS = {
+    "sort_match": lambda x, y: (x, y),
+    "match_sorted": lambda x, y: (x, y.sort(-1).values),
+    "sort_rows": lambda x, y: (y,),
+    "sort_rank": lambda x, y: (x,),
+    "take": lambda x, y: (y, torch.argsort(x).to(torch.int32)),
+}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "strided"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_opcheck(name: str, dtype: torch.dtype, layout: str, device: torch.device) -> None:
+    x, y = torch.randn(2, 3, 17, device=device, dtype=dtype), torch.randn(2, 3, 17, device=device, dtype=dtype)
+    if layout == "strided":
+        x = x.transpose(0, 1)
+        y = y.transpose(0, 1)
+    torch.library.opcheck(getattr(torch.ops.efdm, name), OPERATORS[name](x, y))

@@ -1,0 +1,71 @@
+"""Slow, obvious versions in plain Python. They say what is meant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def _later(value: float) -> tuple[bool, float]:
+    """Sort key with NaN last."""
+    return (math.isnan(value), 0.0 if math.isnan(value) else value)
+
+
+def efdm_row(x: Sequence[float], y: Sequence[float], key: Sequence[float] | None = None) -> list[float]:
+    """The i-th smallest x, ties by key and then by position, receives the i-th smallest y."""
+    order = sorted(range(len(x)), key=lambda i: (_later(x[i]), key[i] if key else 0.0, i))
+    out = [0.0] * len(x)
+    for place, value in zip(order, sorted(y, key=_later), strict=True):
+        out[place] = value
+    return out
+
+
+def interpolated(y: Sequence[float], n: int) -> list[float]:
+    """Order statistics of y read at n mid-ranks."""
+    ordered, m = sorted(y), len(y)
+    out = []
+    for i in range(n):
+        place = min(max((i + 0.5) * m / n - 0.5, 0.0), m - 1.0)
+        low = math.floor(place)
+        high = min(low + 1, m - 1)
+        out.append(ordered[low] + (place - low) * (ordered[high] - ordered[low]))
+    return out
+
+
+def nearest(y: Sequence[float], n: int) -> list[float]:
+    ordered, m = sorted(y), len(y)
+    return [ordered[min(math.floor((i + 0.5) * m / n), m - 1)] for i in range(n)]
+
+
+def plus_sums(picture: Tensor) -> Tensor:
+    """Sum over a pixel and its four neighbours, edges repeated. (h, w)"""
+    h, w = picture.shape
+    out = torch.zeros_like(picture)
+    for i in range(h):
+        for j in range(w):
+            for a, b in ((i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
+                out[i, j] += picture[min(max(a, 0), h - 1), min(max(b, 0), w - 1)]
+    return out
+
+
+def adain(x: Tensor, y: Tensor, eps: float) -> Tensor:
+    """(b, c, h, w), channel by channel."""
+    out = torch.empty_like(x)
+    for b in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            u, v = x[b, c], y[b, c]
+            out[b, c] = (u - u.mean()) / (u.var() + eps).sqrt() * (v.var() + eps).sqrt() + v.mean()
+    return out
+
+
+def mixstyle(x: Tensor, y: Tensor, lam: Tensor, eps: float) -> Tensor:
+    """The published formula: normalise, then scale and shift with mixed statistics."""
+    dims = (2, 3)
+    lam = lam.view(-1, 1, 1, 1)
+    mean_x, mean_y = x.mean(dims, keepdim=True), y.mean(dims, keepdim=True)
+    std_x, std_y = (x.var(dims, keepdim=True) + eps).sqrt(), (y.var(dims, keepdim=True) + eps).sqrt()
+    normal = (x - mean_x) / std_x
+    return normal * (lam * std_x + (1 - lam) * std_y) + lam * mean_x + (1 - lam) * mean_y

@@ -1,0 +1,16 @@
+"""One table of tolerances: (relative, absolute) for results that are computed, not moved."""
+
+import torch
+
+COMPUTED = {
+    torch.float64: (1e-12, 1e-12),
+    torch.float32: (1e-5, 1e-5),
+    torch.float16: (4e-3, 4e-3),
+    torch.bfloat16: (3e-2, 3e-2),
+}
+DTYPES = tuple(COMPUTED)
+
+
+def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    relative, absolute = COMPUTED[actual.dtype]
+    torch.testing.assert_close(actual.double(), expected.double(), rtol=relative, atol=absolute, equal_nan=True)
