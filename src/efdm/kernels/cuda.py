@@ -1,7 +1,7 @@
 """Rows on a CUDA device: sort_match.cu, compiled for the row length at hand.
 
 A row up to ``longest_block(...)`` is sorted by one thread block in shared memory, both sides in one launch. A longer row
-is cut into chunks of that length; every element then finds its rank in the row by binary searches in the other chunks.
+is cut into chunks of that length, which are sorted and then merged in pairs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from torch import Tensor
 from efdm.kernels.nvrtc import Module, why_not
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-LONGEST_CHUNKED = 65_536  # relu1_1 of a 256 px picture; beyond, the searches cost more than they save
+LONGEST_CHUNKED = 65_536  # relu1_1 of a 256 px picture; positions are 16 bits wide
 
-# longest row: threads of a block. Sixteen elements a thread keep the registers at 64, so 1024 threads share a
-# multiprocessor; measured on one H200 against 8 and 32 (benchmarks/results).
-_THREADS = {512: 32, 1024: 64, 2048: 128, 4096: 256, 8192: 512, 16_384: 1024}
+# longest row: threads of a block. Up to sixteen elements a thread keep the registers at 64, so that 1024 threads share a
+# multiprocessor; 8 and 32 elements were slower on an H200, but for rows of about 1000.
+_THREADS = {512: 32, 832: 64, 2048: 128, 4096: 256, 8192: 512, 16_384: 1024}
 _INFINITY = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
 _SOURCE = Path(__file__).with_name("sort_match.cu")
-_ELEMENTS = 256  # threads of a block in the elementwise kernels
+_ELEMENTS = 256  # threads of a block in the kernels without a sort
+_MERGED = 8  # elements of a thread that merges, as in sort_match.cu
 
 __all__ = ["DTYPES", "LONGEST_CHUNKED", "longest_block", "why_not"]
 
@@ -48,7 +49,8 @@ def longest_block(device: int, width: int) -> int:
 
 @cache
 def _module(threads: int, items: int, width: int, device: int) -> Module:
-    settings = {"THREADS": threads, "ITEMS": items, "MIN_BLOCKS": max(1, 1024 // threads), "HALF": int(width == 2)}
+    settings = {"THREADS": threads, "ITEMS": items, "HALF": int(width == 2)}
+    settings |= {"BLOCKS_BOTH_SIDES": 1024 // threads, "BLOCKS_ONE_SIDE": 1536 // threads}
     return Module(_SOURCE.read_text(), settings, device, _shared_bytes(threads, items, width))
 
 
@@ -61,7 +63,8 @@ class _Rows:
         self.threads, items = _block(longest or self.n)
         self.module = _module(self.threads, items, x.element_size(), self.device)
         self.shared = _shared_bytes(self.threads, items, x.element_size())
-        self.chunks = -(-self.n // (self.threads * items))
+        self.capacity = self.threads * items
+        self.chunks = -(-self.n // self.capacity)
 
     def sort(self, kernel: str, *arguments: Tensor) -> None:
         """One block per row."""
@@ -76,10 +79,10 @@ class _Rows:
                 kernel, (blocks, 1), self.threads, self.shared, *arguments, self.n, self.chunks, self.infinity
             )
 
-    def each(self, kernel: str, *arguments: Tensor | int | None) -> None:
-        """One thread per element."""
+    def each(self, kernel: str, elements: int, *arguments: Tensor | int | None) -> None:
+        """One thread for so many elements."""
         if self.rows and self.n:
-            self.module.launch(kernel, (self.rows, -(-self.n // _ELEMENTS)), _ELEMENTS, 0, *arguments)
+            self.module.launch(kernel, (self.rows, -(-self.n // (_ELEMENTS * elements))), _ELEMENTS, 0, *arguments)
 
 
 def _rank_like(x: Tensor) -> Tensor:
@@ -104,7 +107,7 @@ class block:
     @staticmethod
     def sort_rows(y: Tensor) -> Tensor:
         out = torch.empty_like(y)
-        _Rows(y).sort_chunks("chunk_values", y, out)  # a whole row is one chunk
+        _Rows(y).sort("sort_rows", y, out)
         return out
 
     @staticmethod
@@ -116,19 +119,19 @@ class block:
     @staticmethod
     def take(values: Tensor, rank: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        _Rows(values).each("take", values, rank, out, values.shape[1])
+        _Rows(values).each("take", 1, values, rank, out, values.shape[1])
         return out
 
 
 class chunks:
-    """Rows longer than a block: sorted in chunks, then merged by rank."""
+    """Rows longer than a block: sorted in chunks, then merged in pairs."""
 
     @staticmethod
     def _rows(x: Tensor) -> _Rows:
         return _Rows(x, longest_block(x.device.index, x.element_size()))
 
     @classmethod
-    def _merge(
+    def _place(
         cls,
         x: Tensor,
         values: Tensor | None = None,
@@ -136,10 +139,16 @@ class chunks:
         ordered: Tensor | None = None,
         rank: Tensor | None = None,
     ) -> None:
+        """Sort the content and write what is asked for: values placed by rank, the sorted content, the ranks."""
         rows = cls._rows(x)
-        chunked, order = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
-        rows.sort_chunks("chunk_order", x, chunked, order)
-        rows.each("merge_content", chunked, order, values, out, ordered, rank, rows.n, rows.chunks, rows.infinity)
+        keys, positions = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
+        rows.sort_chunks("chunk_content", x, keys, positions)
+        run = rows.capacity
+        while 2 * run < rows.n:
+            merged = torch.empty_like(keys), torch.empty_like(positions)
+            rows.each("merge_content", _MERGED, keys, positions, *merged, rows.n, run)
+            (keys, positions), run = merged, 2 * run
+        rows.each("place_content", _MERGED, keys, positions, x, values, out, ordered, rank, rows.n, run)
 
     @classmethod
     def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
@@ -148,25 +157,29 @@ class chunks:
     @classmethod
     def match_sorted(cls, x: Tensor, values: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        cls._merge(x, values=values, out=out)
+        cls._place(x, values=values, out=out)
         return out
 
     @classmethod
     def sort_rows(cls, y: Tensor) -> Tensor:
         rows = cls._rows(y)
-        chunked, out = torch.empty_like(y), torch.empty_like(y)
-        rows.sort_chunks("chunk_values", y, chunked)
-        rows.each("merge_values", chunked, out, rows.n, rows.chunks, rows.infinity)
-        return out
+        keys = torch.empty_like(y)
+        rows.sort_chunks("chunk_style", y, keys)
+        run, is_last = rows.capacity, False
+        while not is_last:
+            is_last, merged = 2 * run >= rows.n, torch.empty_like(y)
+            rows.each("merge_style", _MERGED, keys, merged, rows.n, run, int(is_last))
+            keys, run = merged, 2 * run
+        return keys
 
     @classmethod
     def sort_rank(cls, x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), _rank_like(x)
-        cls._merge(x, ordered=values, rank=rank)
+        cls._place(x, ordered=values, rank=rank)
         return values, rank
 
     @classmethod
     def take(cls, values: Tensor, rank: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        cls._rows(values).each("take", values, rank, out, values.shape[1])
+        cls._rows(values).each("take", 1, values, rank, out, values.shape[1])
         return out

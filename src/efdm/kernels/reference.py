@@ -12,14 +12,19 @@ import torch
 from torch import Tensor
 
 
+def _sort(x: Tensor) -> tuple[Tensor, Tensor]:
+    # torch.sort promises NaN last, but some of its CUDA paths put a NaN with a sign first
+    return torch.sort(torch.where(x.isnan(), torch.nan, x), dim=-1, stable=True)
+
+
 def sort_rows(y: Tensor) -> Tensor:
     """The values of every row in ascending order."""
-    return torch.sort(y, dim=-1, stable=True).values
+    return _sort(y)[0]
 
 
 def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
     """The sorted values, and for every element its rank: ``sorted[rank[i]] == x[i]``."""
-    values, order = torch.sort(x, dim=-1, stable=True)
+    values, order = _sort(x)
     places = torch.arange(x.shape[-1], device=x.device).expand_as(order)
     return values, torch.zeros_like(order).scatter(-1, order, places).to(torch.int32)
 
@@ -31,7 +36,7 @@ def take(values: Tensor, rank: Tensor) -> Tensor:
 
 def match_sorted(x: Tensor, values: Tensor) -> Tensor:
     """``out[tau_i] = values[i]`` with ``tau = argsort(x)``: a style that is sorted already."""
-    order = torch.sort(x, dim=-1, stable=True).indices
+    order = _sort(x)[1]
     return torch.zeros_like(values).scatter(-1, order, values)
 
 

@@ -1,6 +1,6 @@
 // Sort-matching, one thread block per row. Compiled at run time by cuda.py, which sets
 //   THREADS  threads of a block          ITEMS  elements of a thread (THREADS * ITEMS >= row length)
-//   MIN_BLOCKS  blocks wanted per multiprocessor (caps the registers)
+//   BLOCKS_BOTH_SIDES, BLOCKS_ONE_SIDE  blocks wanted per multiprocessor (caps the registers), by what a kernel sorts
 //   HALF  1: the values are 16-bit floats, 0: 32-bit floats
 //
 // A row is sorted by its bits: a float becomes an unsigned key with the same order. What moves through shared memory is
@@ -16,13 +16,11 @@ typedef unsigned short half_word;
 typedef half_word raw;
 #define SIGN 0x8000u
 #define NAN_FLOOR(u, infinity) (((u) & 0x7fffu) > (infinity))
-#define KEY_BITS 16
 #define LAST_KEY 0xffffu
 #else
 typedef word raw;
 #define SIGN 0x80000000u
 #define NAN_FLOOR(u, infinity) (((u) & 0x7fffffffu) > (infinity))
-#define KEY_BITS 32
 #define LAST_KEY 0xffffffffu
 #endif
 
@@ -57,12 +55,19 @@ __device__ __forceinline__ raw style_value(word k) { return (raw)((k & SIGN) ? (
 // Warp-striped: item k of a lane. Reading and writing shared memory this way has no bank conflicts.
 __device__ __forceinline__ int position(int k) { return (threadIdx.x / 32) * 32 * ITEMS + k * 32 + threadIdx.x % 32; }
 
+// Byte `which` of a word, in one instruction.
+__device__ __forceinline__ word digit_of(word item, int which) { return __byte_perm(item, 0, 0x4440 | which); }
+
 __device__ __forceinline__ word lanes_with_my_digit(word digit) {
   word lanes = ~0u;
 #pragma unroll
   for (int b = 0; b < 8; b++) {
-    word bit = (digit >> b) & 1;
-    lanes &= __ballot_sync(~0u, bit) ^ (bit - 1);
+    // in PTX, because the compiler turns the predicate into a number and back again
+    word agree;
+    asm("{ .reg .pred mine; .reg .b32 bit; and.b32 bit, %1, %2; setp.ne.u32 mine, bit, 0;"
+        "  vote.sync.ballot.b32 %0, mine, 0xffffffff; @!mine not.b32 %0, %0; }"
+        : "=r"(agree) : "r"(digit), "r"(1 << b));
+    lanes &= agree;
   }
   return lanes;
 }
@@ -75,6 +80,7 @@ __device__ void scan_counts(Counts &c) {
   if (scans)
 #pragma unroll
     for (int q = 0; q < BINS; q++)
+#pragma unroll
       for (int w = 0; w < WARPS; w++) {
         word count = c.warp[w][threadIdx.x * BINS + q];
         c.warp[w][threadIdx.x * BINS + q] = total;
@@ -93,34 +99,39 @@ __device__ void scan_counts(Counts &c) {
     for (int w = 0; w < warp; w++) before += c.totals[w];
 #pragma unroll
     for (int q = 0; q < BINS; q++)
+#pragma unroll
       for (int w = 0; w < WARPS; w++) c.warp[w][threadIdx.x * BINS + q] += before;
   }
   __syncthreads();
 }
 
-// Sorts the block's items by bits [begin, end), stably; item k of a lane holds rank position(k) afterwards.
-__device__ void sort_bits(word (&items)[ITEMS], Shared &shared, int begin, int end) {
+// Sorts the block's items by bytes [begin, end), stably; item k of a lane holds rank position(k) afterwards.
+__device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int end) {
   int lane = threadIdx.x % 32;
   word *counts = shared.counts.warp[threadIdx.x / 32];
 #pragma unroll 1
-  for (int bit = begin; bit < end; bit += 8) {
+  for (int byte = begin; byte < end; byte++) {
+#pragma unroll
     for (int d = lane; d < RADIX; d += 32) counts[d] = 0;
     __syncwarp();
+    word within[(ITEMS + 1) / 2] = {};  // rank among the warp's items with the same digit; two in a word, for registers
 #pragma unroll
-    for (int k = 0; k < ITEMS; k++) atomicAdd(&counts[(items[k] >> bit) & 255], 1u);
+    for (int k = 0; k < ITEMS; k++) {
+      word digit = digit_of(items[k], byte);
+      word lanes = lanes_with_my_digit(digit);
+      int leader = 31 - __clz(lanes);
+      word first = 0;
+      // one lane adds for all that agree: after a ReLU half of them do, and atomics on one address queue up
+      if (lane == leader) first = atomicAdd(&counts[digit], (word)__popc(lanes));
+      first = __shfl_sync(~0u, first, leader);
+      within[k / 2] |= (first + __popc(lanes & ((1u << lane) - 1))) << k % 2 * 16;
+    }
     __syncthreads();
     scan_counts(shared.counts);
     word ranks[ITEMS];
 #pragma unroll
-    for (int k = 0; k < ITEMS; k++) {
-      word digit = (items[k] >> bit) & 255;
-      word lanes = lanes_with_my_digit(digit);
-      int leader = 31 - __clz(lanes);
-      word first = 0;
-      if (lane == leader) first = atomicAdd(&counts[digit], (word)__popc(lanes));
-      first = __shfl_sync(~0u, first, leader);
-      ranks[k] = first + __popc(lanes & ((1u << lane) - 1));
-    }
+    for (int k = 0; k < ITEMS; k++)
+      ranks[k] = counts[digit_of(items[k], byte)] + (within[k / 2] >> k % 2 * 16 & 0xffff);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < ITEMS; k++) shared.exchange[ranks[k]] = items[k];
@@ -142,14 +153,14 @@ __device__ void sort_content(const raw *x, int n, word infinity, word (&items)[I
 #endif
     items[k] = (key << 16) | i;
   }
-  sort_bits(items, shared, 16, 32);
+  sort_bytes(items, shared, 2, 4);
 #if !HALF
 #pragma unroll
   for (int k = 0; k < ITEMS; k++) {
     word i = items[k] & 0xffff;
     items[k] = (keys[i] & 0xffff0000u) | i;
   }
-  sort_bits(items, shared, 16, 32);
+  sort_bytes(items, shared, 2, 4);
 #endif
 }
 
@@ -159,7 +170,7 @@ __device__ void sort_style(const raw *y, int n, word infinity, word (&items)[ITE
     int i = position(k);
     items[k] = i < n ? style_key(y[i], infinity) : LAST_KEY;
   }
-  sort_bits(items, shared, 0, KEY_BITS);
+  sort_bytes(items, shared, 0, sizeof(raw));
 }
 
 __device__ __forceinline__ Shared &shared_memory(word *&keys) {
@@ -168,15 +179,22 @@ __device__ __forceinline__ Shared &shared_memory(word *&keys) {
   return *reinterpret_cast<Shared *>(memory);
 }
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+#define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(THREADS, blocks)
+
+// The second input is read only after the first is sorted; asking for it early hides the wait.
+__device__ __forceinline__ void prefetch(const raw *row, int n) {
+  const int line = 128 / sizeof(raw);
+  for (int i = threadIdx.x * line; i < n; i += THREADS * line) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
+}
 
 // out[position of the i-th smallest x] = i-th smallest y
-KERNEL match_style(const raw *x, const raw *y, raw *out, int n, word infinity) {
+KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int n, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
   word items[ITEMS];
   half_word where[ITEMS];
+  prefetch(y + row, n);
   sort_content(x + row, n, infinity, items, shared, keys);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++) where[k] = items[k];
@@ -190,11 +208,12 @@ KERNEL match_style(const raw *x, const raw *y, raw *out, int n, word infinity) {
 }
 
 // The same with a style that is sorted already.
-KERNEL match_sorted(const raw *x, const raw *sorted, raw *out, int n, word infinity) {
+KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, int n, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
   word items[ITEMS];
+  prefetch(sorted + row, n);
   sort_content(x + row, n, infinity, items, shared, keys);
   raw *matched = reinterpret_cast<raw *>(shared.exchange);
 #pragma unroll
@@ -205,7 +224,7 @@ KERNEL match_sorted(const raw *x, const raw *sorted, raw *out, int n, word infin
 }
 
 // Both answers of one sort: the sorted values, and the rank of every element.
-KERNEL sort_rank(const raw *x, raw *sorted, int *rank, int n, word infinity) {
+KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, int n, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
@@ -221,13 +240,31 @@ KERNEL sort_rank(const raw *x, raw *sorted, int *rank, int n, word infinity) {
   for (int i = threadIdx.x; i < n; i += THREADS) rank[row + i] = shared.exchange[i];
 }
 
-// Long rows are cut into chunks, a block each; chunk_* sort the chunks and merge_* find every element's rank in the row.
-#define CHUNK_OF_BLOCK                                               \
-  int part = blockIdx.x % chunks;                                    \
-  size_t start = (size_t)(blockIdx.x / chunks) * n + part * CAPACITY; \
+KERNEL(BLOCKS_ONE_SIDE) sort_rows(const raw *y, raw *out, int n, word infinity) {
+  word *keys;
+  Shared &shared = shared_memory(keys);
+  size_t row = (size_t)blockIdx.x * n;
+  word items[ITEMS];
+  sort_style(y + row, n, infinity, items, shared);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    if (position(k) < n) out[row + position(k)] = style_value(items[k]);
+}
+
+extern "C" __global__ void take(const raw *sorted, const int *rank, raw *out, int n) {
+  int i = blockIdx.y * blockDim.x + threadIdx.x;
+  size_t row = (size_t)blockIdx.x * n;
+  if (i < n) out[row + i] = sorted[row + rank[row + i]];
+}
+
+// Long rows are cut into chunks, a block each. The chunks are sorted, then sorted runs are merged in pairs, from keys to keys,
+// until the last merge writes the answer. Content carries the 16-bit position in the row.
+#define CHUNK_OF_BLOCK                                                \
+  int part = blockIdx.x % chunks;                                     \
+  size_t row = (size_t)(blockIdx.x / chunks) * n, start = row + part * CAPACITY; \
   int size = min(CAPACITY, n - part * CAPACITY);
 
-KERNEL chunk_values(const raw *y, raw *out, int n, int chunks, word infinity) {
+KERNEL(BLOCKS_ONE_SIDE) chunk_style(const raw *y, raw *sorted_keys, int n, int chunks, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
   CHUNK_OF_BLOCK
@@ -235,10 +272,10 @@ KERNEL chunk_values(const raw *y, raw *out, int n, int chunks, word infinity) {
   sort_style(y + start, size, infinity, items, shared);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
-    if (position(k) < size) out[start + position(k)] = style_value(items[k]);
+    if (position(k) < size) sorted_keys[start + position(k)] = items[k];
 }
 
-KERNEL chunk_order(const raw *x, raw *chunked, half_word *order, int n, int chunks, word infinity) {
+KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word *positions, int n, int chunks, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
   CHUNK_OF_BLOCK
@@ -247,62 +284,100 @@ KERNEL chunk_order(const raw *x, raw *chunked, half_word *order, int n, int chun
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
     if (position(k) < size) {
-      order[start + position(k)] = items[k] & 0xffff;
-      chunked[start + position(k)] = x[start + (items[k] & 0xffff)];
+      int i = items[k] & 0xffff;
+      positions[start + position(k)] = part * CAPACITY + i;
+#if HALF
+      sorted_keys[start + position(k)] = items[k] >> 16;
+#else
+      sorted_keys[start + position(k)] = keys[i];
+#endif
     }
 }
 
-// How many of the sorted keys are below `key` (or_equal: not above it).
-template <class Key> __device__ int count_below(Key key_at, int size, word key, bool or_equal) {
-  int low = 0;
-  while (size > 0) {
-    int middle = size / 2;
-    word k = key_at(low + middle);
-    bool right = or_equal ? k <= key : k < key;
-    low = right ? low + middle + 1 : low;
-    size = right ? size - middle - 1 : middle;
+#define MERGE_THREADS 256
+#define MERGED 8  // elements of a thread
+const int TILE = MERGE_THREADS * MERGED;
+
+// How many of the first `diagonal` elements of the merged sequence come from a; equal keys come from a first.
+template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_size, int diagonal) {
+  int low = max(0, diagonal - b_size), high = min(diagonal, a_size);
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (a[middle] <= b[diagonal - 1 - middle]) low = middle + 1;
+    else high = middle;
   }
   return low;
 }
 
-// Equal keys keep the order of their chunks, so earlier chunks count "not above" and later ones "below".
-template <class Key> __device__ int rank_in_row(Key key_in_row, int i, int n, int chunks) {
-  int part = i / CAPACITY, rank = i % CAPACITY;
-  word key = key_in_row(i);
-  for (int other = 0; other < chunks; other++) {
-    if (other == part) continue;
-    int start = other * CAPACITY;
-    rank += count_below([&](int i) { return key_in_row(start + i); }, min(CAPACITY, n - start), key, other < part);
+// Merges the TILE elements of the output that are this block's: runs of `run` elements, in pairs. Gives the thread's keys and
+// where in the row they came from; ends after a barrier, with the tile's first place as the result.
+__device__ int merge_tile(const raw *row_keys, int n, int run, raw (&merged)[MERGED], int (&from)[MERGED]) {
+  __shared__ raw tile[TILE];
+  __shared__ int splits[2];
+  int first = blockIdx.y * TILE, pair = first / (2 * run) * 2 * run;
+  int a_size = min(run, n - pair), b_size = min(run, n - pair - a_size);
+  const raw *a = row_keys + pair, *b = a + a_size;
+  int begin = first - pair, end = min(begin + TILE, a_size + b_size);
+  if (threadIdx.x < 2) splits[threadIdx.x] = split(a, a_size, b, b_size, threadIdx.x ? end : begin);
+  __syncthreads();
+  int a_begin = splits[0], a_count = splits[1] - a_begin, b_begin = begin - a_begin, count = end - begin;
+  for (int i = threadIdx.x; i < count; i += MERGE_THREADS) tile[i] = i < a_count ? a[a_begin + i] : b[b_begin + i - a_count];
+  __syncthreads();
+  const raw *ta = tile, *tb = tile + a_count;
+  int b_count = count - a_count, diagonal = min((int)threadIdx.x * MERGED, count);
+  int i = split(ta, a_count, tb, b_count, diagonal), j = diagonal - i;
+#pragma unroll
+  for (int k = 0; k < MERGED; k++) {
+    bool from_a = j >= b_count || (i < a_count && ta[i] <= tb[j]);
+    int source = from_a ? i : a_count + j;
+    merged[k] = tile[min(source, TILE - 1)];
+    from[k] = from_a ? pair + a_begin + i : pair + a_size + b_begin + j;
+    if (from_a) i++;
+    else j++;
   }
-  return rank;
+  __syncthreads();
+  return first;
 }
 
-#define ELEMENT_OF_THREAD                        \
-  int i = blockIdx.y * blockDim.x + threadIdx.x; \
-  if (i >= n) return;                            \
-  size_t row = (size_t)blockIdx.x * n;
-
-extern "C" __global__ void merge_values(const raw *chunked, raw *out, int n, int chunks, word infinity) {
-  ELEMENT_OF_THREAD
-  const raw *y = chunked + row;
-  auto key_in_row = [&](int j) { return style_key(y[j], infinity); };
-  out[row + rank_in_row(key_in_row, i, n, chunks)] = y[i];
+// Thread t holds elements t * MERGED + k of the tile; neighbours should write neighbours, so they change places first.
+template <class T, class Write> __device__ void write_tile(T (&mine)[MERGED], int count, Write write) {
+  __shared__ T tile[TILE];
+#pragma unroll
+  for (int k = 0; k < MERGED; k++) tile[threadIdx.x * MERGED + k] = mine[k];
+  __syncthreads();
+  for (int i = threadIdx.x; i < count; i += MERGE_THREADS) write(i, tile[i]);
+  __syncthreads();
 }
 
-// A null pointer is an answer nobody asked for: `out` takes `values` placed by rank, `sorted` and `rank` are sort_rank's.
-extern "C" __global__ void merge_content(const raw *chunked, const half_word *order, const raw *values, raw *out,
-                                         raw *sorted, int *rank, int n, int chunks, word infinity) {
-  ELEMENT_OF_THREAD
-  const raw *x = chunked + row;
-  auto key_in_row = [&](int j) { return content_key(x[j], infinity); };
-  int r = rank_in_row(key_in_row, i, n, chunks);
-  size_t home = row + i / CAPACITY * CAPACITY + order[row + i];
-  if (out) out[home] = values[row + r];
-  if (sorted) sorted[row + r] = x[i];
-  if (rank) rank[home] = r;
+#define MERGE_KERNEL extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
+#define TILE_OF_BLOCK(keys)                            \
+  size_t row = (size_t)blockIdx.x * n;                 \
+  raw merged[MERGED];                                  \
+  int from[MERGED];                                    \
+  int first = merge_tile(keys + row, n, run, merged, from), count = min(TILE, n - first); \
+  size_t start = row + first;
+
+MERGE_KERNEL merge_style(const raw *keys, raw *out, int n, int run, int is_last) {
+  TILE_OF_BLOCK(keys)
+  write_tile(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
 }
 
-extern "C" __global__ void take(const raw *sorted, const int *rank, raw *out, int n) {
-  ELEMENT_OF_THREAD
-  out[row + i] = sorted[row + rank[row + i]];
+MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out_keys, half_word *out_positions, int n, int run) {
+  TILE_OF_BLOCK(keys)
+  write_tile(merged, count, [&](int i, raw key) { out_keys[start + i] = key; });
+  write_tile(from, count, [&](int i, int source) { out_positions[start + i] = positions[row + source]; });
 }
+
+// The last merge of the content. A null pointer is an answer nobody asked for: `out` takes `values` placed by rank, `sorted`
+// and `rank` are sort_rank's.
+MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out, raw *sorted,
+                           int *rank, int n, int run) {
+  TILE_OF_BLOCK(keys)
+  write_tile(from, count, [&](int i, int source) {
+    size_t home = row + positions[row + source];
+    if (out) out[home] = values[start + i];
+    if (sorted) sorted[start + i] = x[home];
+    if (rank) rank[home] = first + i;
+  });
+}
+

@@ -1,0 +1,141 @@
+"""Records as tables: what `run.py` prints, and the table of the README.
+
+python benchmarks/report.py            print the reports of all records
+python benchmarks/report.py --readme   put the table into README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+BEGIN, END = "<!-- speed table: made by benchmarks/report.py -->", "<!-- end of speed table -->"
+
+Record = dict[str, Any]
+
+
+def records() -> list[Record]:
+    return [json.loads(p.read_text()) for p in sorted((HERE / "results").glob("*.json"))]
+
+
+def _us(row: Record, name: str) -> float:
+    return row["times"][name]["median_us"]
+
+
+def _ratio(row: Record, of: str, to: str) -> float:
+    return _us(row, of) / _us(row, to)
+
+
+def _adain_float32(record: Record, row: Record) -> float:
+    """Eager AdaIN in float32 on the same case and values."""
+    return next(
+        _us(r, "adain")
+        for r in record["rows"]
+        if r["dtype"] == "float32" and r["case"] == row["case"] and r["values"] == row["values"]
+    )
+
+
+def targets(record: Record) -> list[tuple[str, float, str, float, bool]]:
+    """Every target that a record is held to: (what, value, relation, bound, met)."""
+    found: list[tuple[str, float, str, float]] = []
+    for row in record["rows"]:
+        n = row["shape"][2] * row["shape"][3]
+        label = f"{row['case']} {row['dtype']} {row['values']}"
+        faster = _ratio(row, "three_sort", "efdm")
+        if record["environment"]["device"] == "cpu":
+            found.append((f"{label}: three-sort / efdm", faster, ">=", 8.0 if row["shape"][0] == 1 else 6.0))
+            found.append((f"{label}: efdm / eager AdaIN", _ratio(row, "efdm", "adain"), "<=", 1.2))
+            continue
+        if n <= 4096:
+            found.append((f"{label}: three-sort / efdm", faster, ">=", 4.0 if row["dtype"] == "float32" else 6.0))
+            if row["dtype"] == "bfloat16":
+                against = _us(row, "efdm") / _adain_float32(record, row)
+                found.append((f"{label}: efdm / eager AdaIN in float32", against, "<=", 1.0))
+        elif row["dtype"] == "float32":
+            found.append((f"{label}: three-sort / efdm", faster, ">=", 2.5))
+        found.append((f"{label}: prepared / unprepared", _ratio(row, "efdm_prepared", "efdm"), "<=", 0.65))
+    return [(w, v, r, b, v >= b if r == ">=" else v <= b) for w, v, r, b in found]
+
+
+def report(record: Record) -> str:
+    """Times with all ratios, where we are slower, and the targets."""
+    e = record["environment"]
+    lines = [f"{e['device_name']}, torch {e['versions']['torch']}, commit {e['commit']}, {e['date']}", ""]
+    head = (
+        "case",
+        "dtype",
+        "values",
+        "efdm us",
+        "+-",
+        "/three-sort",
+        "/AdaIN",
+        "/AdaIN comp.",
+        "/copy",
+        "prepared",
+        "partners",
+    )
+    lines.append("{:26} {:9} {:12} {:>9} {:>7} {:>11} {:>7} {:>12} {:>6} {:>9} {:>9}".format(*head))
+    slower = []
+    for row in record["rows"]:
+        against = {name: _ratio(row, "efdm", name) for name in ("three_sort", "adain", "adain_compiled", "copy_limit")}
+        lines.append(
+            f"{row['case']:26} {row['dtype']:9} {row['values']:12} {_us(row, 'efdm'):9.1f} "
+            f"{row['times']['efdm']['spread_us']:7.1f} {against['three_sort']:11.3f} {against['adain']:7.2f} "
+            f"{against['adain_compiled']:12.2f} {against['copy_limit']:6.1f} "
+            f"{_ratio(row, 'efdm_prepared', 'efdm'):9.2f} {_ratio(row, 'efdm_partners', 'efdm'):9.2f}"
+        )
+        names = {"adain": "eager AdaIN", "adain_compiled": "compiled AdaIN"}
+        slower += [
+            f"  {row['case']} {row['dtype']} {row['values']}: {against[k]:.2f}x the time of {v} ({row['dtype']})"
+            for k, v in names.items()
+            if against[k] > 1
+        ]
+    lines += ["", "slower than:", *(slower or ["  nothing measured"]), "", "targets:"]
+    lines += [f"  {'met   ' if met else 'MISSED'} {v:7.3f} {r} {b:<5} {what}" for what, v, r, b, met in targets(record)]
+    return "\n".join(lines)
+
+
+def readme_table(all_records: list[Record]) -> str:
+    """The short table: one row for each case, float32 and (on a GPU) bfloat16, after ReLU."""
+    lines = ["| machine | features | dtype | `efdm` | paper's three sorts | AdaIN eager / compiled | prepared style |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for record in all_records:
+        e = record["environment"]
+        machine = e["device_name"] if e["device"] == "cuda" else f"{e['threads']} CPU cores"
+        for row in record["rows"]:
+            if row["values"] != "after ReLU":
+                continue
+            shape = " x ".join(map(str, row["shape"]))
+            lines.append(
+                f"| {machine} | {shape} | {row['dtype']} | **{_time(row, 'efdm')}** | {_time(row, 'three_sort')} "
+                f"({_ratio(row, 'three_sort', 'efdm'):.1f}x) | {_time(row, 'adain')} / {_time(row, 'adain_compiled')} "
+                f"| {_time(row, 'efdm_prepared')} |"
+            )
+    return "\n".join(lines)
+
+
+def _time(row: Record, name: str) -> str:
+    us = _us(row, name)
+    return f"{us / 1000:.1f} ms" if us >= 1000 else f"{us:.0f} µs"
+
+
+def with_table(text: str, table: str) -> str:
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readme", action="store_true", help="update the table in README.md")
+    if parser.parse_args().readme:
+        README.write_text(with_table(README.read_text(), readme_table(records())))
+        return
+    print("\n\n".join(report(r) for r in records()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Time matching on this machine and write a record.
+
+    python benchmarks/run.py [--device cpu|cuda] [--out FILE] [--commit HASH]
+
+Every time is the median of single calls, timed with device events on a GPU; inputs rotate through more memory than the
+last cache holds. Ratios are formed within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from baselines import adain, copy_limit, sort_scatter, three_sort
+from cases import CASES, Case
+from report import report
+
+from efdm import EFDMix, efdm, kernels, prepare
+from efdm.ops import Partners
+
+HERE = Path(__file__).parent
+ROTATED_BYTES = 256 << 20  # several times the last cache of the machines we know
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def _seconds(call: Callable[[], object], device: str) -> float:
+    if device == "cpu":
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    first.record()
+    call()
+    last.record()
+    torch.cuda.synchronize()
+    return first.elapsed_time(last) / 1e3
+
+
+def measure(call: Callable[[int], object], sets: int, device: str, least: int, budget: float) -> dict[str, float]:
+    """Median and spread (half the interquartile range) in microseconds; at least so many calls, at most so long."""
+    for i in range(3):
+        call(i % sets)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    times: list[float] = []
+    begin = time.perf_counter()
+    while len(times) < least or (time.perf_counter() - begin < budget and len(times) < 300):
+        times.append(_seconds(lambda: call(len(times) % sets), device))
+    low, middle, high = statistics.quantiles(times, n=4)
+    return {"median_us": round(middle * 1e6, 2), "spread_us": round((high - low) / 2 * 1e6, 2), "calls": len(times)}
+
+
+def inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tuple[Tensor, Tensor]]:
+    size = 3 * torch.tensor(case.shape).prod().item() * dtype.itemsize
+    g = torch.Generator(device).manual_seed(0)
+    pairs = []
+    for _ in range(max(2, min(16, int(ROTATED_BYTES // size) + 1))):
+        x = torch.randn(case.shape, device=device, generator=g)
+        y = torch.randn(case.shape, device=device, generator=g) * 2 + 1
+        x, y = (x.relu(), y.relu()) if values == "after ReLU" else (x, y)
+        pairs.append((x.to(dtype), y.to(dtype)))
+    return pairs
+
+
+@torch.no_grad()
+def run_case(case: Case, dtype_name: str, device: str, values: str, budget: float) -> dict[str, object]:
+    pairs = inputs(case, DTYPES[dtype_name], device, values)
+    prepared = [prepare(y) for _, y in pairs]
+    compiled = torch.compile(adain)
+    layer = EFDMix(p=1.0).train()
+    flip = Partners(torch.arange(case.shape[0] - 1, -1, -1, device=device))
+    candidates: dict[str, Callable[[int], object]] = {
+        "efdm": lambda i: efdm(*pairs[i]),
+        "efdm_prepared": lambda i: efdm(pairs[i][0], prepared[i]),
+        "efdm_partners": lambda i: efdm(pairs[i][0], flip),
+        "efdmix_layer": lambda i: layer(pairs[i][0]),
+        "three_sort": lambda i: three_sort(*pairs[i]),
+        "sort_scatter": lambda i: sort_scatter(*pairs[i]),
+        "adain": lambda i: adain(*pairs[i]),
+        "adain_compiled": lambda i: compiled(*pairs[i]),
+        "copy_limit": lambda i: copy_limit(*pairs[i]),
+    }
+    x, y = pairs[0]
+    exact = bool(torch.equal(efdm(x, y).flatten(2).sort(-1).values, y.flatten(2).sort(-1).values))
+    # two rounds, so that a slow moment of the machine does not fall on one candidate alone
+    least = 5 if device == "cpu" else 20
+    rounds = [{name: measure(f, len(pairs), device, least, budget / 2) for name, f in candidates.items()} for _ in range(2)]
+    times = {name: min((r[name] for r in rounds), key=lambda t: t["median_us"]) for name in candidates}
+    n = pairs[0][0].flatten(2).shape[-1]
+    return {
+        "case": case.name,
+        "shape": list(case.shape),
+        "origin": case.origin,
+        "dtype": dtype_name,
+        "values": values,
+        "kernel": kernels.choose_kernel(x.device, x.dtype, n).name,
+        "exact": exact,
+        "times": times,
+    }
+
+
+def environment(device: str, commit: str) -> dict[str, object]:
+    packages = ("torch", "numba", "numpy", "triton")
+    versions = {}
+    for p in packages:
+        try:
+            versions[p] = importlib.metadata.version(p)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    name = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    return {
+        "device": device,
+        "device_name": name,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "commit": commit,
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
+
+    return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/<device>.json")
+    parser.add_argument("--commit", default="", help="for a checkout without git")
+    parser.add_argument("--budget", type=float, default=None, help="seconds for each time; default 2 on a CPU, 0.2 on a GPU")
+    parser.add_argument("--cases", default="", help="only cases whose name contains this")
+    options = parser.parse_args()
+    budget = options.budget or (2.0 if options.device == "cpu" else 0.2)
+    record = {"environment": environment(options.device, options.commit or _commit()), "rows": []}
+    for case in CASES:
+        if options.device not in case.where or options.cases not in case.name:
+            continue
+        for dtype in DTYPES:
+            if options.device == "cpu" and dtype != "float32":
+                continue
+            for values in ("before ReLU", "after ReLU"):
+                print(f"{case.name} {case.shape} {dtype} {values}...", file=sys.stderr, flush=True)
+                record["rows"].append(run_case(case, dtype, options.device, values, budget))
+    out = options.out or HERE / "results" / f"{options.device}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=1) + "\n")
+    print(report(record))
+    print(f"\nwritten to {out}")
+
+
+if __name__ == "__main__":
+    main()
