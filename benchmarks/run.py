@@ -2,8 +2,9 @@
 
     python benchmarks/run.py [--device cpu|cuda] [--out FILE] [--commit HASH]
 
-Every time is the median of single calls, timed with device events on a GPU; inputs rotate through more memory than the
-last cache holds. Ratios are formed within one run.
+Every time is a median, and inputs rotate through more memory than the last cache holds. On a GPU two times are taken with
+device events: the time of a call in a queue of calls (what a training loop sees; the ratios are formed from it) and the
+time of one call that is waited for (which adds the host's work). Ratios are formed within one run.
 """
 
 from __future__ import annotations
@@ -37,31 +38,38 @@ ROTATED_BYTES = 256 << 20  # several times the last cache of the machines we kno
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def _seconds(call: Callable[[], object], device: str) -> float:
+def _seconds(call: Callable[[int], object], calls: int, device: str) -> float:
+    """Seconds for each of so many calls in a row."""
     if device == "cpu":
         start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
+        for i in range(calls):
+            call(i)
+        return (time.perf_counter() - start) / calls
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     first.record()
-    call()
+    for i in range(calls):
+        call(i)
     last.record()
     torch.cuda.synchronize()
-    return first.elapsed_time(last) / 1e3
+    return first.elapsed_time(last) / 1e3 / calls
 
 
-def measure(call: Callable[[int], object], sets: int, device: str, least: int, budget: float) -> dict[str, float]:
-    """Median and spread (half the interquartile range) in microseconds; at least so many calls, at most so long."""
+def measure(call: Callable[[int], object], device: str, budget: float) -> dict[str, float]:
+    """Median and spread (half the interquartile range) in microseconds; on a GPU also the time of a call waited for."""
     for i in range(3):
-        call(i % sets)
-    if device == "cuda":
-        torch.cuda.synchronize()
+        call(i)
+    single = _seconds(call, 1, device)
+    queue = 1 if device == "cpu" else max(3, min(50, int(2e-3 / single)))
+    least = 5 if device == "cpu" else 9
     times: list[float] = []
     begin = time.perf_counter()
-    while len(times) < least or (time.perf_counter() - begin < budget and len(times) < 300):
-        times.append(_seconds(lambda: call(len(times) % sets), device))
+    while len(times) < least or (time.perf_counter() - begin < budget and len(times) < 100):
+        times.append(_seconds(call, queue, device))
     low, middle, high = statistics.quantiles(times, n=4)
-    return {"median_us": round(middle * 1e6, 2), "spread_us": round((high - low) / 2 * 1e6, 2), "calls": len(times)}
+    found = {"median_us": round(middle * 1e6, 2), "spread_us": round((high - low) / 2 * 1e6, 2), "samples": len(times)}
+    if device == "cuda":
+        found["alone_us"] = round(statistics.median(_seconds(call, 1, device) for _ in range(21)) * 1e6, 2)
+    return found
 
 
 def inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tuple[Tensor, Tensor]]:
@@ -79,26 +87,25 @@ def inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tup
 @torch.no_grad()
 def run_case(case: Case, dtype_name: str, device: str, values: str, budget: float) -> dict[str, object]:
     pairs = inputs(case, DTYPES[dtype_name], device, values)
-    prepared = [prepare(y) for _, y in pairs]
+    sets, prepared = len(pairs), [prepare(y) for _, y in pairs]
     compiled = torch.compile(adain)
     layer = EFDMix(p=1.0).train()
     flip = Partners(torch.arange(case.shape[0] - 1, -1, -1, device=device))
     candidates: dict[str, Callable[[int], object]] = {
-        "efdm": lambda i: efdm(*pairs[i]),
-        "efdm_prepared": lambda i: efdm(pairs[i][0], prepared[i]),
-        "efdm_partners": lambda i: efdm(pairs[i][0], flip),
-        "efdmix_layer": lambda i: layer(pairs[i][0]),
-        "three_sort": lambda i: three_sort(*pairs[i]),
-        "sort_scatter": lambda i: sort_scatter(*pairs[i]),
-        "adain": lambda i: adain(*pairs[i]),
-        "adain_compiled": lambda i: compiled(*pairs[i]),
-        "copy_limit": lambda i: copy_limit(*pairs[i]),
+        "efdm": lambda i: efdm(*pairs[i % sets]),
+        "efdm_prepared": lambda i: efdm(pairs[i % sets][0], prepared[i % sets]),
+        "efdm_partners": lambda i: efdm(pairs[i % sets][0], flip),
+        "efdmix_layer": lambda i: layer(pairs[i % sets][0]),
+        "three_sort": lambda i: three_sort(*pairs[i % sets]),
+        "sort_scatter": lambda i: sort_scatter(*pairs[i % sets]),
+        "adain": lambda i: adain(*pairs[i % sets]),
+        "adain_compiled": lambda i: compiled(*pairs[i % sets]),
+        "copy_limit": lambda i: copy_limit(*pairs[i % sets]),
     }
     x, y = pairs[0]
     exact = bool(torch.equal(efdm(x, y).flatten(2).sort(-1).values, y.flatten(2).sort(-1).values))
     # two rounds, so that a slow moment of the machine does not fall on one candidate alone
-    least = 5 if device == "cpu" else 20
-    rounds = [{name: measure(f, len(pairs), device, least, budget / 2) for name, f in candidates.items()} for _ in range(2)]
+    rounds = [{name: measure(f, device, budget / 2) for name, f in candidates.items()} for _ in range(2)]
     times = {name: min((r[name] for r in rounds), key=lambda t: t["median_us"]) for name in candidates}
     n = pairs[0][0].flatten(2).shape[-1]
     return {

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.kernels import operators as _operators  # noqa: F401  registers torch.ops.efdm
-from efdm.kernels import reference
+from efdm.kernels import operators, reference
 from efdm.kernels.choose import TABLE, VARIABLE, choose_kernel, explain
 
 __all__ = ["TABLE", "VARIABLE", "choose_kernel", "explain", "match_sorted", "sort_match", "sort_rank", "sort_rows", "take"]
@@ -24,30 +23,34 @@ def exporting() -> bool:
     return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
 
 
-def _door() -> Any:
-    return reference if exporting() else torch.ops.efdm
+def _door(x: Tensor) -> Any:
+    if exporting():
+        return reference
+    # Python operators cost some 15 us a call; only those who look at operators (compilers, fake tensors, modes) need them
+    watched = type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
+    return torch.ops.efdm if watched else operators
 
 
 def sort_match(x: Tensor, y: Tensor) -> Tensor:
     """``out[tau_i] = sort(y)[i]`` with ``tau = argsort(x)``; rows of equal length."""
-    return _door().sort_match(x, y)
+    return _door(x).sort_match(x, y)
 
 
 def match_sorted(x: Tensor, values: Tensor) -> Tensor:
     """The same with values that are sorted already."""
-    return _door().match_sorted(x, values)
+    return _door(x).match_sorted(x, values)
 
 
 def sort_rows(y: Tensor) -> Tensor:
     """The values of every row in ascending order, NaN last."""
-    return _door().sort_rows(y)
+    return _door(y).sort_rows(y)
 
 
 def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
     """Sorted values, and the rank (int32) of every element: ``sorted[rank[i]] == x[i]``, ties by position."""
-    return _door().sort_rank(x)
+    return _door(x).sort_rank(x)
 
 
 def take(values: Tensor, rank: Tensor) -> Tensor:
     """``out[i] = values[rank[i]]``."""
-    return _door().take(values, rank)
+    return _door(values).take(values, rank)

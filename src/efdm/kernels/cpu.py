@@ -43,9 +43,9 @@ def _kernel(name: str) -> Callable[..., None]:
 
 
 def _words(t: Tensor) -> Any:
-    """The tensor's bits as an unsigned numpy array that shares its memory."""
+    """The tensor's bits as a two-dimensional unsigned numpy array that shares its memory."""
     signed = t.view(_WORDS[t.element_size()]).numpy()
-    return signed.view(f"u{t.element_size()}")
+    return signed.view(f"u{t.element_size()}").reshape(-1, t.shape[-1])
 
 
 _pool: tuple[int, ThreadPoolExecutor] | None = None
@@ -78,9 +78,10 @@ def _share_rows(work: Callable[[int, int], None], rows: int, n: int) -> None:
 
 def _run(name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
     first = inputs[0]
-    rows, n = first.shape
     if first.numel() == 0:
         return
+    n = first.shape[-1]
+    rows = first.numel() // n
     kernel = _kernel(name)
     arrays = [_words(t) for t in inputs] + [_words(t) for t in outputs]
     infinity = _INFINITY[first.dtype]

@@ -54,35 +54,44 @@ def _module(threads: int, items: int, width: int, device: int) -> Module:
     return Module(_SOURCE.read_text(), settings, device, _shared_bytes(threads, items, width))
 
 
-class _Rows:
-    """One call: the module for a row length, and the numbers every launch needs."""
+class _Launcher:
+    """What the launches for one row length, type and device have in common."""
 
-    def __init__(self, x: Tensor, longest: int | None = None) -> None:
-        self.rows, self.n = x.shape
-        self.device, self.infinity = x.device.index, _INFINITY[x.dtype]
-        self.threads, items = _block(longest or self.n)
-        self.module = _module(self.threads, items, x.element_size(), self.device)
-        self.shared = _shared_bytes(self.threads, items, x.element_size())
+    def __init__(self, n: int, longest: int, dtype: torch.dtype, device: int) -> None:
+        width = dtype.itemsize
+        self.n, self.infinity = n, _INFINITY[dtype]
+        self.threads, items = _block(longest)
+        self.module = _module(self.threads, items, width, device)
+        self.shared = _shared_bytes(self.threads, items, width)
         self.capacity = self.threads * items
-        self.chunks = -(-self.n // self.capacity)
+        self.chunks = -(-n // self.capacity)
 
-    def sort(self, kernel: str, *arguments: Tensor) -> None:
-        """One block per row."""
-        if self.rows and self.n:
-            self.module.launch(kernel, (self.rows, 1), self.threads, self.shared, *arguments, self.n, self.infinity)
+    def sort(self, kernel: str, x: Tensor, *others: Tensor) -> None:
+        """One block for each row."""
+        if rows := x.numel() // self.n:
+            self.module.launch(kernel, (rows, 1), self.threads, self.shared, x, *others, self.n, self.infinity)
 
-    def sort_chunks(self, kernel: str, *arguments: Tensor) -> None:
-        """One block per chunk."""
-        if self.rows and self.n:
-            blocks = self.rows * self.chunks
-            self.module.launch(
-                kernel, (blocks, 1), self.threads, self.shared, *arguments, self.n, self.chunks, self.infinity
-            )
+    def sort_chunks(self, kernel: str, x: Tensor, *others: Tensor) -> None:
+        """One block for each chunk."""
+        if rows := x.numel() // self.n:
+            grid, numbers = (rows * self.chunks, 1), (self.n, self.chunks, self.infinity)
+            self.module.launch(kernel, grid, self.threads, self.shared, x, *others, *numbers)
 
-    def each(self, kernel: str, elements: int, *arguments: Tensor | int | None) -> None:
+    def each(self, kernel: str, elements: int, x: Tensor, *others: Tensor | int | None) -> None:
         """One thread for so many elements."""
-        if self.rows and self.n:
-            self.module.launch(kernel, (self.rows, -(-self.n // (_ELEMENTS * elements))), _ELEMENTS, 0, *arguments)
+        if rows := x.numel() // self.n:
+            grid = (rows, -(-self.n // (_ELEMENTS * elements)))
+            self.module.launch(kernel, grid, _ELEMENTS, 0, x, *others)
+
+
+@cache
+def _block_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
+    return _Launcher(n, n, dtype, device)
+
+
+@cache
+def _chunk_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
+    return _Launcher(n, longest_block(device, dtype.itemsize), dtype, device)
 
 
 def _rank_like(x: Tensor) -> Tensor:
@@ -95,31 +104,33 @@ class block:
     @staticmethod
     def sort_match(x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
-        _Rows(x).sort("match_style", x, y, out)
+        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("match_style", x, y, out)
         return out
 
     @staticmethod
     def match_sorted(x: Tensor, values: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        _Rows(x).sort("match_sorted", x, values, out)
+        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("match_sorted", x, values, out)
         return out
 
     @staticmethod
     def sort_rows(y: Tensor) -> Tensor:
         out = torch.empty_like(y)
-        _Rows(y).sort("sort_rows", y, out)
+        _block_launcher(y.shape[-1], y.dtype, y.device.index).sort("sort_rows", y, out)
         return out
 
     @staticmethod
     def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), _rank_like(x)
-        _Rows(x).sort("sort_rank", x, values, rank)
+        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("sort_rank", x, values, rank)
         return values, rank
 
     @staticmethod
     def take(values: Tensor, rank: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        _Rows(values).each("take", 1, values, rank, out, values.shape[1])
+        _block_launcher(values.shape[-1], values.dtype, values.device.index).each(
+            "take", 1, values, rank, out, values.shape[-1]
+        )
         return out
 
 
@@ -127,8 +138,8 @@ class chunks:
     """Rows longer than a block: sorted in chunks, then merged in pairs."""
 
     @staticmethod
-    def _rows(x: Tensor) -> _Rows:
-        return _Rows(x, longest_block(x.device.index, x.element_size()))
+    def _launcher(x: Tensor) -> _Launcher:
+        return _chunk_launcher(x.shape[-1], x.dtype, x.device.index)
 
     @classmethod
     def _place(
@@ -140,15 +151,15 @@ class chunks:
         rank: Tensor | None = None,
     ) -> None:
         """Sort the content and write what is asked for: values placed by rank, the sorted content, the ranks."""
-        rows = cls._rows(x)
+        launcher = cls._launcher(x)
         keys, positions = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
-        rows.sort_chunks("chunk_content", x, keys, positions)
-        run = rows.capacity
-        while 2 * run < rows.n:
+        launcher.sort_chunks("chunk_content", x, keys, positions)
+        run = launcher.capacity
+        while 2 * run < launcher.n:
             merged = torch.empty_like(keys), torch.empty_like(positions)
-            rows.each("merge_content", _MERGED, keys, positions, *merged, rows.n, run)
+            launcher.each("merge_content", _MERGED, keys, positions, *merged, launcher.n, run)
             (keys, positions), run = merged, 2 * run
-        rows.each("place_content", _MERGED, keys, positions, x, values, out, ordered, rank, rows.n, run)
+        launcher.each("place_content", _MERGED, keys, positions, x, values, out, ordered, rank, launcher.n, run)
 
     @classmethod
     def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
@@ -162,13 +173,13 @@ class chunks:
 
     @classmethod
     def sort_rows(cls, y: Tensor) -> Tensor:
-        rows = cls._rows(y)
+        launcher = cls._launcher(y)
         keys = torch.empty_like(y)
-        rows.sort_chunks("chunk_style", y, keys)
-        run, is_last = rows.capacity, False
+        launcher.sort_chunks("chunk_style", y, keys)
+        run, is_last = launcher.capacity, False
         while not is_last:
-            is_last, merged = 2 * run >= rows.n, torch.empty_like(y)
-            rows.each("merge_style", _MERGED, keys, merged, rows.n, run, int(is_last))
+            is_last, merged = 2 * run >= launcher.n, torch.empty_like(y)
+            launcher.each("merge_style", _MERGED, keys, merged, launcher.n, run, int(is_last))
             keys, run = merged, 2 * run
         return keys
 
@@ -181,5 +192,5 @@ class chunks:
     @classmethod
     def take(cls, values: Tensor, rank: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        cls._rows(values).each("take", 1, values, rank, out, values.shape[1])
+        cls._launcher(values).each("take", 1, values, rank, out, values.shape[-1])
         return out

@@ -36,8 +36,8 @@ def _candidates() -> list[str]:
 
 
 @cache
-def _libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
-    driver = ctypes.CDLL("libcuda.so.1")
+def _libraries() -> tuple[ctypes.PyDLL, ctypes.CDLL]:
+    driver = ctypes.PyDLL("libcuda.so.1")  # launches are short: not worth giving up the GIL
     for candidate in _candidates():
         try:
             return driver, ctypes.CDLL(candidate)
@@ -118,6 +118,7 @@ class Module:
         options = ["-std=c++17", f"--gpu-architecture=sm_{major}{minor}"]
         options += [f"-D{name}={value}" for name, value in definitions.items()]
         binary = _binary(source, options)
+        self._driver = _libraries()[0]
         self._device, self._most_shared = device, most_shared
         self._module = ctypes.c_void_p()
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -125,7 +126,7 @@ class Module:
             self._call("cuModuleLoadData", ctypes.byref(self._module), binary)
 
     def _call(self, name: str, *arguments: object) -> None:
-        driver = _libraries()[0]
+        driver = self._driver
         code = getattr(driver, name)(*arguments)
         if code == _INVALID_CONTEXT:  # a thread that has not touched the device yet: give it torch's context
             context = ctypes.c_void_p()
@@ -147,14 +148,17 @@ class Module:
         self, name: str, grid: tuple[int, int], threads: int, shared: int, *arguments: torch.Tensor | int | None
     ) -> None:
         """Launch on torch's current stream. Tensors go as pointers, integers as 32-bit integers, None as null."""
-        values: list[ctypes.c_void_p | ctypes.c_uint32] = []
-        for a in arguments:
-            if isinstance(a, int):
-                values.append(ctypes.c_uint32(a))
-            else:
-                values.append(ctypes.c_void_p(None if a is None else a.data_ptr()))
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
-        with torch.cuda.device(self._device):
+        # This is on the way of every call, so it is written for speed: a machine word for each argument (the kernel reads
+        # the low half where it wants 32 bits), and the stream without an object around it.
+        words = [a if type(a) is int else a.data_ptr() if a is not None else 0 for a in arguments]  # type: ignore[union-attr]
+        values = (ctypes.c_uint64 * len(words))(*words)
+        base = ctypes.addressof(values)
+        pointers = (ctypes.c_void_p * len(words))(*range(base, base + 8 * len(words), 8))
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._device))
+        if torch.cuda.current_device() == self._device:
             function = self._function(name)
             self._call("cuLaunchKernel", function, *grid, 1, threads, 1, 1, shared, stream, pointers, None)
+        else:
+            with torch.cuda.device(self._device):
+                function = self._function(name)
+                self._call("cuLaunchKernel", function, *grid, 1, threads, 1, 1, shared, stream, pointers, None)

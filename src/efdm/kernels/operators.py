@@ -16,32 +16,30 @@ _library = torch.library.Library("efdm", "DEF")
 
 
 def _run(name: str, *tensors: Tensor) -> Any:
-    """Call the chosen kernel on two-dimensional, contiguous rows."""
+    """Call the chosen kernel on contiguous rows."""
     first = tensors[0]
-    n = first.shape[-1]
-    kernel = getattr(choose_kernel(first.device, first.dtype, n).functions, name)
-    return kernel(*(t.reshape(-1, n).contiguous() for t in tensors))
+    kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
+    return getattr(kernel.functions, name)(*[t.contiguous() for t in tensors])
 
 
 def sort_match(x: Tensor, y: Tensor) -> Tensor:
-    return _run("sort_match", x, y).view(x.shape)
+    return _run("sort_match", x, y)
 
 
 def match_sorted(x: Tensor, values: Tensor) -> Tensor:
-    return _run("match_sorted", x, values).view(x.shape)
+    return _run("match_sorted", x, values)
 
 
 def sort_rows(y: Tensor) -> Tensor:
-    return _run("sort_rows", y).view(y.shape)
+    return _run("sort_rows", y)
 
 
 def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
-    values, rank = _run("sort_rank", x)
-    return values.view(x.shape), rank.view(x.shape)
+    return _run("sort_rank", x)
 
 
 def take(values: Tensor, rank: Tensor) -> Tensor:
-    return _run("take", values, rank).view(values.shape)
+    return _run("take", values, rank)
 
 
 def _like(t: Tensor) -> Tensor:

@@ -10,6 +10,11 @@ from torch import Tensor
 from efdm import kernels
 
 
+def stopped(t: Tensor) -> Tensor:
+    """`detach`, which costs as much as a launch, only where there is something to detach."""
+    return t.detach() if t.requires_grad else t
+
+
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, content: Tensor, values: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ class Rows(NamedTuple):
     """Features as ``(b, c, n)`` with the space flattened; mask is ``(b or 1, 1, n)`` or None (everything)."""
 
     values: Tensor
-    space: tuple[int, ...]
+    space: tuple[int, ...] | torch.Size
     mask: Tensor | None
 
     def selected(self) -> Tensor:
@@ -29,14 +29,18 @@ class Rows(NamedTuple):
 def check_features(features: Tensor, role: str, channel_dim: int) -> None:
     if not isinstance(features, Tensor):
         raise TypeError(f"{role} must be a tensor, got {type(features).__name__}")
-    shape = tuple(features.shape)
+    ndim = features.ndim
     if not features.is_floating_point():
+        shape = tuple(features.shape)
         raise TypeError(f"{role} {shape} has dtype {features.dtype}; convert it to a floating-point type first")
-    if features.ndim < 3:
+    if ndim < 3:
+        shape = tuple(features.shape)
         raise ValueError(f"{role} has shape {shape}; expected (batch, channels, *space) with at least one space dimension")
-    if not -features.ndim <= channel_dim < features.ndim or channel_dim % features.ndim == 0:
+    if not -ndim <= channel_dim < ndim or channel_dim % ndim == 0:
+        shape = tuple(features.shape)
         raise ValueError(f"channel_dim={channel_dim} does not name a channel dimension of {role} {shape}; 0 is the batch")
-    if not exporting() and 0 in shape[1:]:
+    if not exporting() and 0 in features.shape[1:]:
+        shape = tuple(features.shape)
         raise ValueError(f"{role} has shape {shape}: nothing to match in an empty channel or space dimension")
 
 
@@ -56,23 +60,28 @@ def _mask_rows(mask: Tensor, role: str, batch: int, space: tuple[int, ...]) -> T
 
 def to_rows(features: Tensor, role: str, channel_dim: int, mask: Tensor | None = None) -> Rows:
     check_features(features, role, channel_dim)
-    first = features.movedim(channel_dim, 1)
-    space = tuple(first.shape[2:])
-    rows = None if mask is None else _mask_rows(mask.to(features.device), role, first.shape[0], space)
+    first = features if channel_dim == 1 else features.movedim(channel_dim, 1)
+    space = first.shape[2:]
+    rows = None if mask is None else _mask_rows(mask.to(features.device), role, first.shape[0], tuple(space))
     return Rows(first.flatten(2), space, rows)
 
 
 def from_rows(values: Tensor, like: Tensor, channel_dim: int) -> Tensor:
     """Undo `to_rows`, in the memory format of `like`."""
-    first = values.reshape(like.movedim(channel_dim, 1).shape)
-    features = first.movedim(1, channel_dim)
+    if channel_dim == 1:
+        features = values.view(like.shape)
+    else:
+        features = values.view(like.movedim(channel_dim, 1).shape).movedim(1, channel_dim)
     if exporting() or features.stride() == like.stride():
         return features
     return torch.empty_like(like).copy_(features)
 
 
-def check_pair(content: Rows, style: Rows, content_shape: tuple[int, ...], style_shape: tuple[int, ...]) -> None:
+def check_pair(content: Rows, style: Rows, like: Tensor, style_shape: tuple[int, ...]) -> None:
     x, y = content.values, style.values
+    if x.shape == y.shape and x.dtype == y.dtype and x.device == y.device:
+        return
+    content_shape, style_shape = tuple(like.shape), tuple(style_shape)
     if x.shape[1] != y.shape[1]:
         raise ValueError(
             f"style has {y.shape[1]} channels, content {x.shape[1]} (shapes {style_shape} and {content_shape}); "

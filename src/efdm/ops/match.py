@@ -58,6 +58,15 @@ def efdm(
     """
     check_choice("ties", ties, TIES)
     check_choice("sizes", sizes, SIZES)
+    if (
+        TIES[ties] is None
+        and content_mask is style_mask is None
+        and (channel_dim, style_grad, content_grad) == (1, "stop", "identity")
+        and _alike(content, style)
+    ):
+        # The plain case takes the short way: on a GPU a small match is over before the checks below are.
+        rows = gradient.stopped(content).flatten(2), gradient.stopped(style).flatten(2)  # type: ignore[arg-type,union-attr]
+        return gradient.straight_through(content, kernels.sort_match(*rows).view(content.shape))
     x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
     if isinstance(style, Partners):
         # one sort of the batch gives the ranks of the content and the sorted values of every style
@@ -66,6 +75,22 @@ def efdm(
     else:
         matched = _match(x, y, style, ties, sizes, generator)
     return _close(content, matched, x, y, content_grad, channel_dim)
+
+
+def _alike(content: Tensor, style: Style) -> bool:
+    """Both are contiguous features of one shape, type and device."""
+    return (
+        isinstance(content, Tensor)
+        and isinstance(style, Tensor)
+        and content.shape == style.shape
+        and content.dtype == style.dtype
+        and content.device == style.device
+        and content.is_floating_point()
+        and content.ndim > 2
+        and content.numel() > 0
+        and content.is_contiguous()
+        and style.is_contiguous()
+    )
 
 
 def _open(
@@ -80,18 +105,19 @@ def _open(
     check_choice("style_grad", style_grad, ("stop", "flow"))
     flows = style_grad == "flow"
     if isinstance(style, Partners):
-        x = to_rows(content if flows else content.detach(), "content", channel_dim, content_mask)
+        x = to_rows(content if flows else gradient.stopped(content), "content", channel_dim, content_mask)
         return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
-    x = to_rows(content.detach(), "content", channel_dim, content_mask)
+    x = to_rows(gradient.stopped(content), "content", channel_dim, content_mask)
     y = open_style(style, x, content, channel_dim, style_mask)
-    return x, (y if flows else y._replace(values=y.values.detach()))
+    return x, (y._replace(values=y.values.detach()) if not flows and y.values.requires_grad else y)
 
 
 def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: torch.Generator | None) -> Tensor:
     whole = x.mask is None and y.mask is None
+    same = x.values.shape[-1] == y.values.shape[-1]
     flows = y.values.requires_grad and torch.is_grad_enabled()
     by_position = TIES[ties] is None
-    if whole and by_position and not flows and isinstance(style, Tensor) and x.values.shape[-1] == y.values.shape[-1]:
+    if whole and same and by_position and not flows and isinstance(style, Tensor):
         return kernels.sort_match(x.values, y.values.expand_as(x.values))
     if isinstance(style, PreparedStyle) and x.mask is None:
         values = style.for_length(x.values.shape[-1], sizes)
@@ -118,8 +144,8 @@ def _place(x: Rows, y: Rows, values: Tensor, rank: Tensor, sizes: str) -> Tensor
 def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str, channel_dim: int) -> Tensor:
     """Untouched where the masks say so, shaped like the content, and with the gradient asked for."""
     check_choice("content_grad", content_grad, ("identity", "stop"))
-    matched = where_selected(matched, x.values.detach(), x, y)
-    values = from_rows(matched, content.detach(), channel_dim)
+    matched = where_selected(matched, gradient.stopped(x.values), x, y)
+    values = from_rows(matched, gradient.stopped(content), channel_dim)
     return gradient.straight_through(content, values) if content_grad == "identity" else values
 
 

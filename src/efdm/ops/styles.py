@@ -89,16 +89,18 @@ def prepare(style: Tensor, *, channel_dim: int = 1, style_mask: Tensor | None = 
 
 def open_style(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
     """The style as rows, checked against the content."""
-    if isinstance(style, (PreparedStyle, Partners)) and style_mask is not None:
-        raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
-    if isinstance(style, PreparedStyle):
-        rows = style.rows()
-    elif isinstance(style, Partners):
-        rows = Rows(content.values.index_select(0, style.index), content.space, style.mask(content))
-    else:
-        if isinstance(style, Tensor) and style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
+    if isinstance(style, Tensor):
+        if style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
             style = style.to(like.dtype)  # autocast leaves inputs of different layers in different types
         rows = to_rows(style, "style", channel_dim, style_mask)
-    shape = tuple(style.shape) if not isinstance(style, Partners) else tuple(like.shape)
-    check_pair(content, rows, tuple(like.shape), shape)
+        check_pair(content, rows, like, style.shape)
+        return rows
+    if style_mask is not None:
+        raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
+    if isinstance(style, Partners):
+        return Rows(content.values.index_select(0, style.index), content.space, style.mask(content))
+    if not isinstance(style, PreparedStyle):
+        raise TypeError(f"style must be a tensor, a PreparedStyle or Partners, got {type(style).__name__}")
+    rows = style.rows()
+    check_pair(content, rows, like, style.shape)
     return rows
