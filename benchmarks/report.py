@@ -71,22 +71,24 @@ def report(record: Record) -> str:
         "values",
         "efdm us",
         "+-",
+        "alone",
         "/three-sort",
         "/AdaIN",
-        "/AdaIN comp.",
+        "/comp.",
         "/copy",
-        "prepared",
-        "partners",
+        "prep.",
+        "partn.",
     )
-    lines.append("{:26} {:9} {:12} {:>9} {:>7} {:>11} {:>7} {:>12} {:>6} {:>9} {:>9}".format(*head))
+    lines.append("{:26} {:9} {:12} {:>9} {:>6} {:>8} {:>11} {:>7} {:>7} {:>6} {:>6} {:>6}".format(*head))
     slower = []
     for row in record["rows"]:
         against = {name: _ratio(row, "efdm", name) for name in ("three_sort", "adain", "adain_compiled", "copy_limit")}
         lines.append(
             f"{row['case']:26} {row['dtype']:9} {row['values']:12} {_us(row, 'efdm'):9.1f} "
-            f"{row['times']['efdm']['spread_us']:7.1f} {against['three_sort']:11.3f} {against['adain']:7.2f} "
-            f"{against['adain_compiled']:12.2f} {against['copy_limit']:6.1f} "
-            f"{_ratio(row, 'efdm_prepared', 'efdm'):9.2f} {_ratio(row, 'efdm_partners', 'efdm'):9.2f}"
+            f"{row['times']['efdm']['spread_us']:6.1f} {row['times']['efdm'].get('alone_us', _us(row, 'efdm')):8.1f} "
+            f"{against['three_sort']:11.3f} {against['adain']:7.2f} "
+            f"{against['adain_compiled']:7.2f} {against['copy_limit']:6.1f} "
+            f"{_ratio(row, 'efdm_prepared', 'efdm'):6.2f} {_ratio(row, 'efdm_partners', 'efdm'):6.2f}"
         )
         names = {"adain": "eager AdaIN", "adain_compiled": "compiled AdaIN"}
         slower += [

@@ -71,7 +71,7 @@ def efdm(
     if isinstance(style, Partners):
         # one sort of the batch gives the ranks of the content and the sorted values of every style
         values, rank = rank_of(x, ties, generator)
-        matched = _place(x, y, values.index_select(0, style.index), rank, sizes)
+        matched = gradient.take(_fit(x, y, values.index_select(0, style.index), sizes), rank)
     else:
         matched = _match(x, y, style, ties, sizes, generator)
     return _close(content, matched, x, y, content_grad, channel_dim)
@@ -120,25 +120,21 @@ def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: tor
     if whole and same and by_position and not flows and isinstance(style, Tensor):
         return kernels.sort_match(x.values, y.values.expand_as(x.values))
     if isinstance(style, PreparedStyle) and x.mask is None:
-        values = style.for_length(x.values.shape[-1], sizes)
+        values = style.for_length(x.values.shape[-1], sizes).expand_as(x.values)
     else:
-        values = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
+        ordered = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
+        values = _fit(x, y, ordered, sizes)
     if by_position and not flows:
-        return kernels.match_sorted(x.selected(), _fit(x, y, values, sizes))
-    return _place(x, y, values, rank_of(x, ties, generator)[1], sizes)
+        return kernels.match_sorted(x.selected(), values)
+    return gradient.take(values, rank_of(x, ties, generator)[1])
 
 
-def _fit(x: Rows, y: Rows, values: Tensor, sizes: str) -> Tensor:
+def _fit(x: Rows, y: Rows, ordered: Tensor, sizes: str) -> Tensor:
     """The style's sorted values as one value for each rank of the content."""
     n = x.values.shape[-1]
-    masked = x.mask is not None or (y.mask is not None and values is y.values)
-    if masked or values.shape[-1] != n:
-        values = resample_sorted(values, n, sizes, style_n=y.size(), content_n=x.size())
-    return values.expand_as(x.values)
-
-
-def _place(x: Rows, y: Rows, values: Tensor, rank: Tensor, sizes: str) -> Tensor:
-    return gradient.take(_fit(x, y, values, sizes), rank)
+    if x.mask is not None or y.mask is not None or ordered.shape[-1] != n:
+        ordered = resample_sorted(ordered, n, sizes, style_n=y.size(), content_n=x.size())
+    return ordered.expand_as(x.values)
 
 
 def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str, channel_dim: int) -> Tensor:

@@ -21,7 +21,7 @@ def resample_sorted(values: Tensor, n: int, sizes: str = "interpolate", style_n:
     """
     m = values.shape[-1]
     style_n = style_n if isinstance(style_n, Tensor) else (style_n or m)
-    content_n = content_n if isinstance(content_n, Tensor) else (content_n or n)
+    content_n = content_n.clamp(min=1) if isinstance(content_n, Tensor) else (content_n or n)
     rank = torch.arange(n, device=values.device)
     # in whole numbers, so that equal counts give exactly the same rank
     above, below = (2 * rank + 1) * style_n, 2 * content_n

@@ -1,0 +1,317 @@
+"""The exactness contract of `efdm`, its choices, layouts, masks and sizes."""
+
+from __future__ import annotations
+
+import math
+
+import oracle
+import pytest
+import torch
+from cases import CASES, WORKED_X, WORKED_Y, rows
+from tolerances import DTYPES, close
+from torch import Tensor
+
+from efdm import Partners, efdm, prepare
+
+
+def in_order(features: Tensor) -> Tensor:
+    """Sorted values of every channel."""
+    return features.flatten(2).sort(-1).values
+
+
+def pair(device: torch.device, dtype: torch.dtype = torch.float32, space=(6, 5), style_space=None) -> tuple[Tensor, Tensor]:
+    x = torch.randn(3, 4, *space, device=device).to(dtype)
+    y = (torch.randn(3, 4, *(style_space or space), device=device) * 2 + 1).to(dtype)
+    return x, y
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_contract(case: str, dtype: torch.dtype, device: torch.device) -> None:
+    x, y = (t.unsqueeze(1) for t in rows(case, dtype, device))
+    out = efdm(x, y, ties="stable")
+    assert out.dtype == dtype
+    expected = in_order(y)
+    found = in_order(out)
+    assert bool(((found == expected) | (found.isnan() & expected.isnan())).all())
+    slow = (
+        [[oracle.efdm_row(a.tolist(), b.tolist())] for a, b in zip(x[:, 0], y[:, 0], strict=True)]
+        if x.shape[-1] < 2000
+        else None
+    )
+    if slow is not None:
+        assert torch.equal(out.nan_to_num(7.0), torch.tensor(slow, dtype=torch.float64).to(out).nan_to_num(7.0))
+
+
+def test_worked_example(device: torch.device) -> None:
+    x, y = torch.tensor([[WORKED_X]], device=device), torch.tensor([[WORKED_Y]], device=device)
+    assert torch.equal(efdm(x, y, ties="stable").cpu(), torch.tensor([[[0.0, 0.3, 0.1, 0.5, 0.4]]]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("ties", ["fast", "stable", "random", "neighbor"])
+@pytest.mark.parametrize("style_grad", ["stop", "flow"])
+def test_exact_for_every_choice(ties: str, style_grad: str, dtype: torch.dtype, device: torch.device) -> None:
+    x, y = pair(device, dtype)
+    x = x.relu().requires_grad_()
+    y.requires_grad_(style_grad == "flow")
+    out = efdm(x, y, ties=ties, style_grad=style_grad)
+    assert torch.equal(in_order(out), in_order(y))
+    order = x.flatten(2).argsort(dim=-1, stable=True)
+    moved = out.flatten(2).gather(-1, order)
+    smaller = x.flatten(2).gather(-1, order).diff(dim=-1) > 0
+    assert bool((moved.diff(dim=-1)[smaller] >= 0).all()), "the content's order must be kept"
+
+
+@pytest.mark.parametrize("space", [(11,), (5, 6), (3, 4, 2), (2, 3, 2, 2)], ids=["signal", "image", "volume", "video"])
+def test_any_space(space: tuple[int, ...], device: torch.device) -> None:
+    x, y = pair(device, space=space)
+    out = efdm(x, y)
+    assert out.shape == x.shape
+    assert torch.equal(out.flatten(2), efdm(x.flatten(2), y.flatten(2)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_channels_last_is_kept(dtype: torch.dtype, device: torch.device) -> None:
+    x, y = pair(device, dtype)
+    expected = efdm(x, y)
+    out = efdm(x.contiguous(memory_format=torch.channels_last), y)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(out, expected)
+    assert efdm(x, y.contiguous(memory_format=torch.channels_last)).is_contiguous()
+
+
+def test_strided_and_expanded_input(device: torch.device) -> None:
+    x, y = pair(device, space=(8, 10))
+    assert torch.equal(efdm(x[..., ::2], y[..., 1::2]), efdm(x[..., ::2].contiguous(), y[..., 1::2].contiguous()))
+    one = y[:1].expand(3, -1, -1, -1)
+    assert torch.equal(efdm(x, one), efdm(x, one.contiguous()))
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 5, 4), (3, 30, 4)], ids=["nhwc", "tokens"])
+def test_channel_dim(shape: tuple[int, ...], device: torch.device) -> None:
+    x, y = torch.randn(shape, device=device), torch.randn(shape, device=device)
+    out = efdm(x, y, channel_dim=-1)
+    assert out.is_contiguous()
+    assert torch.equal(out, efdm(x.movedim(-1, 1), y.movedim(-1, 1)).movedim(1, -1))
+    assert torch.equal(out, efdm(x, y, channel_dim=x.ndim - 1))
+
+
+@pytest.mark.parametrize("sizes", ["interpolate", "nearest"])
+@pytest.mark.parametrize(("n", "m"), [(7, 13), (13, 7), (1, 5), (5, 1), (64, 63), (30, 30)])
+def test_sizes(sizes: str, n: int, m: int, device: torch.device) -> None:
+    x, y = torch.randn(2, 3, n, device=device), torch.randn(2, 3, m, device=device)
+    out = efdm(x, y, sizes=sizes)
+    read = {"interpolate": oracle.interpolated, "nearest": oracle.nearest}[sizes]
+    for b in range(2):
+        for c in range(3):
+            expected = oracle.efdm_row(x[b, c].tolist(), read(y[b, c].tolist(), n))
+            close(out[b, c].cpu(), torch.tensor(expected))
+    if n == m:
+        assert torch.equal(out, efdm(x, y))
+    if sizes == "nearest":
+        assert set(out.flatten().tolist()) <= set(y.flatten().tolist())
+
+
+def test_different_shapes_of_the_same_size(device: torch.device) -> None:
+    x, y = torch.randn(1, 2, 6, 4, device=device), torch.randn(1, 2, 3, 8, device=device)
+    assert torch.equal(in_order(efdm(x, y)), in_order(y))
+
+
+def test_one_style_for_all(device: torch.device) -> None:
+    x, y = pair(device)
+    assert torch.equal(efdm(x, y[:1]), efdm(x, y[:1].expand_as(y).contiguous()))
+
+
+def test_neighbor_ties_follow_the_plus_sum(device: torch.device) -> None:
+    x = (torch.randn(1, 2, 6, 5, device=device) * 1.5).round()
+    y = torch.randn(1, 2, 6, 5, device=device)
+    out = efdm(x, y, ties="neighbor")
+    for c in range(2):
+        key = oracle.plus_sums(x[0, c].cpu()).flatten().tolist()
+        expected = oracle.efdm_row(x[0, c].flatten().tolist(), y[0, c].flatten().tolist(), key)
+        assert out[0, c].flatten().tolist() == torch.tensor(expected).tolist()
+
+
+def test_random_ties(device: torch.device) -> None:
+    x, y = torch.zeros(1, 1, 100, device=device), torch.arange(100.0, device=device).view(1, 1, -1)
+    first, again, other = (
+        efdm(x, y, ties="random", generator=torch.Generator(device).manual_seed(seed)) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, y)
+    distinct = torch.randn(1, 1, 100, device=device)
+    assert torch.equal(efdm(distinct, y, ties="random"), efdm(distinct, y)), "without ties the rule must not matter"
+
+
+def test_random_ties_reach_every_order() -> None:
+    x, y = torch.zeros(6000, 1, 3), torch.arange(3.0).expand(6000, 1, 3)
+    orders, counts = efdm(x, y, ties="random")[:, 0].unique(dim=0, return_counts=True)
+    assert len(orders) == 6
+    assert counts.min() > 800  # 1000 expected, standard deviation 29
+
+
+# Masks
+
+
+@pytest.mark.parametrize("ties", ["stable", "random", "neighbor"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_masks_of_equal_size(ties: str, dtype: torch.dtype, device: torch.device) -> None:
+    x, y = pair(device, dtype)
+    content_mask = torch.zeros(3, 6, 5, dtype=torch.bool, device=device)
+    style_mask = content_mask.clone()
+    content_mask[:, :3], style_mask[:, 3:] = True, True
+    out = efdm(x, y, ties=ties, content_mask=content_mask, style_mask=style_mask)
+    assert torch.equal(out[:, :, 3:], x[:, :, 3:]), "outside the mask nothing changes"
+    assert torch.equal(in_order(out[:, :, :3]), in_order(y[:, :, 3:])), "inside it is exact"
+    if ties == "stable":
+        assert torch.equal(out[:, :, :3], efdm(x[:, :, :3], y[:, :, 3:]))
+
+
+def test_masks_of_different_size_per_sample(device: torch.device) -> None:
+    x, y = pair(device, space=(40,), style_space=(33,))
+    content_mask = torch.rand(3, 40, device=device) < torch.tensor([[0.2], [0.5], [0.9]], device=device)
+    style_mask = torch.rand(3, 33, device=device) < torch.tensor([[0.9], [0.5], [0.3]], device=device)
+    out = efdm(x, y, content_mask=content_mask, style_mask=style_mask)
+    for b in range(3):
+        inside, chosen = content_mask[b], style_mask[b]
+        close(out[b][:, inside], efdm(x[b : b + 1][..., inside], y[b : b + 1][..., chosen])[0])
+        assert torch.equal(out[b][:, ~inside], x[b][:, ~inside])
+
+
+def test_one_mask_for_all_and_one_side_only(device: torch.device) -> None:
+    x, y = pair(device)
+    mask = torch.rand(6, 5, device=device) < 0.5
+    assert torch.equal(efdm(x, y, content_mask=mask), efdm(x, y, content_mask=mask.expand(3, 6, 5)))
+    assert torch.equal(efdm(x, y, style_mask=mask), efdm(x, prepare(y, style_mask=mask)))
+    everything = torch.ones(6, 5, dtype=torch.bool, device=device)
+    assert torch.equal(efdm(x, y, content_mask=everything, style_mask=everything), efdm(x, y))
+
+
+def test_an_empty_selection_changes_nothing(device: torch.device) -> None:
+    x, y = pair(device)
+    mask = torch.zeros(3, 6, 5, dtype=torch.bool, device=device)
+    mask[1:] = True
+    out = efdm(x, y, style_mask=mask)
+    assert torch.equal(out[0], x[0])
+    assert torch.equal(in_order(out[1:]), in_order(y[1:]))
+    out = efdm(x, y, content_mask=mask)
+    assert torch.equal(out[0], x[0])
+
+
+def test_masks_with_nhwc(device: torch.device) -> None:
+    x, y = torch.randn(2, 4, 5, 3, device=device), torch.randn(2, 4, 5, 3, device=device)
+    mask = torch.rand(2, 4, 5, device=device) < 0.6
+    out = efdm(x, y, channel_dim=-1, content_mask=mask)
+    assert torch.equal(out, efdm(x.movedim(-1, 1), y.movedim(-1, 1), content_mask=mask).movedim(1, -1))
+
+
+# Prepared styles and partners
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_prepared(dtype: torch.dtype, device: torch.device) -> None:
+    x, y = pair(device, dtype)
+    prepared = prepare(y)
+    assert torch.equal(efdm(x, prepared), efdm(x, y))
+    assert torch.equal(efdm(x, prepared, ties="neighbor"), efdm(x, y, ties="neighbor"))
+    other = torch.randn(3, 4, 9, device=device).to(dtype)
+    for sizes in ("interpolate", "nearest"):
+        assert torch.equal(efdm(other, prepared, sizes=sizes), efdm(other, y, sizes=sizes))
+    mask = torch.rand(6, 5, device=device) < 0.5
+    assert torch.equal(efdm(x, prepared, content_mask=mask), efdm(x, y, content_mask=mask))
+
+
+def test_prepared_remembers_sizes() -> None:
+    prepared = prepare(torch.randn(1, 2, 30))
+    frame = torch.randn(1, 2, 17)
+    efdm(frame, prepared)
+    assert list(prepared._resampled) == [(17, "interpolate")]
+    first = prepared._resampled[17, "interpolate"]
+    efdm(frame, prepared)
+    assert prepared._resampled[17, "interpolate"] is first
+
+
+def test_prepared_for_a_batch_of_frames(device: torch.device) -> None:
+    style = torch.randn(1, 4, 10, 10, device=device)
+    frames = torch.randn(5, 4, 6, 6, device=device)
+    assert torch.equal(efdm(frames, prepare(style)), efdm(frames, style))
+
+
+def test_prepared_moves_and_prints() -> None:
+    prepared = prepare(torch.randn(1, 2, 30), style_mask=torch.rand(1, 30) < 0.5)
+    assert prepared.to(torch.float64).values.dtype == torch.float64
+    assert repr(prepared) == "PreparedStyle(shape=(1, 2, 30), dtype=torch.float32, device=cpu, masked)"
+
+
+@pytest.mark.parametrize("ties", ["stable", "neighbor"])
+def test_partners_are_other_samples(ties: str, device: torch.device) -> None:
+    x = torch.randn(5, 4, 6, 5, device=device).relu()
+    index = torch.tensor([1, 1, 0, 4, 2], device=device)
+    assert torch.equal(efdm(x, Partners(index), ties=ties), efdm(x, x[index], ties=ties))
+    mask = torch.rand(5, 6, 5, device=device) < 0.6
+    close(
+        efdm(x, Partners(index), ties=ties, content_mask=mask),
+        efdm(x, x[index], ties=ties, content_mask=mask, style_mask=mask[index]),
+    )
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("content", "style", "options", "message"),
+    [
+        (torch.rand(1, 3, 4), torch.rand(1, 4, 4), {}, r"style has 4 channels, content 3 .*\(1, 4, 4\) and \(1, 3, 4\)"),
+        (torch.rand(2, 3, 4), torch.rand(3, 3, 4), {}, r"style has a batch of 3, content of 2"),
+        (torch.rand(2, 3), torch.rand(2, 3), {}, r"content has shape \(2, 3\); expected \(batch, channels, \*space\)"),
+        (torch.rand(1, 3, 0), torch.rand(1, 3, 4), {}, r"\(1, 3, 0\): nothing to match"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 0), {}, r"style has shape \(1, 3, 0\): nothing to match"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 4).double(), {}, r"content is torch.float32, style torch.float64"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 4), {"ties": "stabel"}, "did you mean 'stable'"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 4), {"sizes": "linear"}, "'interpolate', 'nearest'"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 4), {"style_grad": "yes"}, "'stop', 'flow'"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 4), {"channel_dim": 0}, "0 is the batch"),
+        (torch.rand(1, 3, 4), torch.rand(1, 3, 4), {"channel_dim": 3}, r"channel_dim=3 .* content \(1, 3, 4\)"),
+        (
+            torch.rand(1, 3, 4),
+            torch.rand(1, 3, 4),
+            {"content_mask": torch.ones(5) > 0},
+            r"shape \(5,\); expected \(4,\) or \(1, 4\)",
+        ),
+    ],
+)
+def test_bad_values(content: Tensor, style: Tensor, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        efdm(content, style, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "style", "options", "message"),
+    [
+        (torch.ones(1, 3, 4, dtype=torch.uint8), torch.rand(1, 3, 4), {}, r"content \(1, 3, 4\) has dtype torch.uint8"),
+        (torch.rand(1, 3, 4), torch.ones(1, 3, 4).long(), {}, r"style \(1, 3, 4\) has dtype torch.int64"),
+        (torch.rand(1, 3, 4), [1.0], {}, "style must be a tensor"),
+        (
+            torch.rand(1, 3, 4),
+            torch.rand(1, 3, 4),
+            {"content_mask": torch.ones(4)},
+            r"expected bool, for example mask > 0.5",
+        ),
+    ],
+)
+def test_bad_types(content: Tensor, style: object, options: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        efdm(content, style, **options)
+
+
+def test_a_mask_for_a_prepared_style_is_refused() -> None:
+    with pytest.raises(ValueError, match="has its selection already"):
+        efdm(torch.rand(1, 3, 4), prepare(torch.rand(1, 3, 4)), style_mask=torch.ones(4) > 0)
+
+
+def test_nan_sorts_last() -> None:
+    x = torch.tensor([[[1.0, math.nan, 0.0]]])
+    assert efdm(x, torch.tensor([[[5.0, 7.0, 6.0]]])).tolist() == [[[6.0, 7.0, 5.0]]]
+    assert efdm(torch.tensor([[[1.0, 2.0, 0.0]]]), x).nan_to_num(9.0).tolist() == [[[1.0, 9.0, 0.0]]]

@@ -1,0 +1,135 @@
+"""Gradients are declared, not found by finite differences: gradcheck cannot pass on a straight-through operation."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from tolerances import DTYPES, close
+from torch import Tensor
+
+from efdm import Partners, efdm, efdmix, histogram_match, prepare
+from efdm.ops import mix
+
+
+def features(*shape: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, device=device).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("match", [efdm, histogram_match])
+def test_identity_to_the_content_and_nothing_to_the_style(match, dtype: torch.dtype, device: torch.device) -> None:
+    x, y = features(2, 3, 5, 4, device=device, dtype=dtype), features(2, 3, 5, 4, device=device, dtype=dtype)
+    g = torch.randn(2, 3, 5, 4, device=device).to(dtype)
+    match(x, y).backward(g)
+    assert torch.equal(x.grad, g)
+    assert y.grad is None
+
+
+def test_content_grad_stop(device: torch.device) -> None:
+    x, y = features(2, 3, 20, device=device), features(2, 3, 20, device=device)
+    assert not efdm(x, y, content_grad="stop").requires_grad
+    out = efdm(x, y, content_grad="stop", style_grad="flow")
+    out.sum().backward()
+    assert x.grad is None
+    assert torch.equal(y.grad, torch.ones_like(y))
+
+
+@pytest.mark.parametrize("ties", ["stable", "neighbor"])
+def test_flow_returns_to_the_value_that_was_taken(ties: str, device: torch.device) -> None:
+    x, y = features(2, 3, 5, 4, device=device), features(2, 3, 5, 4, device=device)
+    g = torch.randn_like(x)
+    out = efdm(x, y, ties=ties, style_grad="flow")
+    out.backward(g)
+    assert torch.equal(x.grad, g)
+    # every output is one style value: the gradient of that value is the gradient of that output
+    rows_out, rows_y = out.detach().flatten(2), y.detach().flatten(2)
+    source = (rows_out.unsqueeze(-1) == rows_y.unsqueeze(-2)).long().argmax(-1)
+    expected = torch.zeros_like(rows_y).scatter(-1, source, g.flatten(2))
+    assert torch.equal(y.grad.flatten(2), expected)
+
+
+@pytest.mark.parametrize("m", [7, 20, 31])
+def test_flow_with_other_sizes_keeps_the_sum(m: int, device: torch.device) -> None:
+    x, y = features(2, 3, 20, device=device), features(2, 3, m, device=device)
+    g = torch.randn_like(x)
+    efdm(x, y, style_grad="flow").backward(g)
+    close(y.grad.sum(-1), g.sum(-1))  # weights of an interpolation add up to one
+
+
+def test_masks_keep_the_identity(device: torch.device) -> None:
+    x, y = features(2, 3, 20, device=device), features(2, 3, 20, device=device)
+    g = torch.randn_like(x)
+    efdm(x, y, content_mask=torch.rand(2, 20, device=device) < 0.5).backward(g)
+    assert torch.equal(x.grad, g)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("style_grad", ["stop", "flow"])
+def test_efdmix_gradient_is_one_whatever_lambda(style_grad: str, dtype: torch.dtype, device: torch.device) -> None:
+    x, y = features(4, 3, 20, device=device, dtype=dtype), features(4, 3, 20, device=device, dtype=dtype)
+    lam = torch.tensor([0.0, 0.3, 0.75, 1.0], device=device)
+    g = torch.randn_like(x)
+    efdmix(x, y, lam, style_grad=style_grad).backward(g)
+    assert torch.equal(x.grad, g)
+    if style_grad == "stop":
+        assert y.grad is None
+    else:
+        close(y.grad.sum(-1), ((1 - lam).view(-1, 1, 1).to(g) * g).double().sum(-1).to(dtype))
+
+
+def test_partners_flow_adds_up(device: torch.device) -> None:
+    x = features(4, 3, 20, device=device)
+    index = torch.tensor([1, 0, 0, 2], device=device)
+    lam, g = torch.tensor([0.1, 0.5, 0.0, 0.9], device=device), torch.randn(4, 3, 20, device=device)
+    mix(x, Partners(index), lam, "efdm", style_grad="flow").backward(g)
+    x2 = x.detach().clone().requires_grad_()
+    efdmix(x2, x2[index], lam, style_grad="flow").backward(g)
+    close(x.grad, x2.grad)
+    assert not torch.equal(x.grad, g)
+
+
+def test_second_derivatives_exist(device: torch.device) -> None:
+    x, y = features(1, 2, 9, device=device), features(1, 2, 9, device=device)
+    (first,) = torch.autograd.grad((efdm(x, y) ** 2).sum(), x, create_graph=True)
+    first.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2.0))
+
+
+def _tensors_of_size(size: int) -> int:
+    return sum(1 for o in gc.get_objects() if isinstance(o, Tensor) and o.numel() >= size)
+
+
+@pytest.mark.parametrize("call", ["efdm", "prepared", "efdmix", "hm", "partners"])
+def test_nothing_is_saved_for_backward(call: str) -> None:
+    x, y = features(2, 3, 1000, device=torch.device("cpu")), torch.randn(2, 3, 1000)
+    prepared, index = prepare(y), Partners(torch.tensor([1, 0]))
+    calls = {
+        "efdm": lambda: efdm(x, y),
+        "prepared": lambda: efdm(x, prepared),
+        "efdmix": lambda: efdmix(x, y, torch.tensor([0.2, 0.7])),
+        "hm": lambda: histogram_match(x, y),
+        "partners": lambda: efdmix(x, index, 0.4),
+    }
+    saved: list[Tensor] = []
+
+    def remember(t: Tensor) -> Tensor:
+        saved.append(t)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(remember, lambda t: t):
+        out = calls[call]()
+    assert out.requires_grad
+    assert sum(t.numel() for t in saved) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_memory_on_the_gpu() -> None:
+    x, y = features(8, 64, 64, 64, device=torch.device("cuda")), torch.randn(8, 64, 64, 64, device="cuda")
+    efdm(x, y)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    out = efdm(x, y)
+    assert torch.cuda.memory_allocated() - before == out.numel() * out.element_size()

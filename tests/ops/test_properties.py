@@ -1,0 +1,104 @@
+"""Properties that hold for any input, found by hypothesis."""
+
+from __future__ import annotations
+
+import oracle
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tolerances import close
+from torch import Tensor
+
+from efdm import MATCHERS, blend, channel_stats, efdm, efdmix, histogram_match, prepare, tied_share
+
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100)
+FEW = st.sampled_from([-1.0, 0.0, -0.0, 0.5, 2.0])  # ties everywhere
+
+
+@st.composite
+def row_pairs(draw: st.DrawFn, same_size: bool = True) -> tuple[Tensor, Tensor]:
+    n = draw(st.integers(1, 40))
+    m = n if same_size else draw(st.integers(1, 40))
+    values = st.one_of(FLOATS, FEW)
+    x = draw(st.lists(values, min_size=n, max_size=n))
+    y = draw(st.lists(values, min_size=m, max_size=m))
+    return torch.tensor([[x]]), torch.tensor([[y]])
+
+
+@given(row_pairs())
+def test_values_are_the_styles(pair: tuple[Tensor, Tensor]) -> None:
+    x, y = pair
+    for ties in ("fast", "stable", "random", "neighbor"):
+        assert torch.equal(efdm(x, y, ties=ties).sort(-1).values, y.sort(-1).values)
+
+
+@given(row_pairs())
+def test_agrees_with_the_oracle(pair: tuple[Tensor, Tensor]) -> None:
+    x, y = pair
+    expected = torch.tensor([[oracle.efdm_row(x[0, 0].tolist(), y[0, 0].tolist())]])
+    assert torch.equal(efdm(x, y, ties="stable"), expected)
+    assert torch.equal(efdm(x, prepare(y), ties="stable"), expected)
+
+
+@given(row_pairs(same_size=False))
+def test_order_is_kept(pair: tuple[Tensor, Tensor]) -> None:
+    x, y = pair
+    out = efdm(x, y)[0, 0]
+    above = x[0, 0][:, None] > x[0, 0][None, :]
+    assert bool((out[:, None] >= out[None, :])[above].all())
+
+
+@given(row_pairs())
+def test_matching_again_changes_nothing(pair: tuple[Tensor, Tensor]) -> None:
+    x, y = pair
+    once = efdm(x, y, ties="stable")
+    assert torch.equal(efdm(once, y, ties="stable").sort(-1).values, once.sort(-1).values)
+    assert torch.equal(efdm(x, x), x)
+    if tied_share(x).item() == 0 and tied_share(y).item() == 0:
+        assert torch.equal(efdm(once, y), once)
+        assert torch.equal(efdm(once, x), x), "and back again"
+
+
+@given(row_pairs(), st.floats(0, 1, width=32))
+def test_blend_ends(pair: tuple[Tensor, Tensor], strength: float) -> None:
+    x, y = pair
+    matched = efdm(x, y)
+    for zero, one in ((0, 1), (0.0, 1.0), (torch.tensor([0.0]), torch.tensor([1.0]))):
+        assert torch.equal(blend(x, matched, zero), x)
+        assert torch.equal(blend(x, matched, one), matched)
+        assert torch.equal(efdmix(x, y, one), x)
+        assert torch.equal(efdmix(x, y, zero), matched)
+    between = blend(x, matched, torch.tensor([strength]))
+    tolerance = 1e-6 * torch.maximum(x.abs(), matched.abs())
+    assert bool((between >= torch.minimum(x, matched) - tolerance).all())
+    assert bool((between <= torch.maximum(x, matched) + tolerance).all())
+
+
+@given(row_pairs())
+def test_hm_equals_efdm_without_ties(pair: tuple[Tensor, Tensor]) -> None:
+    x, y = pair
+    if tied_share(x).item() == 0 and tied_share(y).item() == 0:
+        assert torch.equal(histogram_match(x, y), efdm(x, y))
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**31), st.sampled_from(list(MATCHERS)))
+def test_every_row_matches_what_it_says(seed: int, name: str) -> None:
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, 3, 8, 7, generator=g, dtype=torch.float64) ** 3
+    y = torch.randn(2, 3, 8, 7, generator=g, dtype=torch.float64).exp()
+    options = {} if name in ("efdm", "hm", "adamean") else {"eps": 0.0}
+    found, wanted = channel_stats(MATCHERS[name](x, y, **options)), channel_stats(y)
+    for statistic in MATCHERS[name].matches:
+        close(getattr(found, statistic), getattr(wanted, statistic))
+
+
+@given(row_pairs(same_size=False), st.integers(0, 2**31))
+def test_masks_equal_selection(pair: tuple[Tensor, Tensor], seed: int) -> None:
+    x, y = pair
+    g = torch.Generator().manual_seed(seed)
+    inside, chosen = torch.rand(x.shape[-1], generator=g) < 0.5, torch.rand(y.shape[-1], generator=g) < 0.5
+    out = efdm(x, y, content_mask=inside, style_mask=chosen)
+    assert torch.equal(out[..., ~inside], x[..., ~inside])
+    if inside.any() and chosen.any():
+        assert torch.equal(out[..., inside], efdm(x[..., inside], y[..., chosen]))
