@@ -14,7 +14,10 @@ from torch import Tensor
 
 def _sort(x: Tensor) -> tuple[Tensor, Tensor]:
     # torch.sort promises NaN last, but some of its CUDA paths put a NaN with a sign first
-    return torch.sort(torch.where(x.isnan(), torch.nan, x), dim=-1, stable=True)
+    x = torch.where(x.isnan(), torch.nan, x)
+    if torch.onnx.is_in_onnx_export():
+        return torch.sort(x, dim=-1)  # becomes TopK, where the lower index wins a tie; a stable sort has no translation
+    return torch.sort(x, dim=-1, stable=True)
 
 
 def sort_rows(y: Tensor) -> Tensor:

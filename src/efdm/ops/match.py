@@ -8,8 +8,8 @@ from torch import Tensor
 from efdm import kernels
 from efdm.ops import gradient
 from efdm.ops.choices import check_choice
-from efdm.ops.layout import Rows, from_rows, to_rows, where_selected
-from efdm.ops.resample import SIZES, resample_sorted
+from efdm.ops.layout import Rows, from_rows, same_size, to_rows, where_selected
+from efdm.ops.resample import SIZES, fraction, resample_sorted
 from efdm.ops.runs import run_bounds
 from efdm.ops.styles import Partners, PreparedStyle, Style, open_style
 from efdm.ops.ties import TIES, rank_of
@@ -82,6 +82,7 @@ def _alike(content: Tensor, style: Style) -> bool:
     return (
         isinstance(content, Tensor)
         and isinstance(style, Tensor)
+        and same_size(content, style)
         and content.shape == style.shape
         and content.dtype == style.dtype
         and content.device == style.device
@@ -114,10 +115,9 @@ def _open(
 
 def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: torch.Generator | None) -> Tensor:
     whole = x.mask is None and y.mask is None
-    same = x.values.shape[-1] == y.values.shape[-1]
     flows = y.values.requires_grad and torch.is_grad_enabled()
     by_position = TIES[ties] is None
-    if whole and same and by_position and not flows and isinstance(style, Tensor):
+    if whole and by_position and not flows and isinstance(style, Tensor) and same_size(x.values, y.values):
         return kernels.sort_match(x.values, y.values.expand_as(x.values))
     if isinstance(style, PreparedStyle) and x.mask is None:
         values = style.for_length(x.values.shape[-1], sizes).expand_as(x.values)
@@ -132,7 +132,7 @@ def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: tor
 def _fit(x: Rows, y: Rows, ordered: Tensor, sizes: str) -> Tensor:
     """The style's sorted values as one value for each rank of the content."""
     n = x.values.shape[-1]
-    if x.mask is not None or y.mask is not None or ordered.shape[-1] != n:
+    if x.mask is not None or y.mask is not None or not same_size(x.values, ordered):
         ordered = resample_sorted(ordered, n, sizes, style_n=y.size(), content_n=x.size())
     return ordered.expand_as(x.values)
 
@@ -187,8 +187,8 @@ def _read_quantiles(x: Tensor, y: Tensor, n: int | Tensor, m: int | Tensor) -> T
     start, end = first.gather(-1, at), last.gather(-1, at)
     high = y.gather(-1, at)
     low = y.gather(-1, (start - 1).clamp(min=0))
-    share = (upto * m - start * n) / ((end - start) * n)
-    between = torch.lerp(low, high, share.to(y.dtype).clamp(max=1))
+    share = fraction(upto * m - start * n, (end - start) * n, y.dtype)
+    between = torch.lerp(low, high, share.clamp(max=1))
     # below the first distinct value there is nothing to interpolate with; at a whole place the value is exact
     exact = (start == 0) | (upto * m >= end * n) | (low == high)
     return torch.where(exact, high, between)

@@ -31,7 +31,7 @@ def resample_sorted(values: Tensor, n: int, sizes: str = "interpolate", style_n:
     left = torch.div(above - content_n, below, rounding_mode="floor")
     rest = (above - content_n) - left * below
     low, high = _read(values, left, last), _read(values, left + 1, last)
-    weight = (rest / below).to(values.dtype)
+    weight = fraction(rest, below, values.dtype)
     between = torch.lerp(low, high, weight.expand(low.shape))
     # equal ends and whole ranks are taken as they are: infinity - infinity is NaN
     return torch.where((low == high) | (rest == 0), low, between)
@@ -41,3 +41,9 @@ def _read(values: Tensor, index: Tensor, last: Count) -> Tensor:
     index = index.clamp(min=0)
     index = torch.minimum(index, last.clamp(min=0)) if isinstance(last, Tensor) else index.clamp(max=last)
     return values.gather(-1, index.expand(*values.shape[:-1], index.shape[-1]))
+
+
+def fraction(above: Tensor, below: Count, dtype: torch.dtype) -> Tensor:
+    """A quotient of whole numbers as a weight for values of this type; half types get theirs from float32."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    return (above.to(wide) / below).to(dtype)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tolerances import DTYPES, close
+
+from efdm import MATCHERS, blend, efdm, efdmix, interpolate_styles, prepare
+from efdm.ops import mix
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_ends_are_exact_in_every_type(dtype: torch.dtype, device: torch.device) -> None:
+    x, m = torch.randn(3, 2, 50, device=device).to(dtype), torch.randn(3, 2, 50, device=device).to(dtype)
+    x[0, 0, 0] = m[0, 0, 0] = math.inf
+    out = blend(x, m, torch.tensor([0.0, 1.0, 0.25], device=device))
+    assert torch.equal(out[0], x[0])
+    assert torch.equal(out[1], m[1])
+    close(out[2], (0.75 * x[2].double() + 0.25 * m[2].double()).to(dtype))
+    assert torch.equal(blend(x, m, 1), m)
+    assert torch.equal(blend(x, m, 0.0), x)
+
+
+def test_gradient(device: torch.device) -> None:
+    x, m = (torch.randn(2, 3, 4, device=device, requires_grad=True) for _ in range(2))
+    blend(x, m, torch.tensor([0.25, 1.0], device=device)).sum().backward()
+    assert x.grad[:, 0, 0].tolist() == [0.75, 0.0]
+    assert m.grad[:, 0, 0].tolist() == [0.25, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("strength", "message"),
+    [
+        (1.5, "outside 0"),
+        (-0.1, "outside 0"),
+        (torch.rand(5), r"expected a number or \(2,\)"),
+        (torch.rand(2, 1), "expected"),
+    ],
+)
+def test_bad_strength(strength: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        blend(torch.rand(2, 3, 4), torch.rand(2, 3, 4), strength)
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(ValueError, match=r"\(2, 3, 4\), matched \(2, 3, 5\)"):
+        blend(torch.rand(2, 3, 4), torch.rand(2, 3, 5), 0.5)
+
+
+@pytest.mark.parametrize("name", MATCHERS)
+def test_mix_is_a_blend_of_the_match(name: str, device: torch.device) -> None:
+    x, y = torch.randn(3, 2, 5, 4, device=device), torch.randn(3, 2, 5, 4, device=device)
+    lam = torch.tensor([0.2, 0.5, 1.0], device=device)
+    row = MATCHERS[name]
+    close(mix(x, y, lam, name), blend(x, row(x, y, **row.augmentation), 1 - lam))
+    assert torch.equal(mix(x, y, lam, name)[2], x[2])
+
+
+def test_mix_names_the_rows() -> None:
+    with pytest.raises(ValueError, match="'efdm', 'adain', 'adamean', 'adastd', 'hm'"):
+        mix(torch.rand(1, 1, 3), torch.rand(1, 1, 3), 0.5, "wct")
+
+
+def test_efdmix_formula(device: torch.device) -> None:
+    x, y = torch.randn(2, 3, 30, device=device), torch.randn(2, 3, 30, device=device)
+    close(efdmix(x, y, 0.3), x + 0.7 * (efdm(x, y) - x))
+
+
+def test_interpolate_styles(device: torch.device) -> None:
+    x, a, b = (torch.randn(1, 3, 6, 6, device=device) for _ in range(3))
+    close(interpolate_styles(x, [a, prepare(b)], [1, 3]), 0.25 * efdm(x, a) + 0.75 * efdm(x, b))
+    assert torch.equal(interpolate_styles(x, [a, b], [0, 2]), efdm(x, b))
+    close(
+        interpolate_styles(x, [a, b], torch.tensor([0.5, 0.5]), method="adain"),
+        (MATCHERS["adain"](x, a) + MATCHERS["adain"](x, b)) / 2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("styles", "weights", "message"),
+    [
+        (1, [0.5, 0.5], "1 styles and 2 weights"),
+        (2, [0, 0], "not all be zero"),
+        (2, [-1, 2], "negative"),
+        (0, [], "at least one"),
+    ],
+)
+def test_bad_weights(styles: int, weights: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        interpolate_styles(torch.rand(1, 1, 4), [torch.rand(1, 1, 4)] * styles, weights)

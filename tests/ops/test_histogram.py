@@ -1,0 +1,67 @@
+"""HM against scikit-image, channel by channel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from cases import WORKED_X, WORKED_Y
+from hypothesis import given
+from hypothesis import strategies as st
+from tolerances import COMPUTED
+
+from efdm import efdm, histogram_match
+
+exposure = pytest.importorskip("skimage.exposure")
+
+
+def agrees(x: torch.Tensor, y: torch.Tensor) -> None:
+    out = histogram_match(x, y)
+    relative, absolute = COMPUTED[x.dtype]
+    for b in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            expected = exposure.match_histograms(x[b, c].double().cpu().numpy(), y[b, c].double().cpu().numpy())
+            np.testing.assert_allclose(out[b, c].double().cpu().numpy(), expected, rtol=relative, atol=absolute)
+
+
+KINDS = {
+    "distinct": lambda t: t,
+    "after_relu": lambda t: t.relu(),
+    "few_levels": lambda t: (t * 2).round(),
+    "bytes": lambda t: (t * 40 + 128).clamp(0, 255).round() / 255,
+    "all_equal": lambda t: torch.zeros_like(t),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("style", KINDS)
+@pytest.mark.parametrize("content", KINDS)
+def test_equals_scikit_image(content: str, style: str, dtype: torch.dtype, device: torch.device) -> None:
+    x = KINDS[content](torch.randn(2, 3, 12, 11, device=device)).to(dtype)
+    y = KINDS[style](torch.randn(2, 3, 9, 13, device=device) * 2 + 1).to(dtype)
+    agrees(x, y)
+    agrees(x, KINDS[style](torch.randn(2, 3, 12, 11, device=device)).to(dtype))
+
+
+LEVELS = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=25)
+
+
+@given(LEVELS, LEVELS)
+def test_equals_scikit_image_on_any_ties(x: list[float], y: list[float]) -> None:
+    agrees(torch.tensor([[x]], dtype=torch.float64), torch.tensor([[y]], dtype=torch.float64))
+
+
+def test_worked_example(device: torch.device) -> None:
+    x, y = torch.tensor([[WORKED_X]], device=device), torch.tensor([[WORKED_Y]], device=device)
+    assert torch.equal(histogram_match(x, y).cpu(), torch.tensor([[[0.1, 0.4, 0.1, 0.5, 0.4]]]))
+
+
+def test_equals_efdm_without_ties(device: torch.device) -> None:
+    x, y = torch.randn(2, 3, 500, device=device), torch.randn(2, 3, 500, device=device)
+    assert torch.equal(histogram_match(x, y), efdm(x, y))
+
+
+def test_ties_stay_ties(device: torch.device) -> None:
+    x = torch.randn(1, 1, 400, device=device).relu()
+    out = histogram_match(x, torch.randn(1, 1, 400, device=device))
+    assert out[x == 0].unique().numel() == 1
