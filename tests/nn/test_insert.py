@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from efdm import EFDMix, activate, activated, deactivate, deactivated, domains_of_batch, mix_after, unmix
+from efdm.nn import mixes_of, stages_of
+
+
+class Net(nn.Module):
+    def __init__(self, checkpointed: bool = False) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.body = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.head = nn.Linear(8, 5)
+        self.checkpointed = checkpointed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x = checkpoint(self.body, x, use_reentrant=False) if self.checkpointed else self.body(x)
+        return self.head(x.mean((2, 3)))
+
+
+def images(device: torch.device, batch: int = 6) -> torch.Tensor:
+    return torch.randn(batch, 3, 10, 10, device=device)
+
+
+def mixing(model: nn.Module, x: torch.Tensor, **kwargs) -> bool:
+    """Whether two calls differ: batch statistics aside, only mixing makes them."""
+    return not torch.equal(model(x, **kwargs), model(x, **kwargs))
+
+
+def test_mixes_in_training_only(device: torch.device) -> None:
+    model, x = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0)), images(device)
+    assert mixing(model, x)
+    assert not mixing(model.eval(), x)
+    assert mixing(model.train(), x)
+
+
+def test_checkpoint_keys_stay(device: torch.device) -> None:
+    model = Net().to(device)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    mix_after(model, ["stem"], EFDMix())
+    assert list(model.state_dict()) == list(before)
+    model.load_state_dict(before, strict=True)
+    assert [n for n, _ in model.named_modules()] == [n for n, _ in Net().named_modules()]
+
+
+def test_removable(device: torch.device) -> None:
+    model = Net().to(device)
+    x = images(device)
+    mix_after(model, ["stem", "body"], EFDMix(p=1.0, alpha=5.0))
+    assert unmix(model) is model
+    assert mixes_of(model) == []
+    assert not mixing(model, x)
+    with pytest.raises(TypeError, match="domains"):
+        model(x, domains=torch.zeros(6))
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies_mix_on_their_own(copies, device: torch.device) -> None:
+    model, x = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain")), images(device)
+    twin = copies(model)
+    assert mixing(twin, x, domains=torch.arange(6))
+    deactivate(twin)
+    assert not mixing(twin, x, domains=torch.arange(6))
+    assert mixing(model, x, domains=torch.arange(6))
+    assert len(mixes_of(twin)) == 1
+
+
+def test_each_insertion_draws_anew(device: torch.device) -> None:
+    seen = []
+
+    class Seeing(EFDMix):
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            out = super().forward(features)
+            seen.append(torch.equal(out, features))
+            return out
+
+    model = mix_after(Net().to(device), ["stem", "body"], Seeing(p=0.5, alpha=5.0))
+    for _ in range(30):
+        model(images(device))
+    assert len(seen) == 60
+    assert any(a != b for a, b in zip(seen[::2], seen[1::2], strict=True))
+
+
+def test_switches(device: torch.device) -> None:
+    model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0)), images(device)
+    assert not mixing(deactivate(model), x)
+    with activated(model):
+        assert mixing(model, x)
+    assert not mixing(model, x)
+    assert mixing(activate(model), x)
+    with deactivated(model), pytest.raises(RuntimeError), activated(model):
+        raise RuntimeError
+    assert mixing(model, x)
+
+
+def test_switches_reach_layers_of_the_model_itself(device: torch.device) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), EFDMix(p=1.0, alpha=5.0)).to(device)
+    x = images(device)
+    with deactivated(model):
+        assert not mixing(model, x)
+    assert mixing(model, x)
+
+
+def test_domains_by_argument_and_by_block(device: torch.device) -> None:
+    model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain")), images(device)
+    domains = torch.tensor([0, 0, 1, 1, 2, 2])
+    assert mixing(model, x, domains=domains)
+    with domains_of_batch(domains):
+        assert mixing(model, x), "the block's labels must survive the first call"
+        model(x, domains=torch.tensor([0, 1, 2, 3, 4, 5]))
+        assert mixing(model, x)
+    with pytest.raises(ValueError, match="needs domain labels"):
+        model(x)
+    with pytest.raises(ValueError, match="needs domain labels"):
+        model(x)  # a failed call leaves nothing behind
+
+
+def test_domains_are_dropped_after_a_call_that_failed(device: torch.device) -> None:
+    model = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, mix="crossdomain"))
+    with pytest.raises(RuntimeError):
+        model(torch.zeros(2, 99, 4, 4, device=device), domains=torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="needs domain labels"):
+        model(images(device))
+
+
+def test_wrong_names_list_the_stages() -> None:
+    with pytest.raises(ValueError, match=r"no stage 'boddy'. Did you mean 'body'.*stem, body, head"):
+        mix_after(Net(), ["boddy"])
+    with pytest.raises(ValueError, match="stages is empty"):
+        mix_after(Net(), [])
+    with pytest.raises(TypeError, match="got ReLU"):
+        mix_after(Net(), ["stem"], nn.ReLU())
+    assert stages_of(Net()) == {}
+
+
+def test_nothing_is_inserted_when_one_name_is_wrong(device: torch.device) -> None:
+    model = Net()
+    with pytest.raises(ValueError, match="nowhere"):
+        mix_after(model, ["stem", "nowhere"])
+    assert mixes_of(model) == []
+
+
+def test_a_stage_that_returns_no_tensor() -> None:
+    model = nn.ModuleDict({"rnn": nn.LSTM(4, 4, batch_first=True)})
+    mix_after(model, ["rnn"])
+    with pytest.raises(TypeError, match="stage 'rnn' returns tuple"):
+        model["rnn"](torch.rand(2, 3, 4))
+
+
+def test_a_stage_kept_in_eval_is_left_alone(device: torch.device) -> None:
+    model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0)), images(device)
+    model.stem.eval()
+    assert not mixing(model, x)
+
+
+@pytest.mark.parametrize("mix", ["random", "crossdomain"])
+def test_gradient_checkpointing_repeats_the_draws(mix: str, device: torch.device) -> None:
+    x, domains, grads = images(device), torch.tensor([0, 0, 1, 1, 2, 2]), []
+    for checkpointed in (False, True):
+        torch.manual_seed(3)
+        model = mix_after(Net(checkpointed).to(device), ["body"], EFDMix(p=1.0, alpha=5.0, mix=mix))
+        mix_after(model, ["body.0"], EFDMix(p=1.0, alpha=5.0, mix=mix))
+        torch.manual_seed(4)
+        model(x, domains=domains).square().sum().backward()
+        grads.append([p.grad for p in model.parameters()])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_checkpointing_with_a_generator_of_ones_own_is_refused(device: torch.device) -> None:
+    layer = EFDMix(p=1.0, generator=torch.Generator(device))
+    model = mix_after(Net(checkpointed=True).to(device), ["body.0"], layer)
+    with pytest.raises(RuntimeError, match="cannot be rewound"):
+        model(images(device)).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_amp(dtype: torch.dtype, device: torch.device) -> None:
+    model = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+    with torch.autocast(device.type, dtype=dtype):
+        loss = model(images(device)).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mix", ["random", "crossdomain"])
+def test_compiled_model_without_graph_breaks(mix: str, device: torch.device) -> None:
+    torch._dynamo.reset()
+    model = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, mix=mix))
+    x, domains = images(device), torch.arange(6, device=device)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    if mix == "random":
+        assert mixing(compiled, x)
+        compiled(x).sum().backward()
+    with domains_of_batch(domains):
+        assert mixing(compiled, x)
+    assert mixing(compiled, x, domains=domains)
+    with deactivated(model):
+        assert not mixing(compiled, x)
+    model.eval()
+    assert not mixing(compiled, x)

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from tolerances import close
+
+from efdm import MATCHERS, EFDMix, FeatureMix, MixStyle, domains_of_batch, efdmix
+from efdm.nn.mix import draw_beta
+
+
+def features(device: torch.device, batch: int = 6) -> torch.Tensor:
+    return torch.randn(batch, 4, 5, 6, device=device)
+
+
+def test_no_op_in_eval_and_without_chance(device: torch.device) -> None:
+    x = features(device)
+    assert EFDMix().eval()(x) is x
+    assert EFDMix(p=0.0)(x) is x
+    layer = EFDMix(p=1.0)
+    layer.active = False
+    assert layer(x) is x
+
+
+def test_mixes_in_training(device: torch.device) -> None:
+    x = features(device)
+    out = EFDMix(p=1.0, alpha=10.0)(x)
+    assert out.shape == x.shape
+    assert not torch.equal(out, x)
+
+
+@pytest.mark.parametrize("method", MATCHERS)
+def test_every_row_is_a_layer(method: str, device: torch.device) -> None:
+    x = features(device)
+    out = FeatureMix(method, p=1.0, alpha=5.0)(x)
+    assert out.isfinite().all()
+    assert not torch.equal(out, x)
+
+
+def test_is_efdmix_of_its_draws(device: torch.device) -> None:
+    x = features(device)
+    out = EFDMix(p=1.0, generator=torch.Generator(device).manual_seed(5))(x)
+    g = torch.Generator(device).manual_seed(5)
+    torch.rand((), device=device, generator=g)
+    lam = draw_beta(0.1, 6, device, g)
+    partner = torch.randperm(6, device=device, generator=g)
+    close(out, efdmix(x, x[partner], lam))
+
+
+@pytest.mark.parametrize("mix", ["random", "crossdomain", "halves"])
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_small_and_odd_batches(batch: int, mix: str, device: torch.device) -> None:
+    x = features(device, batch)
+    with domains_of_batch(torch.arange(batch) % 3):
+        out = EFDMix(p=1.0, mix=mix)(x)
+    assert out.isfinite().all()
+    if batch == 1:
+        assert torch.equal(out, x)
+
+
+def test_the_gate_opens_as_often_as_it_says(device: torch.device) -> None:
+    x = features(device, 2)
+    layer = EFDMix(p=0.3, alpha=50.0, mix="crossdomain")
+    with domains_of_batch(torch.tensor([0, 1])):
+        opened = sum(not torch.equal(layer(x), x) for _ in range(400))
+    assert 85 < opened < 160  # 120 expected, standard deviation 9
+
+
+def test_beta(device: torch.device) -> None:
+    for alpha in (0.1, 1.0, 5.0):
+        lam = draw_beta(alpha, 40_000, device, torch.Generator(device).manual_seed(0))
+        assert bool(((lam >= 0) & (lam <= 1)).all())
+        assert lam.mean().item() == pytest.approx(0.5, abs=0.01)
+        assert lam.var().item() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.03)
+    lam = draw_beta(0.1, 40_000, device, torch.Generator(device).manual_seed(0)).cpu().sort().values
+    expected = torch.distributions.Beta(0.1, 0.1).sample((40_000,)).sort().values
+    assert (lam - expected).abs().mean() < 0.01, "the whole distribution, not only its moments"
+
+
+def test_two_seeded_runs_agree(device: torch.device) -> None:
+    x = features(device)
+    outs = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        layer = EFDMix()
+        outs.append(torch.stack([layer(x) for _ in range(6)]))
+    assert torch.equal(*outs)
+    outs = []
+    for _ in range(2):
+        layer = EFDMix(generator=torch.Generator(device).manual_seed(7))
+        outs.append(torch.stack([layer(x) for _ in range(6)]))
+    assert torch.equal(*outs)
+
+
+def test_truthful_repr() -> None:
+    assert repr(EFDMix()) == "EFDMix(method='efdm', p=0.5, alpha=0.1, mix='random')"
+    layer = MixStyle(0.25, 0.3, "crossdomain", eps=1e-5, channel_dim=-1, prefix=1)
+    assert repr(layer) == (
+        "MixStyle(method='adain', p=0.25, alpha=0.3, mix='crossdomain', eps=1e-05, channel_dim=-1, prefix=1)"
+    )
+    layer.active = False
+    assert "active=False" in repr(layer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"p": 1.5}, "p=1.5 is not a probability"),
+        ({"alpha": 0.0}, "alpha=0.0 must be positive"),
+        ({"mix": "cross-domain"}, "did you mean 'crossdomain'"),
+    ],
+)
+def test_bad_settings(settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EFDMix(**settings)
+    with pytest.raises(ValueError, match="method='efdmx' is not one of"):
+        FeatureMix("efdmx")
+
+
+def test_no_parameters_no_state() -> None:
+    layer = EFDMix()
+    assert list(layer.parameters()) == []
+    assert layer.state_dict() == {}
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies(copies, device: torch.device) -> None:
+    layer = copies(EFDMix(p=1.0, alpha=0.7, ties="stable"))
+    assert repr(layer) == repr(EFDMix(p=1.0, alpha=0.7, ties="stable"))
+    assert layer(features(device)).shape == (6, 4, 5, 6)
+
+
+def test_tokens_and_prefix(device: torch.device) -> None:
+    x = torch.randn(4, 1 + 9, 8, device=device)
+    out = EFDMix(p=1.0, alpha=5.0, channel_dim=-1, prefix=1)(x)
+    assert torch.equal(out[:, 0], x[:, 0])
+    assert not torch.equal(out[:, 1:], x[:, 1:])
+    assert out.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision(dtype: torch.dtype, device: torch.device) -> None:
+    x = features(device).to(dtype).requires_grad_()
+    out = EFDMix(p=1.0)(x)
+    assert out.dtype == dtype
+    out.sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
+def test_channels_last(device: torch.device) -> None:
+    x = features(device).contiguous(memory_format=torch.channels_last)
+    assert EFDMix(p=1.0)(x).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_flow_reaches_the_partners(device: torch.device) -> None:
+    x = features(device).requires_grad_()
+    with domains_of_batch(torch.arange(6)):
+        EFDMix(p=1.0, alpha=5.0, mix="crossdomain", style_grad="flow")(x).sum().backward()
+    assert not torch.equal(x.grad, torch.ones_like(x))
+    assert x.grad.sum().item() > x.numel()
+
+
+def test_labels_of_a_block_end_with_it(device: torch.device) -> None:
+    layer = EFDMix(p=1.0, mix="crossdomain")
+    with domains_of_batch(torch.tensor([0, 1])), domains_of_batch(torch.tensor([0, 1, 2])):
+        layer(features(device, 3))
+    with pytest.raises(ValueError, match="needs domain labels"):
+        layer(features(device, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mix", ["random", "crossdomain", "halves"])
+def test_compiles_in_one_graph(mix: str, device: torch.device) -> None:
+    torch._dynamo.reset()
+    layer = EFDMix(p=1.0, alpha=5.0, mix=mix)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = features(device).requires_grad_()
+    g = torch.randn_like(x)
+    with domains_of_batch(torch.arange(6, device=device) % 2):
+        out = compiled(x)
+    assert not torch.equal(out, x)
+    out.backward(g)
+    assert torch.equal(x.grad, g)
+    outs = {compiled(features(device)).sum().item() for _ in range(2)} if mix == "random" else {0, 1}
+    assert len(outs) == 2
+
+
+@pytest.mark.slow
+def test_the_compiled_gate_is_drawn_at_every_call(device: torch.device) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(EFDMix(p=0.5, alpha=50.0), fullgraph=True, backend="aot_eager")
+    x = features(device, 16)
+    opened = sum(not torch.equal(compiled(x), x) for _ in range(60))
+    assert 12 < opened < 48

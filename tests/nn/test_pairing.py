@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from efdm.nn import PAIRINGS
+
+
+def draw(name: str, batch: int, device: torch.device, domains=None, seed: int = 0) -> torch.Tensor:
+    labels = None if domains is None else torch.tensor(domains, device=device)
+    return PAIRINGS[name](batch, labels, device, torch.Generator(device).manual_seed(seed))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 64])
+def test_random_is_a_permutation(batch: int, device: torch.device) -> None:
+    partner = draw("random", batch, device)
+    assert partner.device.type == device.type
+    assert partner.sort().values.tolist() == list(range(batch))
+
+
+@pytest.mark.parametrize("domains", [[0, 1], [0, 0, 1], [0, 0, 0, 0, 1], [0, 1, 2, 3] * 8, [5, 9, 5, 7, 7, 9, 9]])
+def test_crossdomain_always_crosses(domains: list[int], device: torch.device) -> None:
+    labels = torch.tensor(domains, device=device)
+    for seed in range(20):
+        partner = draw("crossdomain", len(domains), device, domains, seed)
+        assert bool((labels[partner] != labels).all())
+
+
+def test_crossdomain_draws_evenly(device: torch.device) -> None:
+    domains = [0, 1, 1, 2, 2, 2]
+    counts = torch.zeros(6)
+    for seed in range(3000):
+        counts[draw("crossdomain", 6, device, domains, seed)[0]] += 1
+    assert counts[0] == 0
+    assert counts[1:].min() > 500  # 600 expected, standard deviation 22
+
+
+@pytest.mark.parametrize("domains", [[3], [2, 2, 2]])
+def test_with_one_domain_everyone_stays(domains: list[int], device: torch.device) -> None:
+    assert draw("crossdomain", len(domains), device, domains).tolist() == list(range(len(domains)))
+
+
+def test_a_lonely_domain_is_fine(device: torch.device) -> None:
+    partner = draw("crossdomain", 3, device, [0, 0, 1])
+    assert partner[0] == partner[1] == 2
+
+
+def test_crossdomain_needs_labels(device: torch.device) -> None:
+    with pytest.raises(ValueError, match=r"model\(images, domains=labels\)"):
+        draw("crossdomain", 4, device)
+    with pytest.raises(ValueError, match=r"shape \(3,\), the batch 4 samples"):
+        draw("crossdomain", 4, device, [0, 1, 2])
+
+
+def test_halves_swaps_the_halves(device: torch.device) -> None:
+    for seed in range(10):
+        partner = draw("halves", 8, device, seed=seed)
+        assert partner.sort().values.tolist() == list(range(8))
+        assert bool((partner[:4] >= 4).all())
+        assert bool((partner[4:] < 4).all())
+
+
+@pytest.mark.parametrize("batch", [1, 3, 7])
+def test_halves_takes_odd_batches(batch: int, device: torch.device) -> None:
+    assert draw("halves", batch, device).sort().values.tolist() == list(range(batch))
+
+
+@pytest.mark.parametrize("name", PAIRINGS)
+def test_seeded(name: str, device: torch.device) -> None:
+    domains = [0, 1, 2, 0, 1, 2, 0, 1]
+    assert torch.equal(draw(name, 8, device, domains, 3), draw(name, 8, device, domains, 3))
+    assert any(not torch.equal(draw(name, 8, device, domains, 3), draw(name, 8, device, domains, s)) for s in range(4, 9))
