@@ -29,10 +29,11 @@ test: lint types
 	$(BIN)/pytest -m "not gpu"
 
 gpu-test:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu --record benchmarks/results/gpu-tests.json tests
 
 bench: install
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/report.py --readme
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

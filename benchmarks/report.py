@@ -19,7 +19,8 @@ Record = dict[str, Any]
 
 
 def records() -> list[Record]:
-    return [json.loads(p.read_text()) for p in sorted((HERE / "results").glob("*.json"))]
+    files = (HERE / "results" / f"{device}.json" for device in ("cpu", "cuda"))
+    return [json.loads(file.read_text()) for file in files if file.exists()]
 
 
 def _us(row: Record, name: str) -> float:

@@ -1,6 +1,6 @@
 """Time matching on this machine and write a record.
 
-    python benchmarks/run.py [--device cpu|cuda] [--out FILE] [--commit HASH]
+    python benchmarks/run.py [--device cpu|cuda] [--out FILE]
 
 Every time is a median, and inputs rotate through more memory than the last cache holds. On a GPU two times are taken with
 device events: the time of a call in a queue of calls (what a training loop sees; the ratios are formed from it) and the
@@ -10,12 +10,8 @@ time of one call that is waited for (which adds the host's work). Ratios are for
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import adain, copy_limit, sort_scatter, three_sort
 from cases import CASES, Case
+from environment import environment
 from report import report
 
 from efdm import EFDMix, efdm, kernels, prepare
@@ -120,51 +117,15 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
     }
 
 
-def environment(device: str, commit: str) -> dict[str, object]:
-    packages = ("torch", "numba", "numpy", "triton")
-    versions = {}
-    for p in packages:
-        try:
-            versions[p] = importlib.metadata.version(p)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    name = torch.cuda.get_device_name() if device == "cuda" else _processor()
-    return {
-        "device": device,
-        "device_name": name,
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "commit": commit,
-        "date": datetime.date.today().isoformat(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _commit() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
-
-    return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/<device>.json")
-    parser.add_argument("--commit", default="", help="for a checkout without git")
     parser.add_argument("--budget", type=float, default=None, help="seconds for each time; default 2 on a CPU, 0.2 on a GPU")
     parser.add_argument("--cases", default="", help="only cases whose name contains this")
     options = parser.parse_args()
     budget = options.budget or (2.0 if options.device == "cpu" else 0.2)
-    record = {"environment": environment(options.device, options.commit or _commit()), "rows": []}
+    record = {"environment": environment(options.device), "rows": []}
     for case in CASES:
         if options.device not in case.where or options.cases not in case.name:
             continue

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import os
+import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
-
-if os.environ.get("EFDM_CHECK_SHAPES"):  # see ops/test_shapes.py: every annotated shape is checked at run time
-    from jaxtyping import install_import_hook
-
-    install_import_hook("efdm.ops", "beartype.beartype")
 
 from efdm.models import allow_torchvision
 
@@ -25,3 +22,27 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", type=Path, help="write counts and the environment to this JSON file")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    out = config.getoption("--record")
+    if out is None:
+        return
+    from environment import environment
+
+    files: dict[str, Counter[str]] = {}
+    for outcome in ("passed", "failed", "skipped", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            files.setdefault(report.nodeid.split("::")[0], Counter())[outcome] += 1
+    total = sum(files.values(), Counter())
+    record = {
+        "environment": environment("cuda" if torch.cuda.is_available() else "cpu"),
+        "selected": config.getoption("-m"),
+        "total": dict(total),
+        "files": {name: dict(counts) for name, counts in sorted(files.items())},
+    }
+    out.write_text(json.dumps(record, indent=1) + "\n")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from efdm.kernels import operators, reference
 from efdm.kernels.choose import TABLE, VARIABLE, choose_kernel, explain
+from efdm.shapes import Ranks, Values, checked
 
 __all__ = ["TABLE", "VARIABLE", "choose_kernel", "explain", "match_sorted", "sort_match", "sort_rank", "sort_rows", "take"]
 
@@ -31,26 +32,31 @@ def _door(x: Tensor) -> Any:
     return torch.ops.efdm if watched else operators
 
 
-def sort_match(x: Tensor, y: Tensor) -> Tensor:
+@checked
+def sort_match(x: Values, y: Values) -> Values:
     """``out[tau_i] = sort(y)[i]`` with ``tau = argsort(x)``; rows of equal length."""
     return _door(x).sort_match(x, y)
 
 
-def match_sorted(x: Tensor, values: Tensor) -> Tensor:
+@checked
+def match_sorted(x: Values, values: Values) -> Values:
     """The same with values that are sorted already."""
     return _door(x).match_sorted(x, values)
 
 
-def sort_rows(y: Tensor) -> Tensor:
+@checked
+def sort_rows(y: Values) -> Values:
     """The values of every row in ascending order, NaN last."""
     return _door(y).sort_rows(y)
 
 
-def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
+@checked
+def sort_rank(x: Values) -> tuple[Values, Ranks]:
     """Sorted values, and the rank (int32) of every element: ``sorted[rank[i]] == x[i]``, ties by position."""
     return _door(x).sort_rank(x)
 
 
-def take(values: Tensor, rank: Tensor) -> Tensor:
+@checked
+def take(values: Values, rank: Ranks) -> Values:
     """``out[i] = values[rank[i]]``."""
     return _door(values).take(values, rank)

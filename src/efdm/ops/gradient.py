@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from efdm import kernels
+from efdm.shapes import Features, Ranks, Values, checked
 
 
 def stopped(t: Tensor) -> Tensor:
@@ -25,7 +26,8 @@ class _StraightThrough(torch.autograd.Function):
         return grad, grad
 
 
-def straight_through(content: Tensor, values: Tensor) -> Tensor:
+@checked
+def straight_through(content: Features, values: Features) -> Features:
     """``values``, with the gradient of the identity towards ``content``. Nothing is saved for backward.
 
     ``values`` must not depend on ``content``; a gradient they carry (towards a style) is kept.
@@ -67,19 +69,22 @@ def _flows(values: Tensor) -> bool:
     return torch.is_grad_enabled() and values.requires_grad and not kernels.exporting()
 
 
-def sort_rank(style: Tensor) -> tuple[Tensor, Tensor]:
+@checked
+def sort_rank(style: Values) -> tuple[Values, Ranks]:
     """Sorted rows and ranks; a gradient flows back to where each value came from, if the style asks for one."""
     if _flows(style):
         return _SortFlow.apply(style)  # type: ignore[no-any-return,no-untyped-call]
     return kernels.sort_rank(style)
 
 
-def sort_rows(style: Tensor) -> Tensor:
+@checked
+def sort_rows(style: Values) -> Values:
     """The sorted rows alone, which are cheaper when no gradient is asked for."""
     return sort_rank(style)[0] if _flows(style) else kernels.sort_rows(style)
 
 
-def take(values: Tensor, rank: Tensor) -> Tensor:
+@checked
+def take(values: Values, rank: Ranks) -> Values:
     """``values[rank]``; a gradient flows back to the values, if they ask for one."""
     if _flows(values):
         return _TakeFlow.apply(values, rank)  # type: ignore[no-any-return,no-untyped-call]

@@ -13,6 +13,8 @@ from efdm.ops.resample import SIZES, fraction, resample_sorted
 from efdm.ops.runs import run_bounds
 from efdm.ops.styles import Partners, PreparedStyle, Style, open_style
 from efdm.ops.ties import TIES, rank_of
+from efdm.shapes import Style as ShapeOfStyle
+from efdm.shapes import Values, checked
 
 
 def efdm(
@@ -177,7 +179,8 @@ def histogram_match(
     return _close(content, gradient.take(at_rank, rank), x, y, content_grad, channel_dim)
 
 
-def _read_quantiles(x: Tensor, y: Tensor, n: int | Tensor, m: int | Tensor) -> Tensor:
+@checked
+def _read_quantiles(x: Values, y: ShapeOfStyle, n: int | Tensor, m: int | Tensor) -> Values:
     """For every sorted content value, the style's value at the same share; n and m are the true counts."""
     _, upto = run_bounds(x)
     first, last = run_bounds(y)

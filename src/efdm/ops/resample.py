@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from efdm.shapes import Resized, Style, checked
+
 SIZES = ("interpolate", "nearest")
 
 Count = int | Tensor  # one number for all samples, or (b, 1, 1) counts
 
 
-def resample_sorted(values: Tensor, n: int, sizes: str = "interpolate", style_n: Count = 0, content_n: Count = 0) -> Tensor:
+@checked
+def resample_sorted(values: Style, n: int, sizes: str = "interpolate", style_n: Count = 0, content_n: Count = 0) -> Resized:
     r"""Read sorted ``values`` ``(..., m)`` at the ``n`` mid-ranks of the content.
 
     Rank ``i`` of ``n`` stands at ``(i + 1/2) m / n - 1/2`` among the ``m`` order statistics. ``"interpolate"`` reads there

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+
+from efdm.shapes import Places, Values, checked
 
 
-def run_bounds(values: Tensor) -> tuple[Tensor, Tensor]:
+@checked
+def run_bounds(values: Values) -> tuple[Places, Places]:
     """For every sorted value, how many are smaller (where its run starts) and how many are not larger (where it ends)."""
     fresh = values[..., 1:] != values[..., :-1]
     run = torch.cat([torch.zeros_like(values[..., :1], dtype=torch.long), fresh.long().cumsum(-1)], -1)

@@ -1,0 +1,48 @@
+"""Where a record was made: device, versions, commit and date."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+PACKAGES = ("torch", "numba", "numpy", "triton")
+
+
+def environment(device: str) -> dict[str, object]:
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "device": device,
+        "device_name": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "commit": os.environ.get("EFDM_COMMIT") or _commit(),  # the variable is for a copy without git
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
+
+    return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")

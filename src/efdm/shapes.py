@@ -1,0 +1,37 @@
+"""Shapes as types: documentation for the reader, checked at run time when ``EFDM_CHECK_SHAPES`` is set (the tests do).
+
+Without it these names are plain tensors and `checked` does nothing, so that torch is the only requirement and compilers
+see plain functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from torch import Tensor
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
+    Values: TypeAlias = Tensor  # *rows n
+    Style: TypeAlias = Tensor  # *rows m
+    Resized: TypeAlias = Tensor  # *rows {n}
+    Ranks: TypeAlias = Tensor  # *rows n, int32
+    Places: TypeAlias = Tensor  # *rows n, int64
+    Features: TypeAlias = Tensor  # *shape
+
+    def checked(function: Function) -> Function:
+        return function
+else:
+    from beartype import beartype
+    from jaxtyping import Float, Int32, Int64, jaxtyped
+
+    Values = Float[Tensor, "*rows n"]
+    Style = Float[Tensor, "*rows m"]
+    Resized = Float[Tensor, "*rows {n}"]
+    Ranks = Int32[Tensor, "*rows n"]
+    Places = Int64[Tensor, "*rows n"]
+    Features = Float[Tensor, "*shape"]
+    checked = jaxtyped(typechecker=beartype)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+import efdm
+from efdm.apps.cli import app
+
+runner = CliRunner()
+
+
+def run(*arguments: str, **environment: str):
+    return runner.invoke(app, list(arguments), env={"COLUMNS": "200", **environment})
+
+
+def test_info_names_versions_and_the_kernel() -> None:
+    result = run("info", "--device", "cpu")
+    assert result.exit_code == 0
+    assert efdm.__version__ in result.output
+    assert "1,512,64,64 float32: cpu_radix" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--dtype", "float64"), "torch (torch.sort and scatter)"),
+        (("--shape", "2,3,100000"), "cpu_radix"),
+        (("--shape", "2x3x10x10"), "2x3x10x10 float32"),
+    ],
+)
+def test_info_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: str) -> None:
+    result = run("info", "--device", "cpu", *arguments)
+    assert result.exit_code == 0
+    assert expected in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--shape", "64"), "write batch, channels and space like 1,512,64,64"),
+        (("--shape", "1,2,x"), "is not a shape"),
+        (("--dtype", "int8"), "is not one of float64"),
+        (("--device", "tpuu"), "try cpu or cuda"),
+    ],
+)
+def test_bad_arguments_say_what_to_try(arguments: tuple[str, ...], message: str) -> None:
+    result = run("info", *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_forced_kernel_is_shown() -> None:
+    assert "forced by EFDM_KERNEL" in run("info", "--device", "cpu", EFDM_KERNEL="torch").output
+    result = run("info", "--device", "cpu", EFDM_KERNEL="cuda_block")
+    assert result.exit_code == 2
+    assert "is for cuda, not cpu" in result.output
+
+
+def test_help_and_no_arguments() -> None:
+    assert "info" in run("--help").output
+    assert "Usage" in run().output

@@ -1,0 +1,91 @@
+"""Who may know whom, and what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import efdm
+
+ROOT = Path(efdm.__file__).parent
+KNOWS: dict[str, set[str]] = {  # room: the rooms it may import
+    "kernels": set(),
+    "ops": {"kernels"},
+    "nn": {"kernels", "ops"},
+    "models": set(),
+    "apps": {"kernels", "ops", "nn", "models"},
+}
+
+
+def rooms_imported(file: Path) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "efdm" and len(parts) > 1 and parts[1] in KNOWS:
+                found.append((node.lineno, parts[1]))
+    return found
+
+
+def test_every_folder_is_a_known_room() -> None:
+    folders = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert folders == set(KNOWS)
+
+
+@pytest.mark.parametrize("room", KNOWS)
+def test_lower_rooms_do_not_import_higher_ones(room: str) -> None:
+    offences = [
+        f"{file.relative_to(ROOT.parent)}:{line} imports efdm.{other}"
+        for file in sorted((ROOT / room).rglob("*.py"))
+        for line, other in rooms_imported(file)
+        if other != room and other not in KNOWS[room]
+    ]
+    assert offences == []
+
+
+def _python(script: str) -> str:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_import_is_light() -> None:
+    script = """
+        import time, sys
+        import torch
+        before = set(sys.modules)
+        start = time.perf_counter()
+        import efdm
+        print(time.perf_counter() - start)
+        heavy = {"numba", "torchvision", "timm", "typer", "rich", "onnx", "jaxtyping"}
+        print(sorted({m.split(".")[0] for m in set(sys.modules) - before} & heavy))
+        print(sorted({m.split(".")[1] for m in sys.modules if m.startswith("efdm.")}))
+    """
+    runs = [_python(script).splitlines() for _ in range(3)]
+    assert sorted(float(r[0]) for r in runs)[1] < 0.3
+    assert runs[0][1] == "[]"
+    assert runs[0][2] == "['kernels', 'nn', 'ops', 'shapes', 'version']"
+
+
+def test_the_public_map() -> None:
+    assert sorted(efdm.__all__) == sorted(set(efdm.__all__))
+    for name in efdm.__all__:
+        public = getattr(efdm, name)
+        assert public.__doc__ or not callable(public), f"{name} has no documentation"
+
+
+def test_torchvision_can_be_imported() -> None:
+    """In a process of its own: this one has prepared it already."""
+    pytest.importorskip("torchvision")
+    script = "from efdm.models import allow_torchvision; allow_torchvision(); allow_torchvision(); import torchvision.models"
+    _python(script)
