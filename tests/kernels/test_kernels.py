@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import CASES, rows
+from tolerances import close
 from torch import Tensor
 
 from efdm import kernels
@@ -68,6 +69,21 @@ def test_agrees_with_the_definition(kernel: Kernel, where: torch.device, dtype: 
     assert same(values, expected_values)
     assert torch.equal(rank, expected_rank)
     assert same(kernels.take(values, rank), x)
+
+
+@served
+@pytest.mark.parametrize("n", [1, 7, 100, 5000])
+def test_mix_partners(kernel: Kernel, where: torch.device, dtype: torch.dtype, n: int) -> None:
+    x = torch.randn(5, 3, n).to(where, dtype)
+    x[..., 0] = torch.inf
+    partner = torch.tensor([4, 3, 0, 0, 1], device=where)
+    weight = torch.tensor([0.0, 1.0, 0.25, 0.75, 0.5], device=where)
+    out = kernels.mix_partners(x, partner, weight)
+    matched = reference.sort_match(x, x[partner])
+    assert same(out[0], x[0])
+    assert same(out[1], matched[1])
+    close(out[..., 1:], reference.lerp(x.double(), matched.double(), weight)[..., 1:].to(dtype))
+    assert same(kernels.mix_partners(x, partner, torch.zeros_like(weight)), x), "nobody mixes"
 
 
 @served

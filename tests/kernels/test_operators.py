@@ -11,6 +11,11 @@ OPERATORS = {
     "sort_rows": lambda x, y: (y,),
     "sort_rank": lambda x, y: (x,),
     "take": lambda x, y: (y, torch.argsort(x).to(torch.int32)),
+    "mix_partners": lambda x, y: (
+        x,
+        torch.arange(x.shape[0], device=x.device).flip(0),
+        torch.linspace(0, 1, x.shape[0], device=x.device),
+    ),
 }
 
 

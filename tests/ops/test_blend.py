@@ -6,7 +6,7 @@ import pytest
 import torch
 from tolerances import DTYPES, close
 
-from efdm import MATCHERS, blend, efdm, efdmix, interpolate_styles, prepare
+from efdm import MATCHERS, Partners, blend, efdm, efdmix, interpolate_styles, prepare
 from efdm.ops import mix
 
 
@@ -89,3 +89,15 @@ def test_interpolate_styles(device: torch.device) -> None:
 def test_bad_weights(styles: int, weights: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         interpolate_styles(torch.rand(1, 1, 4), [torch.rand(1, 1, 4)] * styles, weights)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"ties": "stable"}, {"ties": "neighbor"}, {"style_grad": "flow"}, {"channel_dim": -1}], ids=str
+)
+def test_mixing_within_a_batch(options: dict, device: torch.device) -> None:
+    x = torch.randn(4, 3, 5, 6, device=device).relu()
+    index, lam = torch.tensor([2, 0, 3, 3], device=device), torch.tensor([0.0, 0.3, 0.8, 1.0], device=device)
+    close(mix(x, Partners(index), lam, "efdm", **options), mix(x, x[index], lam, "efdm", **options))
+    close(mix(x, Partners(index), 0.4, "efdm", **options), mix(x, x[index], 0.4, "efdm", **options))
+    last = x.contiguous(memory_format=torch.channels_last)
+    assert mix(last, Partners(index), lam, "efdm").is_contiguous(memory_format=torch.channels_last)

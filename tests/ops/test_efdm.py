@@ -16,7 +16,8 @@ from efdm import Partners, efdm, prepare
 
 def in_order(features: Tensor) -> Tensor:
     """Sorted values of every channel."""
-    return features.flatten(2).sort(-1).values
+    plain = torch.where(features.isnan(), torch.nan, features)  # torch.sort on CUDA puts some NaN with a sign first
+    return plain.flatten(2).sort(-1).values
 
 
 def pair(device: torch.device, dtype: torch.dtype = torch.float32, space=(6, 5), style_space=None) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,21 @@ from torch import Tensor
 
 from efdm.kernels import operators, reference
 from efdm.kernels.choose import TABLE, VARIABLE, choose_kernel, explain
-from efdm.shapes import Ranks, Values, checked
+from efdm.shapes import Partner, Ranks, Values, Weight, checked
 
-__all__ = ["TABLE", "VARIABLE", "choose_kernel", "explain", "match_sorted", "sort_match", "sort_rank", "sort_rows", "take"]
+__all__ = [
+    "TABLE",
+    "VARIABLE",
+    "choose_kernel",
+    "explain",
+    "exporting",
+    "match_sorted",
+    "mix_partners",
+    "sort_match",
+    "sort_rank",
+    "sort_rows",
+    "take",
+]
 
 
 def exporting() -> bool:
@@ -60,3 +72,9 @@ def sort_rank(x: Values) -> tuple[Values, Ranks]:
 def take(values: Values, rank: Ranks) -> Values:
     """``out[i] = values[rank[i]]``."""
     return _door(values).take(values, rank)
+
+
+@checked
+def mix_partners(x: Values, partner: Partner, weight: Weight) -> Values:
+    """Match sample b of ``(b, c, n)`` with sample ``partner[b]`` of the same batch, blended by ``weight[b]`` (float32)."""
+    return _door(x).mix_partners(x, partner, weight)

@@ -21,7 +21,7 @@ _EVERY_FLOAT = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Kernel:
-    """One row of the table. ``functions`` has sort_match, match_sorted, sort_rows, sort_rank and take."""
+    """One row of the table. ``functions`` has everything that `reference` defines."""
 
     name: str
     device: str  # a device type, or "any"

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from efdm.kernels import reference
+
 LONGEST_ROW = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 SMALLEST_SHARE = 1 << 15  # elements a thread should get: below this, handing work over costs more than doing it
 
@@ -116,3 +118,7 @@ def take(values: Tensor, rank: Tensor) -> Tensor:
     out = torch.empty_like(values)
     _run("take", (values, rank), (out,))
     return out
+
+
+def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    return reference.mix_partners(x, partner, weight, sort_rank, take)

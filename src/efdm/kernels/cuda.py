@@ -66,7 +66,7 @@ class _Launcher:
         self.capacity = self.threads * items
         self.chunks = -(-n // self.capacity)
 
-    def sort(self, kernel: str, x: Tensor, *others: Tensor) -> None:
+    def sort(self, kernel: str, x: Tensor, *others: Tensor | int | None) -> None:
         """One block for each row."""
         if rows := x.numel() // self.n:
             self.module.launch(kernel, (rows, 1), self.threads, self.shared, x, *others, self.n, self.infinity)
@@ -80,8 +80,7 @@ class _Launcher:
     def each(self, kernel: str, elements: int, x: Tensor, *others: Tensor | int | None) -> None:
         """One thread for so many elements."""
         if rows := x.numel() // self.n:
-            grid = (rows, -(-self.n // (_ELEMENTS * elements)))
-            self.module.launch(kernel, grid, _ELEMENTS, 0, x, *others)
+            self.module.launch(kernel, (rows * -(-self.n // (_ELEMENTS * elements)), 1), _ELEMENTS, 0, x, *others)
 
 
 @cache
@@ -122,7 +121,7 @@ class block:
     @staticmethod
     def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), _rank_like(x)
-        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("sort_rank", x, values, rank)
+        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("sort_rank", x, values, rank, None, 0)
         return values, rank
 
     @staticmethod
@@ -132,6 +131,20 @@ class block:
             "take", 1, values, rank, out, values.shape[-1]
         )
         return out
+
+    @staticmethod
+    def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        launcher = _block_launcher(x.shape[-1], x.dtype, x.device.index)
+        values, rank = torch.empty_like(x), _rank_like(x)
+        launcher.sort("sort_rank", x, values, rank, weight, x.shape[0])
+        return _mixed(launcher, x, values, rank, partner, weight)
+
+
+def _mixed(launcher: _Launcher, x: Tensor, values: Tensor, rank: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    numbers = (x.shape[1], launcher.n, launcher.infinity)
+    launcher.each("mix_partners", 1, x, values, rank, partner, weight, out, *numbers)
+    return out
 
 
 class chunks:
@@ -194,3 +207,7 @@ class chunks:
         out = torch.empty_like(values)
         cls._launcher(values).each("take", 1, values, rank, out, values.shape[-1])
         return out
+
+    @classmethod
+    def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        return _mixed(cls._launcher(x), x, *cls.sort_rank(x), partner, weight)

@@ -42,6 +42,10 @@ def take(values: Tensor, rank: Tensor) -> Tensor:
     return _run("take", values, rank)
 
 
+def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    return _run("mix_partners", x, partner, weight)
+
+
 def _like(t: Tensor) -> Tensor:
     return torch.empty_like(t, memory_format=torch.contiguous_format)
 
@@ -52,6 +56,7 @@ _OPERATORS = (  # schema, implementation, what it returns for a fake tensor
     ("sort_rows(Tensor y) -> Tensor", sort_rows, _like),
     ("sort_rank(Tensor x) -> (Tensor, Tensor)", sort_rank, lambda x: (_like(x), _like(x.to(torch.int32)))),
     ("take(Tensor values, Tensor rank) -> Tensor", take, lambda values, rank: _like(values)),
+    ("mix_partners(Tensor x, Tensor partner, Tensor weight) -> Tensor", mix_partners, lambda x, partner, weight: _like(x)),
 )
 
 for _schema, _implementation, _fake in _OPERATORS:

@@ -8,6 +8,8 @@ All kernels work on rows of numbers ``(rows, n)`` and know nothing of batches, c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -46,3 +48,25 @@ def match_sorted(x: Tensor, values: Tensor) -> Tensor:
 def sort_match(x: Tensor, y: Tensor) -> Tensor:
     """``out[tau_i] = sort(y)[i]`` with ``tau = argsort(x)`` (paper, equation 4)."""
     return match_sorted(x, sort_rows(y))
+
+
+def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """``x + weight (y - x)``, one weight for each sample; exactly x at 0 and y at 1, also where they are infinite."""
+    weight = weight.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+    # the ends are chosen, not computed: infinity - infinity is NaN
+    return torch.where(weight == 0, x, torch.where(weight == 1, y, torch.lerp(x, y, weight)))
+
+
+def mix_partners(
+    x: Tensor,
+    partner: Tensor,
+    weight: Tensor,
+    sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
+    take: Callable[[Tensor, Tensor], Tensor] = take,
+) -> Tensor:
+    """Match every sample of ``x`` ``(b, c, n)`` with sample ``partner[b]`` of the same batch, and blend by ``weight[b]``.
+
+    One sort of the batch serves as content and as style.
+    """
+    values, rank = sort_rank(x)
+    return lerp(x, take(values.index_select(0, partner), rank), weight)

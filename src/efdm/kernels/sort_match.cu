@@ -224,7 +224,13 @@ KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, 
 }
 
 // Both answers of one sort: the sorted values, and the rank of every element.
-KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, int n, word infinity) {
+// With weights (one for each sample of a batch): if all are zero, nobody will look at the answers.
+KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, const float *weights, int batch, int n, word infinity) {
+  if (weights) {
+    int wanted = 0;
+    for (int i = threadIdx.x; i < batch; i += THREADS) wanted |= weights[i] != 0;
+    if (!__syncthreads_or(wanted)) return;
+  }
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
@@ -251,10 +257,56 @@ KERNEL(BLOCKS_ONE_SIDE) sort_rows(const raw *y, raw *out, int n, word infinity) 
     if (position(k) < n) out[row + position(k)] = style_value(items[k]);
 }
 
+// Blocks of the kernels below go through a row before the next: what they scatter to stays in the cache.
+#define ROW_AND_TILE(size)                                      \
+  int tiles = (n + (size) - 1) / (size), tile = blockIdx.x % tiles; \
+  size_t row = (size_t)(blockIdx.x / tiles) * n;
+
 extern "C" __global__ void take(const raw *sorted, const int *rank, raw *out, int n) {
-  int i = blockIdx.y * blockDim.x + threadIdx.x;
-  size_t row = (size_t)blockIdx.x * n;
+  ROW_AND_TILE(blockDim.x)
+  int i = tile * blockDim.x + threadIdx.x;
   if (i < n) out[row + i] = sorted[row + rank[row + i]];
+}
+
+#if HALF
+// float16 is told from bfloat16 by its infinity; without CUDA's headers, which a run-time compiler does not have
+__device__ __forceinline__ float to_float(raw u, word infinity) {
+  if (infinity == 0x7f80u) return __uint_as_float((word)u << 16);
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(u));
+  return f;
+}
+__device__ __forceinline__ raw from_float(float f, word infinity) {
+  raw u;
+  if (infinity == 0x7f80u) {
+    word bits = __float_as_uint(f);
+    return f != f ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;  // to nearest, ties to even
+  }
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(u) : "f"(f));
+  return u;
+}
+#else
+__device__ __forceinline__ float to_float(raw u, word) { return __uint_as_float(u); }
+__device__ __forceinline__ raw from_float(float f, word) { return __float_as_uint(f); }
+#endif
+
+// Sample b keeps the share 1 - weight[b] of itself and takes the rest from the sorted values of sample partner[b].
+extern "C" __global__ void mix_partners(const raw *x, const raw *sorted, const int *rank, const long long *partner,
+                                        const float *weights, raw *out, int channels, int n, word infinity) {
+  ROW_AND_TILE(blockDim.x)
+  int i = tile * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  int channel = row / n % channels, sample = row / n / channels;
+  float weight = weights[sample];
+  raw mine = x[row + i], mixed = mine;
+  if (weight != 0) {
+    mixed = sorted[((size_t)partner[sample] * channels + channel) * n + rank[row + i]];
+    if (weight != 1) {
+      float a = to_float(mine, infinity), b = to_float(mixed, infinity);
+      mixed = from_float(weight < 0.5f ? a + weight * (b - a) : b - (1 - weight) * (b - a), infinity);
+    }
+  }
+  out[row + i] = mixed;
 }
 
 // Long rows are cut into chunks, a block each. The chunks are sorted, then sorted runs are merged in pairs, from keys to keys,
@@ -311,10 +363,10 @@ template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_siz
 
 // Merges the TILE elements of the output that are this block's: runs of `run` elements, in pairs. Gives the thread's keys and
 // where in the row they came from; ends after a barrier, with the tile's first place as the result.
-__device__ int merge_tile(const raw *row_keys, int n, int run, raw (&merged)[MERGED], int (&from)[MERGED]) {
+__device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, raw (&merged)[MERGED], int (&from)[MERGED]) {
   __shared__ raw tile[TILE];
   __shared__ int splits[2];
-  int first = blockIdx.y * TILE, pair = first / (2 * run) * 2 * run;
+  int first = tile_of_row * TILE, pair = first / (2 * run) * 2 * run;
   int a_size = min(run, n - pair), b_size = min(run, n - pair - a_size);
   const raw *a = row_keys + pair, *b = a + a_size;
   int begin = first - pair, end = min(begin + TILE, a_size + b_size);
@@ -350,11 +402,11 @@ template <class T, class Write> __device__ void write_tile(T (&mine)[MERGED], in
 }
 
 #define MERGE_KERNEL extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
-#define TILE_OF_BLOCK(keys)                            \
-  size_t row = (size_t)blockIdx.x * n;                 \
-  raw merged[MERGED];                                  \
-  int from[MERGED];                                    \
-  int first = merge_tile(keys + row, n, run, merged, from), count = min(TILE, n - first); \
+#define TILE_OF_BLOCK(keys)                                                                     \
+  ROW_AND_TILE(TILE)                                                                            \
+  raw merged[MERGED];                                                                           \
+  int from[MERGED];                                                                             \
+  int first = merge_tile(keys + row, tile, n, run, merged, from), count = min(TILE, n - first); \
   size_t start = row + first;
 
 MERGE_KERNEL merge_style(const raw *keys, raw *out, int n, int run, int is_last) {

@@ -15,11 +15,8 @@ from efdm.ops.choices import check_choice
 
 def draw_beta(alpha: float, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
     """``Beta(alpha, alpha)``, one for each sample."""
-    # log Gamma(a) = log Gamma(a + 1) + log(U) / a keeps small shapes apart: Gamma(0.1) itself underflows to 0
-    shape = torch.full((2, batch), alpha + 1.0, device=device)
-    uniform = torch.rand(2, batch, device=device, generator=generator).clamp(min=torch.finfo(torch.float32).tiny)
-    log = torch._standard_gamma(shape, generator=generator).log() + uniform.log() / alpha
-    return torch.sigmoid(log[0] - log[1])
+    # what torch.distributions.Beta calls; that class takes no generator
+    return torch._sample_dirichlet(torch.full((batch, 2), alpha, device=device), generator=generator)[:, 0]
 
 
 class FeatureMix(nn.Module):

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from efdm import kernels
+from efdm.kernels.reference import lerp
 from efdm.ops import gradient
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import MIX_EPS
-from efdm.ops.styles import Style
+from efdm.ops.styles import Partners, Style
 from efdm.ops.table import MATCHERS
 
 
@@ -35,10 +37,10 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
         return torch.lerp(content, matched, float(strength))
     if strength.ndim > 1 or (strength.ndim == 1 and strength.shape[0] not in (1, content.shape[0])):
         raise ValueError(f"strength has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
-    weight = strength.to(content).reshape(-1, *[1] * (content.ndim - 1))
-    mixed = torch.lerp(content, matched, weight)
-    # the ends are chosen, not computed: infinity - infinity is NaN
-    return torch.where(weight == 0, content, torch.where(weight == 1, matched, mixed))
+    return lerp(content, matched, strength.to(content.device))
+
+
+_FUSED = {"ties": ("fast", "stable"), "style_grad": ("stop",)}  # options that the fused way implies
 
 
 def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
@@ -50,8 +52,11 @@ def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm"
     row = MATCHERS[method]
     if not row.straight_through:
         return blend(content, row(content, style, **{**row.augmentation, **options}), 1 - lam)
+    chosen = {k: v for k, v in {**row.augmentation, **options}.items() if v is not None and v not in _FUSED.get(k, ())}
+    if row.mix_partners and isinstance(style, Partners) and chosen.keys() <= {"channel_dim"} and not kernels.exporting():
+        return gradient.straight_through(content, row.mix_partners(content, style, 1 - lam, **chosen))
     matched = row(content, style, content_grad="stop", **{**row.augmentation, **options})
-    return gradient.straight_through(content, blend(content.detach(), matched, 1 - lam))
+    return gradient.straight_through(content, blend(gradient.stopped(content), matched, 1 - lam))
 
 
 def efdmix(

@@ -19,7 +19,7 @@ def stopped(t: Tensor) -> Tensor:
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, content: Tensor, values: Tensor) -> Tensor:
-        return values.view_as(values)
+        return values.view_as(content)  # a use of `content`: older compilers drop an input that has none, and its gradient
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]

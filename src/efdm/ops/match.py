@@ -60,15 +60,11 @@ def efdm(
     """
     check_choice("ties", ties, TIES)
     check_choice("sizes", sizes, SIZES)
-    if (
-        TIES[ties] is None
-        and content_mask is style_mask is None
-        and (channel_dim, style_grad, content_grad) == (1, "stop", "identity")
-        and _alike(content, style)
-    ):
-        # The plain case takes the short way: on a GPU a small match is over before the checks below are.
-        rows = gradient.stopped(content).flatten(2), gradient.stopped(style).flatten(2)  # type: ignore[arg-type,union-attr]
-        return gradient.straight_through(content, kernels.sort_match(*rows).view(content.shape))
+    plain = content_mask is style_mask is None and channel_dim == 1 and TIES[ties] is None
+    if plain and style_grad == "stop" and content_grad == "identity":
+        matched = _short_way(content, style)
+        if matched is not None:
+            return gradient.straight_through(content, matched)
     x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
     if isinstance(style, Partners):
         # one sort of the batch gives the ranks of the content and the sorted values of every style
@@ -79,21 +75,23 @@ def efdm(
     return _close(content, matched, x, y, content_grad, channel_dim)
 
 
-def _alike(content: Tensor, style: Style) -> bool:
-    """Both are contiguous features of one shape, type and device."""
-    return (
-        isinstance(content, Tensor)
-        and isinstance(style, Tensor)
-        and same_size(content, style)
-        and content.shape == style.shape
-        and content.dtype == style.dtype
-        and content.device == style.device
-        and content.is_floating_point()
-        and content.ndim > 2
-        and content.numel() > 0
-        and content.is_contiguous()
-        and style.is_contiguous()
-    )
+def _short_way(content: Tensor, style: Style) -> Tensor | None:
+    """The plain case, contiguous and of one size, or nothing. On a GPU a small match is over before all checks are."""
+    if not isinstance(content, Tensor) or kernels.exporting() or content.ndim < 3 or not content.is_contiguous():
+        return None
+    if isinstance(style, Tensor):
+        if content.shape != style.shape or not style.is_contiguous():
+            return None
+        y, match = gradient.stopped(style).flatten(2), "sort_match"
+    elif isinstance(style, PreparedStyle) and style.mask is None:
+        y, match = style.values, "match_sorted"
+    else:
+        return None
+    x = gradient.stopped(content).flatten(2)
+    alike = x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
+    if not alike or not x.is_floating_point() or not x.numel():
+        return None
+    return getattr(kernels, match)(x, y).view(content.shape)
 
 
 def _open(
@@ -145,6 +143,13 @@ def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str
     matched = where_selected(matched, gradient.stopped(x.values), x, y)
     values = from_rows(matched, gradient.stopped(content), channel_dim)
     return gradient.straight_through(content, values) if content_grad == "identity" else values
+
+
+def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, channel_dim: int = 1) -> Tensor:
+    """The values of EFDMix within a batch, ties by position, without gradient: the fused way of training."""
+    x = to_rows(gradient.stopped(content), "content", channel_dim)
+    weight = torch.as_tensor(strength, dtype=torch.float32, device=content.device).expand(content.shape[0])
+    return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.stopped(content), channel_dim)
 
 
 def histogram_match(
