@@ -31,6 +31,11 @@ def _ratio(row: Record, of: str, to: str) -> float:
     return _us(row, of) / _us(row, to)
 
 
+def _device_ratio(row: Record, of: str, to: str) -> float:
+    """From graph replays: in a queue, small calls of either kind take what the host takes to issue them."""
+    return row["times"][of]["device_us"] / row["times"][to]["device_us"]
+
+
 def _adain_float32(record: Record, row: Record) -> float:
     """Eager AdaIN in float32 on the same case and values."""
     return next(
@@ -38,6 +43,10 @@ def _adain_float32(record: Record, row: Record) -> float:
         for r in record["rows"]
         if r["dtype"] == "float32" and r["case"] == row["case"] and r["values"] == row["values"]
     )
+
+
+def _or_queued(row: Record, which: str) -> float:
+    return row["times"]["efdm"].get(which) or _us(row, "efdm")
 
 
 def targets(record: Record) -> list[tuple[str, float, str, float, bool]]:
@@ -58,7 +67,9 @@ def targets(record: Record) -> list[tuple[str, float, str, float, bool]]:
                 found.append((f"{label}: efdm / eager AdaIN in float32", against, "<=", 1.0))
         elif row["dtype"] == "float32":
             found.append((f"{label}: three-sort / efdm", faster, ">=", 2.5))
-        found.append((f"{label}: prepared / unprepared", _ratio(row, "efdm_prepared", "efdm"), "<=", 0.65))
+        found.append(
+            (f"{label}: prepared / unprepared, device time", _device_ratio(row, "efdm_prepared", "efdm"), "<=", 0.65)
+        )
     return [(w, v, r, b, v >= b if r == ">=" else v <= b) for w, v, r, b in found]
 
 
@@ -73,23 +84,24 @@ def report(record: Record) -> str:
         "efdm us",
         "+-",
         "alone",
+        "device",
         "/three-sort",
         "/AdaIN",
         "/comp.",
         "/copy",
         "prep.",
-        "partn.",
+        "layer",
     )
-    lines.append("{:26} {:9} {:12} {:>9} {:>6} {:>8} {:>11} {:>7} {:>7} {:>6} {:>6} {:>6}".format(*head))
+    lines.append("{:26} {:9} {:12} {:>9} {:>6} {:>8} {:>8} {:>11} {:>7} {:>7} {:>6} {:>6} {:>6}".format(*head))
     slower = []
     for row in record["rows"]:
         against = {name: _ratio(row, "efdm", name) for name in ("three_sort", "adain", "adain_compiled", "copy_limit")}
         lines.append(
             f"{row['case']:26} {row['dtype']:9} {row['values']:12} {_us(row, 'efdm'):9.1f} "
-            f"{row['times']['efdm']['spread_us']:6.1f} {row['times']['efdm'].get('alone_us', _us(row, 'efdm')):8.1f} "
+            f"{row['times']['efdm']['spread_us']:6.1f} {_or_queued(row, 'alone_us'):8.1f} {_or_queued(row, 'device_us'):8.1f} "
             f"{against['three_sort']:11.3f} {against['adain']:7.2f} "
             f"{against['adain_compiled']:7.2f} {against['copy_limit']:6.1f} "
-            f"{_ratio(row, 'efdm_prepared', 'efdm'):6.2f} {_ratio(row, 'efdm_partners', 'efdm'):6.2f}"
+            f"{_ratio(row, 'efdm_prepared', 'efdm'):6.2f} {_ratio(row, 'efdmix_layer', 'efdm'):6.2f}"
         )
         names = {"adain": "eager AdaIN", "adain_compiled": "compiled AdaIN"}
         slower += [

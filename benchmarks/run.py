@@ -2,9 +2,10 @@
 
     python benchmarks/run.py [--device cpu|cuda] [--out FILE]
 
-Every time is a median, and inputs rotate through more memory than the last cache holds. On a GPU two times are taken with
-device events: the time of a call in a queue of calls (what a training loop sees; the ratios are formed from it) and the
-time of one call that is waited for (which adds the host's work). Ratios are formed within one run.
+Every time is a median, and inputs rotate through more memory than the last cache holds. On a GPU three times are taken with
+device events: the time of a call in a queue of calls (what a training loop sees; the ratios are formed from it), the time
+of one call that is waited for (which adds the host's work), and the time in a replayed CUDA graph (the device's work alone,
+where small calls end before the host has issued the next). Ratios are formed within one run.
 """
 
 from __future__ import annotations
@@ -66,7 +67,22 @@ def measure(call: Callable[[int], object], device: str, budget: float) -> dict[s
     found = {"median_us": round(middle * 1e6, 2), "spread_us": round((high - low) / 2 * 1e6, 2), "samples": len(times)}
     if device == "cuda":
         found["alone_us"] = round(statistics.median(_seconds(call, 1, device) for _ in range(21)) * 1e6, 2)
+        found["device_us"] = _graph_microseconds(call, queue)
     return found
+
+
+def _graph_microseconds(call: Callable[[int], object], calls: int) -> float | None:
+    """The time of a call in a replayed graph, or nothing if it cannot be captured."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for i in range(calls):
+                call(i)
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return None
+    times = [_seconds(lambda i: graph.replay(), 1, "cuda") / calls for _ in range(9)]
+    return round(statistics.median(times) * 1e6, 2)
 
 
 def inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tuple[Tensor, Tensor]]:

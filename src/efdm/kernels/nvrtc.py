@@ -12,9 +12,11 @@ import hashlib
 import importlib.util
 import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -119,6 +121,7 @@ class Module:
         options += [f"-D{name}={value}" for name, value in definitions.items()]
         binary = _binary(source, options)
         self._driver = _libraries()[0]
+        self._launch = self._driver.cuLaunchKernel
         self._device, self._most_shared = device, most_shared
         self._module = ctypes.c_void_p()
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -148,17 +151,35 @@ class Module:
         self, name: str, grid: tuple[int, int], threads: int, shared: int, *arguments: torch.Tensor | int | None
     ) -> None:
         """Launch on torch's current stream. Tensors go as pointers, integers as 32-bit integers, None as null."""
-        # This is on the way of every call, so it is written for speed: a machine word for each argument (the kernel reads
-        # the low half where it wants 32 bits), and the stream without an object around it.
-        words = [a if type(a) is int else a.data_ptr() if a is not None else 0 for a in arguments]  # type: ignore[union-attr]
-        values = (ctypes.c_uint64 * len(words))(*words)
-        base = ctypes.addressof(values)
-        pointers = (ctypes.c_void_p * len(words))(*range(base, base + 8 * len(words), 8))
-        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._device))
+        # On the way of every call, and so written for speed: each argument is a machine word (a kernel that wants 32 bits
+        # reads the low half) in an array that the thread keeps, and the stream comes without an object around it.
+        values, pointers = _slots(len(arguments))
+        values[:] = [a if type(a) is int else a.data_ptr() if a is not None else 0 for a in arguments]  # type: ignore[union-attr]
+        stream = torch._C._cuda_getCurrentRawStream(self._device)
         if torch.cuda.current_device() == self._device:
-            function = self._function(name)
-            self._call("cuLaunchKernel", function, *grid, 1, threads, 1, 1, shared, stream, pointers, None)
-        else:
-            with torch.cuda.device(self._device):
-                function = self._function(name)
-                self._call("cuLaunchKernel", function, *grid, 1, threads, 1, 1, shared, stream, pointers, None)
+            code = self._launch(
+                self._function(name), grid[0], grid[1], 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None
+            )
+            if code == 0:
+                return
+        with torch.cuda.device(self._device):  # another device is current, or this thread has no context yet
+            rest = (*grid, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None)
+            self._call("cuLaunchKernel", self._function(name), *rest)
+
+
+class _Slots(threading.local):
+    def __init__(self) -> None:
+        self.by_count: dict[int, tuple[Any, Any]] = {}
+
+
+_slots_of_thread = _Slots()
+
+
+def _slots(count: int) -> tuple[Any, Any]:
+    """Room for so many arguments, and the pointers to them that a launch wants."""
+    known = _slots_of_thread.by_count
+    if count not in known:
+        values = (ctypes.c_uint64 * count)()
+        base = ctypes.addressof(values)
+        known[count] = values, (ctypes.c_void_p * count)(*range(base, base + 8 * count, 8))
+    return known[count]

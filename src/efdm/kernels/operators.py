@@ -1,6 +1,7 @@
 """The kernels as torch operators, so that torch.compile, autocast and fake tensors understand them.
 
-They carry no gradient: what the gradient of a match should be is decided in `efdm.ops`.
+They carry no gradient: what the gradient of a match should be is decided in `efdm.ops`. The one exception declares it in
+the only way that every compiler keeps.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
     return _run("mix_partners", x, partner, weight)
 
 
+def straight_through(content: Tensor, values: Tensor) -> Tensor:
+    return values.clone()  # an operator must not return its input
+
+
 def _like(t: Tensor) -> Tensor:
     return torch.empty_like(t, memory_format=torch.contiguous_format)
 
@@ -57,6 +62,7 @@ _OPERATORS = (  # schema, implementation, what it returns for a fake tensor
     ("sort_rank(Tensor x) -> (Tensor, Tensor)", sort_rank, lambda x: (_like(x), _like(x.to(torch.int32)))),
     ("take(Tensor values, Tensor rank) -> Tensor", take, lambda values, rank: _like(values)),
     ("mix_partners(Tensor x, Tensor partner, Tensor weight) -> Tensor", mix_partners, lambda x, partner, weight: _like(x)),
+    ("straight_through(Tensor content, Tensor values) -> Tensor", straight_through, lambda c, values: values.clone()),
 )
 
 for _schema, _implementation, _fake in _OPERATORS:
@@ -64,3 +70,5 @@ for _schema, _implementation, _fake in _OPERATORS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)
+
+torch.library.register_autograd("efdm::straight_through", lambda ctx, grad: (grad, grad), lib=_library)

@@ -19,7 +19,7 @@ def stopped(t: Tensor) -> Tensor:
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, content: Tensor, values: Tensor) -> Tensor:
-        return values.view_as(content)  # a use of `content`: older compilers drop an input that has none, and its gradient
+        return values.view_as(values)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
@@ -36,6 +36,9 @@ def straight_through(content: Features, values: Features) -> Features:
     wanted = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
     if not wanted or kernels.exporting():  # an exported graph is for inference
         return values
+    if torch.compiler.is_compiling():
+        # torch 2.11's compiler finds no use of `content` in the function below, and drops it with its gradient
+        return torch.ops.efdm.straight_through(content, values)
     return _StraightThrough.apply(content, values)  # type: ignore[no-any-return,no-untyped-call]
 
 

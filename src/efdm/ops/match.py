@@ -91,7 +91,7 @@ def _short_way(content: Tensor, style: Style) -> Tensor | None:
     alike = x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
     if not alike or not x.is_floating_point() or not x.numel():
         return None
-    return getattr(kernels, match)(x, y).view(content.shape)
+    return getattr(kernels, match)(x, y).view_as(content)
 
 
 def _open(
