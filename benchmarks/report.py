@@ -98,7 +98,8 @@ def report(record: Record) -> str:
         against = {name: _ratio(row, "efdm", name) for name in ("three_sort", "adain", "adain_compiled", "copy_limit")}
         lines.append(
             f"{row['case']:26} {row['dtype']:9} {row['values']:12} {_us(row, 'efdm'):9.1f} "
-            f"{row['times']['efdm']['spread_us']:6.1f} {_or_queued(row, 'alone_us'):8.1f} {_or_queued(row, 'device_us'):8.1f} "
+            f"{row['times']['efdm']['spread_us']:6.1f} "
+            f"{_or_queued(row, 'alone_us'):8.1f} {_or_queued(row, 'device_us'):8.1f} "
             f"{against['three_sort']:11.3f} {against['adain']:7.2f} "
             f"{against['adain_compiled']:7.2f} {against['copy_limit']:6.1f} "
             f"{_ratio(row, 'efdm_prepared', 'efdm'):6.2f} {_ratio(row, 'efdmix_layer', 'efdm'):6.2f}"

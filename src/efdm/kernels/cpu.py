@@ -18,8 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.kernels import reference
-
 LONGEST_ROW = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 SMALLEST_SHARE = 1 << 15  # elements a thread should get: below this, handing work over costs more than doing it
 
@@ -115,10 +113,22 @@ def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def take(values: Tensor, rank: Tensor) -> Tensor:
+    return _take_from(values, rank, torch.arange(values.numel() // values.shape[-1], dtype=torch.int32))
+
+
+def _take_from(values: Tensor, rank: Tensor, sources: Tensor) -> Tensor:
     out = torch.empty_like(values)
-    _run("take", (values, rank), (out,))
+    _run("take", (values, rank, sources.view(-1, 1)), (out,))
     return out
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-    return reference.mix_partners(x, partner, weight, sort_rank, take)
+    values, rank = sort_rank(x)
+    channels = torch.arange(x.shape[1])
+    out = _take_from(values, rank, (partner[:, None] * x.shape[1] + channels).to(torch.int32).contiguous())
+    for mixed, content, w in zip(out, x, weight.tolist(), strict=True):  # in place: memory is what this costs
+        if w == 0:
+            mixed.copy_(content)
+        elif w != 1:
+            torch.lerp(content, mixed, w, out=mixed)
+    return out

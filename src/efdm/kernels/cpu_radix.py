@@ -188,7 +188,9 @@ def sort_rank(x, values, ranks, infinity, first, last):
 
 
 @_jit
-def take(values, ranks, out, infinity, first, last):
+def take(values, ranks, sources, out, infinity, first, last):
+    """``sources[r]`` is the row that row r takes its values from."""
     for r in range(first, last):
+        row = values[sources[r, 0]]
         for i in range(values.shape[1]):
-            out[r, i] = values[r, ranks[r, i]]
+            out[r, i] = row[ranks[r, i]]

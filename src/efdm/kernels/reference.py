@@ -8,8 +8,6 @@ All kernels work on rows of numbers ``(rows, n)`` and know nothing of batches, c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -57,13 +55,7 @@ def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return torch.where(weight == 0, x, torch.where(weight == 1, y, torch.lerp(x, y, weight)))
 
 
-def mix_partners(
-    x: Tensor,
-    partner: Tensor,
-    weight: Tensor,
-    sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
-    take: Callable[[Tensor, Tensor], Tensor] = take,
-) -> Tensor:
+def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
     """Match every sample of ``x`` ``(b, c, n)`` with sample ``partner[b]`` of the same batch, and blend by ``weight[b]``.
 
     One sort of the batch serves as content and as style.
