@@ -30,10 +30,14 @@ __all__ = [
 ]
 
 
+# The flag and not torch.compiler.is_exporting(): up to torch 2.11 that function is also true inside torch.compile. Torch 2.6
+# has one flag for both, which torch.compile does not set.
+_EXPORT_FLAG = "_is_exporting_flag" if hasattr(torch.compiler, "_is_exporting_flag") else "_is_compiling_flag"
+
+
 def exporting() -> bool:
     """Whether torch.export (or the ONNX exporter on top of it) is tracing."""
-    # torch 2.6 cannot tell exporting from compiling; the definition is right for both
-    return getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)()
+    return getattr(torch.compiler, _EXPORT_FLAG)
 
 
 def _door(x: Tensor) -> Any:

@@ -37,7 +37,7 @@ def straight_through(content: Features, values: Features) -> Features:
     if not wanted or kernels.exporting():  # an exported graph is for inference
         return values
     if torch.compiler.is_compiling():
-        # torch 2.11's compiler finds no use of `content` in the function below, and drops it with its gradient
+        # a compiler may find that the function below makes no use of `content`, and drop it with its gradient
         return torch.ops.efdm.straight_through(content, values)
     return _StraightThrough.apply(content, values)  # type: ignore[no-any-return,no-untyped-call]
 
