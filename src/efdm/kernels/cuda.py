@@ -17,9 +17,17 @@ from efdm.kernels.nvrtc import Module, why_not
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 LONGEST_CHUNKED = 65_536  # relu1_1 of a 256 px picture; positions are 16 bits wide
 
-# longest row: threads of a block. Up to sixteen elements a thread keep the registers at 64, so that 1024 threads share a
-# multiprocessor; 8 and 32 elements were slower on an H200, but for rows of about 1000.
-_THREADS = {512: 32, 832: 64, 2048: 128, 4096: 256, 8192: 512, 16_384: 1024}
+# Longest row: threads of a block, and blocks wanted on a multiprocessor by kernels that sort both sides or one. Up to sixteen
+# elements a thread keep the registers at 64, so that 1024 threads share a multiprocessor; kernels that sort one side gain
+# from more blocks, down to about 40 registers. Tuned on an H200; 8 and 32 elements were slower but for rows of about 1000.
+_BLOCKS = {
+    512: (32, 32, 32),
+    832: (64, 16, 24),
+    2048: (128, 8, 12),
+    4096: (256, 4, 5),
+    8192: (512, 2, 3),
+    16_384: (1024, 1, 1),
+}
 _INFINITY = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
 _SOURCE = Path(__file__).with_name("sort_match.cu")
 _ELEMENTS = 256  # threads of a block in the kernels without a sort
@@ -28,9 +36,13 @@ _MERGED = 8  # elements of a thread that merges, as in sort_match.cu
 __all__ = ["DTYPES", "LONGEST_CHUNKED", "longest_block", "why_not"]
 
 
+def _row_of(n: int) -> tuple[int, int, int]:
+    return next(row for longest, row in _BLOCKS.items() if n <= longest)
+
+
 def _block(n: int) -> tuple[int, int]:
     """Threads, and elements of a thread, for a row of n."""
-    threads = next(t for longest, t in _THREADS.items() if n <= longest)
+    threads = _row_of(n)[0]
     return threads, -(-n // threads)
 
 
@@ -44,13 +56,14 @@ def _shared_bytes(threads: int, items: int, width: int) -> int:
 def longest_block(device: int, width: int) -> int:
     """The longest row whose sort fits the shared memory of a block on this device; width is 2 or 4 bytes."""
     limit = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
-    return max(n for n in _THREADS if _shared_bytes(*_block(n), width) <= limit)
+    return max(n for n in _BLOCKS if _shared_bytes(*_block(n), width) <= limit)
 
 
 @cache
 def _module(threads: int, items: int, width: int, device: int) -> Module:
+    _, both_sides, one_side = _row_of(threads * items)
     settings = {"THREADS": threads, "ITEMS": items, "HALF": int(width == 2)}
-    settings |= {"BLOCKS_BOTH_SIDES": 1024 // threads, "BLOCKS_ONE_SIDE": 1536 // threads}
+    settings |= {"BLOCKS_BOTH_SIDES": both_sides, "BLOCKS_ONE_SIDE": one_side}
     return Module(_SOURCE.read_text(), settings, device, _shared_bytes(threads, items, width))
 
 

@@ -12,8 +12,12 @@ from torch import Tensor
 class _Batch:
     """`current` while a block or a call is running; `last` afterwards, for activations recomputed in backward."""
 
-    current: Tensor | None = None
-    last: Tensor | None = None
+    def __init__(self) -> None:
+        self.current: Tensor | None = None
+        self.last: Tensor | None = None
+
+
+_batch = _Batch()  # an object and not a class: compilers can set tensors on objects only
 
 
 def in_backward() -> bool:
@@ -23,17 +27,17 @@ def in_backward() -> bool:
 
 def set_domains(domains: Tensor | None) -> Tensor | None:
     """Set the labels; returns the ones before."""
-    before = _Batch.current
-    _Batch.current = domains
+    before = _batch.current
+    _batch.current = domains
     if domains is not None:
-        _Batch.last = domains
+        _batch.last = domains
     return before
 
 
 def current_domains() -> Tensor | None:
-    if _Batch.current is None and not torch.compiler.is_compiling() and in_backward():
-        return _Batch.last
-    return _Batch.current
+    if _batch.current is None and not torch.compiler.is_compiling() and in_backward():
+        return _batch.last
+    return _batch.current
 
 
 @contextmanager
