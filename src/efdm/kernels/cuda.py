@@ -17,7 +17,7 @@ from efdm.kernels.nvrtc import Module, why_not
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 LONGEST_CHUNKED = 65_536  # relu1_1 of a 256 px picture; positions are 16 bits wide
 
-# Longest row: threads of a block, and blocks wanted on a multiprocessor by kernels that sort both sides or one. Up to sixteen
+# Longest row: threads of a block, and blocks wanted on a multiprocessor by kernels that sort both sides or one. Up to 16
 # elements a thread keep the registers at 64, so that 1024 threads share a multiprocessor; kernels that sort one side gain
 # from more blocks, down to about 40 registers. Tuned on an H200; 8 and 32 elements were slower but for rows of about 1000.
 _BLOCKS = {
