@@ -10,10 +10,10 @@ help:
 	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
 	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml constraints.txt requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch torchvision
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[all]" -r requirements-dev.txt
 	touch $@
 
 install: $(VENV)/installed

@@ -1,0 +1,71 @@
+"""Draw the figures of the documents: ``python docs/figures/make.py [FOLDER]``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import torch
+
+from efdm import adain, channel_stats, efdm, histogram_match
+
+INK, STYLE, MATCHED = "#1b1b1e", "#d1495b", "#00798c"
+
+
+def one_channel() -> tuple[torch.Tensor, torch.Tensor]:
+    """A channel as networks have them: the content after a ReLU, the style with two modes and a long tail."""
+    g = torch.Generator().manual_seed(7)
+    n = 64 * 64
+    content = (torch.randn(n, generator=g) * 0.8 + 0.3).relu()
+    low, high = torch.randn(n, generator=g) * 0.25 + 0.4, torch.randn(n, generator=g) * 0.5 + 2.4
+    style = torch.where(torch.rand(n, generator=g) < 0.6, low, high) + torch.rand(n, generator=g) ** 8 * 3
+    return content.view(1, 1, -1), style.view(1, 1, -1)
+
+
+def distributions(folder: Path) -> Path:
+    """The distribution of one channel before and after three ways of matching."""
+    content, style = one_channel()
+    panels = {
+        "content": content,
+        "AdaIN": adain(content, style),
+        "HM": histogram_match(content, style),
+        "EFDM": efdm(content, style),
+    }
+    edges = torch.linspace(-1.5, 6, 76)
+    figure, axes = plt.subplots(1, 4, figsize=(11, 2.7), sharex=True, sharey=True, dpi=110)
+    for axis, (name, values) in zip(axes, panels.items(), strict=True):
+        axis.hist(style.flatten().numpy(), edges.numpy(), density=True, color=STYLE, alpha=0.35, label="style")
+        axis.hist(
+            values.flatten().numpy(),
+            edges.numpy(),
+            density=True,
+            histtype="step",
+            color=MATCHED,
+            lw=1.6,
+            label="the channel",
+        )
+        gap = (values.flatten().sort().values - style.flatten().sort().values).abs().mean().item()
+        stats = channel_stats(values)
+        axis.set_title(f"{name}: off by {gap:.3f}" if gap else f"{name}: equal, bit for bit", fontsize=10, color=INK)
+        axis.text(
+            0.97, 0.93, f"mean {stats.mean.item():.2f}\nstd {stats.std.item():.2f}\nskewness {stats.skewness.item():.2f}",
+            transform=axis.transAxes, ha="right", va="top", fontsize=8, color=INK,
+        )  # fmt: skip
+        axis.set_ylim(0, 1.6)
+        axis.set_yticks([])
+        for side in ("top", "right", "left"):
+            axis.spines[side].set_visible(False)
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="lower center", ncols=2, frameon=False, fontsize=9)
+    figure.subplots_adjust(left=0.02, right=0.99, top=0.88, bottom=0.2, wspace=0.06)
+    out = folder / "distributions.png"
+    figure.savefig(out, metadata={"Software": None})
+    plt.close(figure)
+    return out
+
+
+if __name__ == "__main__":
+    print(distributions(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))

@@ -1,0 +1,110 @@
+"""What the documents say is run, and what they show comes from records."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_python_runs(document: Path) -> None:
+    script = "\n".join(blocks(document.read_text(), "python"))
+    assert script, "a document without an example"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def commands() -> list[str]:
+    return [line for block in blocks(README, "bash") for line in block.splitlines() if line.strip()]
+
+
+def test_every_command_is_of_a_kind_that_is_tested() -> None:
+    assert {c.split()[0] for c in commands()} == {"pip", "efdm", "make"}
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("efdm")])
+def test_efdm_commands_run(command: str) -> None:
+    pytest.importorskip("typer")
+    done = subprocess.run(
+        [sys.executable, "-m", "efdm.apps.cli", *command.split()[1:]], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
+def test_make_targets_exist(command: str) -> None:
+    done = subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_installs_are_constrained_and_name_extras_that_exist() -> None:
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installs = [c for c in commands() if c.startswith("pip")]
+    assert installs
+    for command in installs:
+        assert "-c constraints.txt" in command
+        for name in re.findall(r"\[(.*?)\]", command):
+            assert name in extras
+    every = set(extras) - {"all"}
+    assert set(re.search(r"\[(.*)\]", extras["all"][0]).group(1).split(",")) == every, "`all` has every extra"
+
+
+def test_links_and_pictures_exist() -> None:
+    for document in DOCUMENTS + [ROOT / n for n in ("ARCHITECTURE.md", "CONTRIBUTING.md")]:
+        for link in re.findall(r"\]\(([^)#]+?)\)", document.read_text()):
+            if "://" not in link:
+                assert (document.parent / link).exists(), f"{document.name} points to {link}"
+
+
+def test_the_speed_table_is_the_records() -> None:
+    import report
+
+    assert report.with_table(README, report.readme_table(report.records())) == README
+
+
+def test_records_say_where_they_come_from_and_meet_their_targets() -> None:
+    import report
+
+    found = report.records()
+    assert [r["environment"]["device"] for r in found] == ["cpu", "cuda"]
+    for record in found:
+        environment = record["environment"]
+        assert environment["device_name"]
+        assert environment["versions"]["torch"]
+        assert re.fullmatch(r"[0-9a-f]{12}", environment["commit"])
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", environment["date"])
+        assert all(row["exact"] for row in record["rows"])
+        missed = [what for what, *_, met in report.targets(record) if not met]
+        assert missed == []
+
+
+def test_the_gpu_tests_passed_where_they_were_last_run() -> None:
+    record = json.loads((ROOT / "benchmarks/results/gpu-tests.json").read_text())
+    assert record["environment"]["device"] == "cuda"
+    assert record["selected"] == "gpu"
+    assert record["total"]["passed"] > 500
+    assert "failed" not in record["total"]
+    assert "error" not in record["total"]
+
+
+@pytest.mark.slow
+def test_figures_can_be_made_again(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    subprocess.run([sys.executable, str(ROOT / "docs/figures/make.py"), str(tmp_path)], check=True)
+    made = {p.name for p in tmp_path.iterdir()}
+    assert made == {p.name for p in (ROOT / "docs/figures").glob("*.png")}
