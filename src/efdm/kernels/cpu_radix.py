@@ -11,8 +11,14 @@ import numpy as np
 from numba import uint32, uint64
 from numba.extending import overload
 
-# cache: compiled code is kept on disk between runs; nogil: cpu.py runs it in threads
-_jit = numba.njit(nogil=True, cache=True)
+
+def _jit(function):
+    # nogil: cpu.py runs it in threads; cache: compiled code is kept on disk between runs, if there is a place to write to
+    try:
+        return numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:
+        return numba.njit(nogil=True)(function)
+
 
 ZERO, ONE, POSITION = uint64(0), uint32(1), uint64(0xFFFFFFFF)
 SHIFT = uint64(32)  # where the key begins in a (key, position) word

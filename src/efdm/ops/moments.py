@@ -55,6 +55,7 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
 
     ``s`` is the unbiased standard deviation; with :math:`m_k = \frac1n\sum_i (x_i-\mu)^k`, skewness is :math:`m_3/s^3`,
     kurtosis :math:`m_4/s^4` and the infinity norm :math:`\max_i |x_i|`. A constant channel has skewness and kurtosis 0.
+    Gradient: ordinary.
 
     >>> import torch
     >>> from efdm import channel_stats
@@ -77,7 +78,7 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
 
 
 def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
-    """The share of values that occur more than once in their (sample, channel): ``(b, c)``, from 0 to 1.
+    """The share of values that occur more than once in their (sample, channel): ``(b, c)``, from 0 to 1. No gradient.
 
     >>> import torch
     >>> from efdm import tied_share
