@@ -133,3 +133,26 @@ def test_memory_on_the_gpu() -> None:
     before = torch.cuda.memory_allocated()
     out = efdm(x, y)
     assert torch.cuda.memory_allocated() - before == out.numel() * out.element_size()
+
+
+@pytest.mark.parametrize("style_grad", ["stop", "flow"])
+def test_function_transforms(style_grad: str, device: torch.device) -> None:
+    x, y = torch.randn(4, 3, 10, device=device), torch.randn(4, 3, 10, device=device)
+
+    def loss(a: Tensor, b: Tensor) -> Tensor:
+        return (efdm(a, b, style_grad=style_grad) ** 2).sum()
+
+    expected = 2 * efdm(x, y)
+    assert torch.equal(torch.func.grad(loss)(x, y), expected)
+    alone = torch.vmap(torch.func.grad(lambda a, b: loss(a[None], b[None])))(x, y)
+    assert torch.equal(alone, expected)
+    assert torch.equal(torch.vmap(lambda a: efdm(a[None], y[:1])[0])(x), efdm(x, y[:1]))
+    to_style = torch.func.grad(loss, argnums=1)(x, y)
+    assert torch.equal(to_style, 2 * y if style_grad == "flow" else torch.zeros_like(y))
+
+
+def test_forward_mode_is_refused() -> None:
+    x, y = torch.randn(1, 2, 5), torch.randn(1, 2, 5)
+    with pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        torch.func.jvp(lambda a: efdm(a, y), (x,), (x,))
+    torch.func.jvp(lambda a: a * efdm(x, y), (x,), (x,))  # a match of constants is fine

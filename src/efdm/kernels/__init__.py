@@ -43,8 +43,13 @@ def exporting() -> bool:
 def _door(x: Tensor) -> Any:
     if exporting():
         return reference
-    # Python operators cost some 15 us a call; only those who look at operators (compilers, fake tensors, modes) need them
-    watched = type(x) is not Tensor or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
+    # Python operators cost some 15 us a call; only those who look at operators need them
+    watched = (
+        type(x) is not Tensor  # fake tensors and other subclasses
+        or torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()  # modes
+        or torch._C._functorch.peek_interpreter_stack() is not None  # torch.func
+    )
     return torch.ops.efdm if watched else operators
 
 

@@ -6,6 +6,7 @@ the only way that every compiler keeps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -65,10 +66,25 @@ _OPERATORS = (  # schema, implementation, what it returns for a fake tensor
     ("straight_through(Tensor content, Tensor values) -> Tensor", straight_through, lambda c, values: values.clone()),
 )
 
+
+def _batched(name: str) -> Callable[..., Any]:
+    """The rule for torch.vmap: kernels take any leading dimensions, so a mapped one goes in front."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Any, Any]:
+        pairs = zip(tensors, in_dims, strict=True)
+        front = [t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0) for t, d in pairs]
+        out = getattr(torch.ops.efdm, name)(*front)
+        return out, (0, 0) if isinstance(out, tuple) else 0
+
+    return rule
+
+
 for _schema, _implementation, _fake in _OPERATORS:
     _name = _schema.split("(")[0]
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)
+    if _name != "mix_partners":  # its samples look at each other
+        torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
 
 torch.library.register_autograd("efdm::straight_through", lambda ctx, grad: (grad, grad), lib=_library)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from efdm import kernels
 from efdm.shapes import Features, Ranks, Values, checked
@@ -17,9 +18,15 @@ def stopped(t: Tensor) -> Tensor:
 
 
 class _StraightThrough(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, content: Tensor, values: Tensor) -> Tensor:
+    def forward(content: Tensor, values: Tensor) -> Tensor:
         return values.view_as(values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass  # nothing to remember
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
@@ -32,6 +39,8 @@ def straight_through(content: Features, values: Features) -> Features:
 
     ``values`` must not depend on ``content``; a gradient they carry (towards a style) is kept.
     """
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(content).tangent is not None:
+        raise RuntimeError("a match has no forward-mode derivative; use reverse mode (backward, torch.func.grad)")
     # A function and not `values + (content - content.detach())`: infinity minus infinity is NaN.
     wanted = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
     if not wanted or kernels.exporting():  # an exported graph is for inference
@@ -43,12 +52,16 @@ def straight_through(content: Features, values: Features) -> Features:
 
 
 class _SortFlow(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, style: Tensor) -> tuple[Tensor, Tensor]:
-        values, rank = kernels.sort_rank(style)
-        ctx.mark_non_differentiable(rank)
-        ctx.save_for_backward(rank)
-        return values, rank
+    def forward(style: Tensor) -> tuple[Tensor, Tensor]:
+        return kernels.sort_rank(style)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Any) -> Tensor:  # type: ignore[override]
@@ -57,10 +70,15 @@ class _SortFlow(torch.autograd.Function):
 
 
 class _TakeFlow(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rank: Tensor) -> Tensor:
-        ctx.save_for_backward(rank)
+    def forward(values: Tensor, rank: Tensor) -> Tensor:
         return kernels.take(values, rank)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
