@@ -22,13 +22,13 @@ if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
     Places: TypeAlias = Tensor  # *rows n, int64
     Features: TypeAlias = Tensor  # *shape
     Partner: TypeAlias = Tensor  # batch, int64
-    Weight: TypeAlias = Tensor  # batch, float32
+    Weight: TypeAlias = Tensor  # batch
 
     def checked(function: Function) -> Function:
         return function
 else:
     from beartype import beartype
-    from jaxtyping import Float, Float32, Int32, Int64, jaxtyped
+    from jaxtyping import Float, Int32, Int64, jaxtyped
 
     Values = Float[Tensor, "*rows n"]
     Style = Float[Tensor, "*rows m"]
@@ -37,5 +37,5 @@ else:
     Places = Int64[Tensor, "*rows n"]
     Features = Float[Tensor, "*shape"]
     Partner = Int64[Tensor, "batch"]
-    Weight = Float32[Tensor, "batch"]
+    Weight = Float[Tensor, "batch"]
     checked = jaxtyped(typechecker=beartype)

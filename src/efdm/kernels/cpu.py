@@ -107,13 +107,14 @@ def sort_rows(y: Tensor) -> Tensor:
 
 
 def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
-    values, rank = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int32)
+    values, rank = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int32, device=x.device)
     _run("sort_rank", (x,), (values, rank))
     return values, rank
 
 
 def take(values: Tensor, rank: Tensor) -> Tensor:
-    return _take_from(values, rank, torch.arange(values.numel() // values.shape[-1], dtype=torch.int32))
+    rows = values.numel() // values.shape[-1]
+    return _take_from(values, rank, torch.arange(rows, dtype=torch.int32, device=values.device))
 
 
 def _take_from(values: Tensor, rank: Tensor, sources: Tensor) -> Tensor:
@@ -123,8 +124,10 @@ def _take_from(values: Tensor, rank: Tensor, sources: Tensor) -> Tensor:
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    if partner.numel() and not 0 <= partner.min() <= partner.max() < x.shape[0]:
+        raise IndexError(f"partners {partner.tolist()} are not all samples of a batch of {x.shape[0]}")
     values, rank = sort_rank(x)
-    channels = torch.arange(x.shape[1])
+    channels = torch.arange(x.shape[1], device=x.device)
     out = _take_from(values, rank, (partner[:, None] * x.shape[1] + channels).to(torch.int32).contiguous())
     for mixed, content, w in zip(out, x, weight.tolist(), strict=True):  # in place: memory is what this costs
         if w == 0:

@@ -20,6 +20,10 @@ _library = torch.library.Library("efdm", "DEF")
 def _run(name: str, *tensors: Tensor) -> Any:
     """Call the chosen kernel on contiguous rows."""
     first = tensors[0]
+    # what lies outside the rows would be read as if it were values
+    alike = all(t.shape == first.shape for t in tensors[1:])
+    if not alike and not (name == "mix_partners" and tensors[1].shape == tensors[2].shape == first.shape[:1]):
+        raise ValueError(f"{name} cannot use shapes {[tuple(t.shape) for t in tensors]} together")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     return getattr(kernel.functions, name)(*[t.contiguous() for t in tensors])
 

@@ -50,9 +50,13 @@ def sort_match(x: Tensor, y: Tensor) -> Tensor:
 
 def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """``x + weight (y - x)``, one weight for each sample; exactly x at 0 and y at 1, also where they are infinite."""
-    weight = weight.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+    weight = weight.reshape(-1, *[1] * (x.ndim - 1))
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32  # bfloat16 would round a weight of 0.998 to 1
+    mixed = torch.lerp(x.to(wide), y.to(wide), weight.to(wide)).to(x.dtype)
+    if weight.requires_grad:
+        return mixed  # a weight that learns must not be cut off at the ends
     # the ends are chosen, not computed: infinity - infinity is NaN
-    return torch.where(weight == 0, x, torch.where(weight == 1, y, torch.lerp(x, y, weight)))
+    return torch.where((weight == 0) | (x == y), x, torch.where(weight == 1, y, mixed))
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

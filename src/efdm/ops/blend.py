@@ -29,12 +29,13 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
     """
     if content.shape != matched.shape:
         raise ValueError(f"content has shape {tuple(content.shape)}, matched {tuple(matched.shape)}; they must agree")
-    if isinstance(strength, (int, float)):
+    if not isinstance(strength, Tensor):
+        strength = float(strength)
         if not 0 <= strength <= 1:
             raise ValueError(f"strength={strength} is outside 0 (content) to 1 (matched)")
         if strength in (0, 1):
             return matched if strength else content
-        return torch.lerp(content, matched, float(strength))
+        return lerp(content, matched, torch.tensor([strength], device=content.device))
     if strength.ndim > 1 or (strength.ndim == 1 and strength.shape[0] not in (1, content.shape[0])):
         raise ValueError(f"strength has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
     return lerp(content, matched, strength.to(content.device))
@@ -50,10 +51,18 @@ def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm"
     """
     check_choice("method", method, MATCHERS)
     row = MATCHERS[method]
+    if not isinstance(lam, Tensor):
+        lam = float(lam)
+        if not 0 <= lam <= 1:
+            raise ValueError(f"lam={lam} is outside 0 (the style) to 1 (the content)")
+        if lam == 1:
+            return content
+    learns = isinstance(lam, Tensor) and lam.requires_grad
     if not row.straight_through:
         return blend(content, row(content, style, **{**row.augmentation, **options}), 1 - lam)
     chosen = {k: v for k, v in {**row.augmentation, **options}.items() if v is not None and v not in _FUSED.get(k, ())}
-    if row.mix_partners and isinstance(style, Partners) and chosen.keys() <= {"channel_dim"} and not kernels.exporting():
+    fused = row.mix_partners and isinstance(style, Partners) and chosen.keys() <= {"channel_dim"} and not learns
+    if row.mix_partners and fused and not kernels.exporting():
         return gradient.straight_through(content, row.mix_partners(content, style, 1 - lam, **chosen))
     matched = row(content, style, content_grad="stop", **{**row.augmentation, **options})
     return gradient.straight_through(content, blend(gradient.stopped(content), matched, 1 - lam))
@@ -143,7 +152,7 @@ def interpolate_styles(
     tensor([[[17.5000, 18.5000]]])
     """
     check_choice("method", method, MATCHERS)
-    shares = [float(w) for w in weights]
+    styles, shares = list(styles), [float(w) for w in weights]
     if len(shares) != len(styles) or not styles:
         raise ValueError(f"{len(styles)} styles and {len(shares)} weights; give one weight for each of at least one style")
     total = sum(shares)

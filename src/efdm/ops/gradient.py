@@ -14,7 +14,7 @@ from efdm.shapes import Features, Ranks, Values, checked
 
 def stopped(t: Tensor) -> Tensor:
     """`detach`, which costs as much as a launch, only where there is something to detach."""
-    return t.detach() if t.requires_grad else t
+    return t.detach() if isinstance(t, Tensor) and t.requires_grad else t
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -22,7 +22,7 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     def forward(content: Tensor, values: Tensor) -> Tensor:
-        return values.view_as(values)
+        return values.detach()  # not a view, which could not be changed in place afterwards (a ReLU often is)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -66,7 +66,7 @@ class _SortFlow(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Any) -> Tensor:  # type: ignore[override]
         (rank,) = ctx.saved_tensors
-        return kernels.take(grad, rank)
+        return take(grad, rank)  # with a gradient of its own, if second derivatives are wanted
 
 
 class _TakeFlow(torch.autograd.Function):

@@ -21,6 +21,13 @@ class Rows(NamedTuple):
         """The values, with NaN (which sorts last) where the mask is false."""
         return self.values if self.mask is None else torch.where(self.mask, self.values, torch.nan)
 
+    def ranked(self) -> Tensor:
+        """`selected` for ranking alone: a NaN of the selection ranks before everything outside of it."""
+        if self.mask is None:
+            return self.values
+        known = torch.where(self.values.isnan(), torch.inf, self.values)
+        return torch.where(self.mask, known, torch.nan)
+
     def size(self) -> int | Tensor:
         """How many positions count: one number, or (b or 1, 1, 1) with a mask."""
         return self.values.shape[-1] if self.mask is None else self.mask.sum(-1, keepdim=True)

@@ -68,7 +68,7 @@ def efdm(
     x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
     if isinstance(style, Partners):
         # one sort of the batch gives the ranks of the content and the sorted values of every style
-        values, rank = rank_of(x, ties, generator)
+        values, rank = rank_of(x, x.selected(), ties, generator)
         matched = gradient.take(_fit(x, y, values.index_select(0, style.index), sizes), rank)
     else:
         matched = _match(x, y, style, ties, sizes, generator)
@@ -105,7 +105,10 @@ def _open(
     """Content and style as rows. Only a style that may flow carries a gradient; partners are styles and contents."""
     check_choice("style_grad", style_grad, ("stop", "flow"))
     flows = style_grad == "flow"
+    if flows and isinstance(style, PreparedStyle):
+        raise ValueError("a prepared style carries no gradient; pass the style's features, or leave style_grad='stop'")
     if isinstance(style, Partners):
+        style.check(content.shape[0])
         x = to_rows(content if flows else gradient.stopped(content), "content", channel_dim, content_mask)
         return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
     x = to_rows(gradient.stopped(content), "content", channel_dim, content_mask)
@@ -125,14 +128,15 @@ def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: tor
         ordered = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
         values = _fit(x, y, ordered, sizes)
     if by_position and not flows:
-        return kernels.match_sorted(x.selected(), values)
-    return gradient.take(values, rank_of(x, ties, generator)[1])
+        return kernels.match_sorted(x.ranked(), values)
+    return gradient.take(values, rank_of(x, x.ranked(), ties, generator)[1])
 
 
 def _fit(x: Rows, y: Rows, ordered: Tensor, sizes: str) -> Tensor:
     """The style's sorted values as one value for each rank of the content."""
     n = x.values.shape[-1]
     if x.mask is not None or y.mask is not None or not same_size(x.values, ordered):
+        ordered = ordered.expand(x.values.shape[0], -1, -1)  # masks may differ where the style is one for all
         ordered = resample_sorted(ordered, n, sizes, style_n=y.size(), content_n=x.size())
     return ordered.expand_as(x.values)
 
@@ -148,7 +152,9 @@ def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str
 def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, channel_dim: int = 1) -> Tensor:
     """The values of EFDMix within a batch, ties by position, without gradient: the fused way of training."""
     x = to_rows(gradient.stopped(content), "content", channel_dim)
-    weight = torch.as_tensor(strength, dtype=torch.float32, device=content.device).expand(content.shape[0])
+    partners.check(content.shape[0])
+    precise = torch.float64 if content.dtype == torch.float64 else torch.float32
+    weight = torch.as_tensor(strength, dtype=precise, device=content.device).expand(content.shape[0])
     return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.stopped(content), channel_dim)
 
 

@@ -26,9 +26,10 @@ class ChannelStats(NamedTuple):
     infinity_norm: Tensor
 
 
-def _wide(values: Tensor) -> Tensor:
-    """Sums of half-precision values are taken in float32."""
-    return values if values.dtype == torch.float64 else values.float()
+def _wide(rows: Rows) -> Tensor:
+    """The values, half precision as float32, with zeros outside the mask: what is there must not touch a gradient."""
+    values = rows.values if rows.values.dtype == torch.float64 else rows.values.float()
+    return values if rows.mask is None else torch.where(rows.mask, values, 0)
 
 
 def _mean(values: Tensor, rows: Rows) -> Tensor:
@@ -40,13 +41,13 @@ def _mean(values: Tensor, rows: Rows) -> Tensor:
 
 def _mean_and_variance(rows: Rows) -> tuple[Tensor, Tensor]:
     """Unbiased variance; a single value has variance 0."""
-    values = _wide(rows.values)
+    values = _wide(rows)
     if rows.mask is None:
         variance, mean = torch.var_mean(values, -1, correction=min(1, values.shape[-1] - 1), keepdim=True)
         return mean, variance
     mean = _mean(values, rows)
     count = rows.mask.sum(-1, keepdim=True)
-    squares = torch.where(rows.mask, (values - mean) ** 2, 0).sum(-1, keepdim=True)
+    squares = torch.where(rows.mask, values - mean, 0).square().sum(-1, keepdim=True)
     return mean, squares / (count - 1).clamp(min=1)
 
 
@@ -64,16 +65,18 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
     [0.26, 0.207, -0.113, 0.966, 0.5]
     """
     rows = to_rows(features, "features", channel_dim, mask)
-    values = _wide(rows.values)
+    values = _wide(rows)
     mean, variance = _mean_and_variance(rows)
-    std = variance.sqrt()
     off = values - mean
-    varies = std > 0
-    scale = torch.where(varies, std, 1)
+    first = rows.selected().nan_to_num(torch.inf).amin(-1, keepdim=True)  # masked positions are NaN there
+    varies = (torch.where(rows.mask, values != first, False) if rows.mask is not None else values != first).any(
+        -1, keepdim=True
+    )
+    scale = torch.where(varies, variance, 1).sqrt()  # a root has no gradient at 0
+    std = torch.where(varies, scale, 0)
     skewness = torch.where(varies, _mean((off / scale) ** 3, rows), 0)
     kurtosis = torch.where(varies, _mean((off / scale) ** 4, rows), 0)
-    size = values.abs() if rows.mask is None else torch.where(rows.mask, values.abs(), 0)
-    largest = size.amax(-1, keepdim=True)
+    largest = values.abs().amax(-1, keepdim=True)
     return ChannelStats(*(s.squeeze(-1).to(features.dtype) for s in (mean, std, skewness, kurtosis, largest)))
 
 
@@ -110,7 +113,7 @@ def _match_moments(
     mean_x, var_x = _mean_and_variance(x if content_stats == "flow" else x._replace(values=x.values.detach()))
     mean_y, var_y = _mean_and_variance(y if style_grad == "flow" else y._replace(values=y.values.detach()))
     means = {"content": mean_x, "style": mean_y, "scaled": torch.zeros_like(mean_x)}
-    out = _wide(x.values) - means["scaled" if mean == "scaled" else "content"]
+    out = _wide(x) - means["scaled" if mean == "scaled" else "content"]
     if std == "style":
         out = out / (var_x + eps).sqrt() * (var_y + eps).sqrt()
     out = (out + means[mean]).to(content.dtype)

@@ -36,8 +36,8 @@ def resample_sorted(values: Style, n: int, sizes: str = "interpolate", style_n: 
     low, high = _read(values, left, last), _read(values, left + 1, last)
     weight = fraction(rest, below, values.dtype)
     between = torch.lerp(low, high, weight.expand(low.shape))
-    # equal ends and whole ranks are taken as they are: infinity - infinity is NaN
-    return torch.where((low == high) | (rest == 0), low, between)
+    # whole ranks and equal infinities are taken as they are: infinity - infinity is NaN
+    return torch.where((rest == 0) | ((low == high) & low.isinf()), low, between)
 
 
 def _read(values: Tensor, index: Tensor, last: Count) -> Tensor:

@@ -37,10 +37,12 @@ class PreparedStyle:
         """The values at ``n`` ranks, for content without a mask."""
         if self.mask is None and n == self.values.shape[-1]:
             return self.values
-        if (n, sizes) not in self._resampled:
-            count = self.rows().size()
-            self._resampled[n, sizes] = resample_sorted(self.values, n, sizes, style_n=count)
-        return self._resampled[n, sizes]
+        if (n, sizes) in self._resampled:
+            return self._resampled[n, sizes]
+        values = resample_sorted(self.values, n, sizes, style_n=self.rows().size())
+        if type(values) is Tensor and not torch.compiler.is_compiling() and not kernels.exporting():
+            self._resampled[n, sizes] = values  # only what is real: a tracer's tensors die with the trace
+        return values
 
     def rows(self) -> Rows:
         return Rows(self.values, (self.values.shape[-1],), self.mask)
@@ -58,6 +60,18 @@ class Partners:
     """
 
     index: Tensor
+    origin: str = "user"  # "drawn" by a pairing: known to be inside the batch
+
+    def check(self, batch: int) -> None:
+        if self.index.shape != (batch,) or self.index.dtype != torch.int64:
+            given = f"{tuple(self.index.shape)} of {self.index.dtype}"
+            raise ValueError(f"Partners needs one int64 index for each of {batch} samples, got shape {given}")
+        if self.origin == "user" and not torch.compiler.is_compiling():
+            inside = ((self.index >= 0) & (self.index < batch)).all()
+            if self.index.device.type != "cpu":
+                torch._assert_async(inside)  # without waiting for the device
+            elif type(inside) is Tensor and not inside:
+                raise IndexError(f"Partners {self.index.tolist()} are not all samples of a batch of {batch}")
 
     def mask(self, content: Rows) -> Tensor | None:
         """The content's mask, as seen by the samples that are styled by it."""
@@ -68,7 +82,7 @@ class Partners:
 Style = Tensor | PreparedStyle | Partners
 
 
-def prepare(style: Tensor, *, channel_dim: int = 1, style_mask: Tensor | None = None) -> PreparedStyle:
+def prepare(style: Tensor | PreparedStyle, *, channel_dim: int = 1, style_mask: Tensor | None = None) -> PreparedStyle:
     """Sort a style's values once, for use with many contents.
 
     >>> import torch
@@ -79,7 +93,9 @@ def prepare(style: Tensor, *, channel_dim: int = 1, style_mask: Tensor | None = 
     >>> style
     PreparedStyle(shape=(1, 8, 256), dtype=torch.float32, device=cpu)
     """
-    rows = to_rows(style.detach(), "style", channel_dim, style_mask)
+    if isinstance(style, PreparedStyle):
+        return style
+    rows = to_rows(style.detach() if isinstance(style, Tensor) else style, "style", channel_dim, style_mask)
     values = kernels.sort_rows(rows.selected())
     if rows.mask is None:
         return PreparedStyle(values)
@@ -98,9 +114,12 @@ def open_style(style: Style, content: Rows, like: Tensor, channel_dim: int, styl
     if style_mask is not None:
         raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
     if isinstance(style, Partners):
+        style.check(content.values.shape[0])
         return Rows(content.values.index_select(0, style.index), content.space, style.mask(content))
     if not isinstance(style, PreparedStyle):
         raise TypeError(f"style must be a tensor, a PreparedStyle or Partners, got {type(style).__name__}")
+    if style.values.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
+        style = style.to(like.dtype)
     rows = style.rows()
     check_pair(content, rows, like, style.shape)
     return rows

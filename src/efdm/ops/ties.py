@@ -40,12 +40,11 @@ TIES: dict[str, Callable[[Rows, torch.Generator | None], Tensor] | None] = {
 }
 
 
-def rank_of(content: Rows, ties: str, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Sorted values and ranks of the content ``(b, c, n)``, equal values in the order of the rule.
+def rank_of(content: Rows, x: Tensor, ties: str, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Sorted values and ranks of ``x`` ``(b, c, n)``, equal values in the order of the rule.
 
-    Elements outside the content's mask rank last.
+    ``x`` is the content made ready for sorting; the rule looks at the content itself.
     """
-    x = content.selected()
     key = TIES[ties]
     if key is None:
         return gradient.sort_rank(x)
