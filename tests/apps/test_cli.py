@@ -44,6 +44,7 @@ def test_info_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: str) -
         (("--shape", "1,2,x"), "is not a shape"),
         (("--dtype", "int8"), "is not one of float64"),
         (("--device", "tpuu"), "try cpu or cuda"),
+        (("--device", "mps"), "torch cannot use mps here; try --device cpu"),
     ],
 )
 def test_bad_arguments_say_what_to_try(arguments: tuple[str, ...], message: str) -> None:
@@ -60,5 +61,6 @@ def test_a_forced_kernel_is_shown() -> None:
 
 
 def test_help_and_no_arguments() -> None:
+    assert run("--version").output.strip() == efdm.__version__
     assert "info" in run("--help").output
     assert "Usage" in run().output

@@ -78,8 +78,8 @@ def test_each_insertion_draws_anew(device: torch.device) -> None:
     seen = []
 
     class Seeing(EFDMix):
-        def forward(self, features: torch.Tensor) -> torch.Tensor:
-            out = super().forward(features)
+        def forward(self, features: torch.Tensor, domains=None, layout=None) -> torch.Tensor:
+            out = super().forward(features, domains, layout)
             seen.append(torch.equal(out, features))
             return out
 
@@ -213,3 +213,86 @@ def test_compiled_model_without_graph_breaks(mix: str, device: torch.device) -> 
         assert not mixing(compiled, x)
     model.eval()
     assert not mixing(compiled, x)
+
+
+@pytest.mark.slow
+def test_a_plain_model_compiled_before_does_not_hide_the_mixing(device: torch.device) -> None:
+    torch._dynamo.reset()
+    x = images(device)
+    early = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0))
+    torch.compile(Net().to(device), backend="aot_eager")(x)
+    assert mixing(torch.compile(early, backend="aot_eager"), x)
+    late = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0))
+    assert mixing(torch.compile(late, backend="aot_eager"), x)
+    assert not mixing(torch.compile(Net().to(device), backend="aot_eager"), x)
+
+
+def test_a_model_that_wants_domains_gets_them(device: torch.device) -> None:
+    class Wants(Net):
+        def forward(self, x: torch.Tensor, domains: torch.Tensor) -> torch.Tensor:
+            assert domains is not None
+            return super().forward(x)
+
+    model = mix_after(Wants().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain"))
+    assert mixing(model, images(device), domains=torch.arange(6))
+
+
+def test_a_stage_is_mixed_once(device: torch.device) -> None:
+    model = mix_after(Net(), ["stem", "stem"])
+    assert len(model.stem._forward_hooks) == 1
+    with pytest.raises(ValueError, match="'stem' is mixed already; call unmix"):
+        mix_after(model, ["body", "stem"])
+    assert not model.body._forward_hooks
+
+
+def test_helpful_when_given_something_else() -> None:
+    with pytest.raises(TypeError, match=r"torch.nn.Module, got str"):
+        mix_after("resnet18")
+    with pytest.raises(ValueError, match=r"mix_after on the model first"):
+        mix_after(torch.compile(Net()), ["stem"])
+    mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), [1])
+
+
+def test_settings_of_the_users_own_win() -> None:
+    models = pytest.importorskip("torchvision.models")
+    mix = EFDMix(channel_dim=2, prefix=0)
+    mix_after(models.resnet18(weights=None), "stage1", mix)
+    assert mix.channel_dim == 2
+    shared = EFDMix(p=1.0)
+    vit = mix_after(models.vit_b_16(weights=None, image_size=32), "encoder.layers.encoder_layer_0", shared)
+    mix_after(models.resnet18(weights=None), "stage1", shared)
+    hook = next(iter(vit.encoder.layers[0]._forward_hooks.values()))
+    assert hook.layout == (-1, 1)
+    assert (shared.channel_dim, shared.prefix) == (1, 0)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device: torch.device) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, mix="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()).to(
+        device
+    )
+    grads = []
+    for run in (net, lambda x: checkpoint(net, x, use_reentrant=reentrant)):
+        torch.manual_seed(1)
+        inputs = [torch.randn(4, 2, 7, device=device, requires_grad=True) for _ in range(2)]
+        losses = []
+        for x, labels in zip(inputs, ([0, 0, 1, 1], [0, 1, 2, 3]), strict=True):
+            with domains_of_batch(torch.tensor(labels)):
+                losses.append(run(x).square().sum())
+        sum(losses).backward()
+        grads.append([x.grad for x in inputs])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_loaded_model_keeps_its_hooks(tmp_path) -> None:
+    import subprocess
+    import sys
+
+    torch.save(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]), tmp_path / "model.pt")
+    script = (
+        f"import torch; from efdm.nn import mixes_of; m = torch.load({str(tmp_path / 'model.pt')!r}, weights_only=False); "
+        "m[0].register_forward_hook(lambda *a: None); assert len(mixes_of(m)) == 1"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -8,7 +8,7 @@ import torch
 from tolerances import close
 
 from efdm import MATCHERS, EFDMix, FeatureMix, MixStyle, domains_of_batch, efdmix
-from efdm.nn.mix import draw_beta
+from efdm.nn import draw
 
 
 def features(device: torch.device, batch: int = 6) -> torch.Tensor:
@@ -44,7 +44,7 @@ def test_is_efdmix_of_its_draws(device: torch.device) -> None:
     out = EFDMix(p=1.0, generator=torch.Generator(device).manual_seed(5))(x)
     g = torch.Generator(device).manual_seed(5)
     torch.rand((), device=device, generator=g)
-    lam = draw_beta(0.1, 6, device, g)
+    lam = draw.beta(0.1, 6, device, g)
     partner = torch.randperm(6, device=device, generator=g)
     close(out, efdmix(x, x[partner], lam))
 
@@ -70,11 +70,11 @@ def test_the_gate_opens_as_often_as_it_says(device: torch.device) -> None:
 
 def test_beta(device: torch.device) -> None:
     for alpha in (0.1, 1.0, 5.0):
-        lam = draw_beta(alpha, 40_000, device, torch.Generator(device).manual_seed(0))
+        lam = draw.beta(alpha, 40_000, device, torch.Generator(device).manual_seed(0))
         assert bool(((lam >= 0) & (lam <= 1)).all())
         assert lam.mean().item() == pytest.approx(0.5, abs=0.01)
         assert lam.var().item() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.03)
-    lam = draw_beta(0.1, 40_000, device, torch.Generator(device).manual_seed(0)).cpu().sort().values
+    lam = draw.beta(0.1, 40_000, device, torch.Generator(device).manual_seed(0)).cpu().sort().values
     expected = torch.distributions.Beta(0.1, 0.1).sample((40_000,)).sort().values
     assert (lam - expected).abs().mean() < 0.01, "the whole distribution, not only its moments"
 
@@ -194,3 +194,74 @@ def test_the_compiled_gate_is_drawn_at_every_call(device: torch.device) -> None:
     x = features(device, 16)
     opened = sum(not torch.equal(compiled(x), x) for _ in range(60))
     assert 12 < opened < 48
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mix", ["random", "crossdomain", "halves"])
+def test_compiled_with_changing_batches(mix: str, device: torch.device) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(EFDMix(p=1.0, alpha=5.0, mix=mix), fullgraph=True, backend="aot_eager")
+    for batch in (6, 6, 5, 4, 1, 6):
+        with domains_of_batch(torch.arange(batch, device=device) % 3):
+            compiled(features(device, batch).requires_grad_()).sum().backward()
+
+
+def test_labels_can_be_given_to_the_layer(device: torch.device) -> None:
+    layer, x = EFDMix(p=1.0, alpha=5.0, mix="crossdomain"), features(device)
+    assert not torch.equal(layer(x, domains=torch.arange(6)), x)
+
+
+def test_can_be_followed_by_an_operation_in_place(device: torch.device) -> None:
+    layer = EFDMix(p=1.0, alpha=5.0)
+    x = features(device).requires_grad_()
+    out = layer(x)
+    kept = out.detach().clone()
+    torch.relu_(out).sum().backward()
+    assert torch.equal(x.grad, (kept > 0).float())
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"ties": "foo"}, ValueError),
+        ({"style_grad": "no"}, ValueError),
+        ({"eps": 1e-3}, TypeError),
+        ({"channel_dim": "last"}, TypeError),
+    ],
+)
+def test_wrong_options_are_told_at_once(settings: dict, error: type) -> None:
+    with pytest.raises(error):
+        EFDMix(p=0.01, **settings)
+
+
+def test_threads_keep_their_labels() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    layer = EFDMix(p=1.0, alpha=5.0, mix="crossdomain")
+
+    def work(batch: int) -> None:
+        for _ in range(200):
+            with domains_of_batch(torch.arange(batch)):
+                layer(torch.randn(batch, 2, 5))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (3, 4)))
+
+
+def test_default_types_and_devices_do_not_matter() -> None:
+    x = torch.randn(4, 3, 8)
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        assert EFDMix(p=1.0)(x).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(before)
+    with torch.device("meta"):
+        assert EFDMix(p=1.0)(x).device.type == "cpu"
+
+
+def test_exporting_in_training_is_refused() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 1), EFDMix(p=1.0))
+    with pytest.raises(Exception, match=r"call model.eval\(\) before exporting"):
+        torch.export.export(model.train(), (torch.randn(4, 2, 5),))
+    torch.export.export(model.eval(), (torch.randn(4, 2, 5),))

@@ -101,3 +101,10 @@ def test_mixing_within_a_batch(options: dict, device: torch.device) -> None:
     close(mix(x, Partners(index), 0.4, "efdm", **options), mix(x, x[index], 0.4, "efdm", **options))
     last = x.contiguous(memory_format=torch.channels_last)
     assert mix(last, Partners(index), lam, "efdm").is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_named_choices_are_those_there_are() -> None:
+    from efdm.ops.choices import NAMED
+    from efdm.ops.ties import TIES
+
+    assert NAMED["ties"] == tuple(TIES)

@@ -11,7 +11,7 @@ from cases import CASES, WORKED_X, WORKED_Y, rows
 from tolerances import DTYPES, close
 from torch import Tensor
 
-from efdm import Partners, efdm, prepare
+from efdm import Partners, efdm, efdmix, prepare
 
 
 def in_order(features: Tensor) -> Tensor:
@@ -316,3 +316,54 @@ def test_nan_sorts_last() -> None:
     x = torch.tensor([[[1.0, math.nan, 0.0]]])
     assert efdm(x, torch.tensor([[[5.0, 7.0, 6.0]]])).tolist() == [[[6.0, 7.0, 5.0]]]
     assert efdm(torch.tensor([[[1.0, 2.0, 0.0]]]), x).nan_to_num(9.0).tolist() == [[[1.0, 9.0, 0.0]]]
+
+
+def test_nan_inside_a_mask_ranks_before_what_is_outside() -> None:
+    x = torch.full((1, 1, 6), math.nan)
+    mask = torch.tensor([False] * 3 + [True] * 3)
+    out = efdm(x, torch.tensor([[[10.0, 20.0, 30.0]]]), content_mask=mask)
+    assert out[0, 0, 3:].tolist() == [10.0, 20.0, 30.0]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_mask_for_each_sample_and_one_style_for_all(prepared: bool, device: torch.device) -> None:
+    x, y = torch.randn(2, 3, 4, 4, device=device), torch.randn(1, 3, 4, 4, device=device)
+    mask = torch.rand(2, 4, 4, device=device) < 0.5
+    out = efdm(x, prepare(y) if prepared else y, content_mask=mask)
+    assert torch.equal(out, efdm(x, y.expand(2, -1, -1, -1).contiguous(), content_mask=mask))
+
+
+@pytest.mark.parametrize("index", [[1, 2, 3, 4], [1, 2, 3, -1], [1, 0]])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_partners_outside_the_batch(index: list[int], dtype: torch.dtype) -> None:
+    x = torch.randn(4, 3, 8).to(dtype)
+    for call in (lambda: efdm(x, Partners(torch.tensor(index))), lambda: efdmix(x, Partners(torch.tensor(index)), 0.0)):
+        with pytest.raises((IndexError, ValueError), match=r"of a batch of 4|each of 4 samples"):
+            call()
+
+
+def test_a_prepared_style_survives_tracing() -> None:
+    style = prepare(torch.randn(1, 3, 5))
+
+    class Uses(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return efdm(x, style)
+
+    x = torch.randn(1, 3, 8)
+    torch.export.export(Uses(), (x,), strict=False)
+    assert efdm(x, style).isfinite().all()
+    assert prepare(style) is style
+    with pytest.raises(ValueError, match="carries no gradient"):
+        efdm(x, style, style_grad="flow")
+
+
+def test_other_default_devices_do_not_matter() -> None:
+    x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    with torch.device("meta"):
+        for ties in ("stable", "neighbor"):
+            assert torch.equal(efdm(x, y, ties=ties).sort().values, y.sort().values)
+
+
+def test_arrays_are_refused() -> None:
+    with pytest.raises(TypeError, match="content must be a tensor, got ndarray"):
+        efdm(torch.rand(1, 2, 3).numpy(), torch.rand(1, 2, 3).numpy())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 import torch
 from tolerances import DTYPES, close
 from torch import Tensor
 
-from efdm import Partners, efdm, efdmix, histogram_match, prepare
+from efdm import Partners, adain, blend, channel_stats, efdm, efdmix, histogram_match, prepare
 from efdm.ops import mix
 
 
@@ -97,10 +95,6 @@ def test_second_derivatives_exist(device: torch.device) -> None:
     assert torch.equal(x.grad, torch.full_like(x, 2.0))
 
 
-def _tensors_of_size(size: int) -> int:
-    return sum(1 for o in gc.get_objects() if isinstance(o, Tensor) and o.numel() >= size)
-
-
 @pytest.mark.parametrize("call", ["efdm", "prepared", "efdmix", "hm", "partners"])
 def test_nothing_is_saved_for_backward(call: str) -> None:
     x, y = features(2, 3, 1000, device=torch.device("cpu")), torch.randn(2, 3, 1000)
@@ -156,3 +150,45 @@ def test_forward_mode_is_refused() -> None:
     with pytest.raises(RuntimeError, match="no forward-mode derivative"):
         torch.func.jvp(lambda a: efdm(a, y), (x,), (x,))
     torch.func.jvp(lambda a: a * efdm(x, y), (x,), (x,))  # a match of constants is fine
+
+
+def test_second_derivatives_flow_to_the_style(device: torch.device) -> None:
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(0)
+        x, y = torch.randn(1, 1, 6, device=device).to(dtype), torch.randn(1, 1, 6, device=device).to(dtype).requires_grad_()
+        (first,) = torch.autograd.grad((efdm(x, y, style_grad="flow") ** 3).sum(), y, create_graph=True)
+        (first.square().sum() + y.square().sum()).backward()
+        found.append(y.grad.double())
+        torch.testing.assert_close(y.grad, 36 * y.detach() ** 3 + 2 * y.detach())  # every value is used once
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+
+
+def test_nan_outside_a_mask_stays_outside(device: torch.device) -> None:
+    x, y = torch.randn(1, 2, 5, device=device), torch.randn(1, 2, 5, device=device)
+    x[..., 4], y[..., 0] = torch.nan, torch.inf
+    inside = torch.tensor([True] * 4 + [False], device=device)
+    for match in (adain, efdm, histogram_match):
+        a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
+        match(a, b, content_mask=inside, style_mask=inside.flip(0), style_grad="flow")[..., :4].square().sum().backward()
+        assert a.grad[..., :4].isfinite().all()
+        assert b.grad[..., 1:].isfinite().all()
+
+
+def test_statistics_of_a_constant_channel_have_a_gradient(device: torch.device) -> None:
+    x = torch.zeros(1, 1, 5, device=device, requires_grad=True)
+    sum(s.sum() for s in channel_stats(x)).backward()
+    assert x.grad.isfinite().all()
+    constant = torch.full((1, 1, 3136), 0.1, device=device)
+    stats = channel_stats(constant, mask=torch.ones(3136, dtype=torch.bool, device=device))
+    assert stats.skewness.item() == stats.kurtosis.item() == stats.std.item() == 0
+
+
+def test_a_learnable_weight_learns_at_the_ends(device: torch.device) -> None:
+    for start in (0.0, 0.5, 1.0):
+        w = torch.tensor([start], device=device, requires_grad=True)
+        blend(torch.zeros(1, 1, 3, device=device), torch.ones(1, 1, 3, device=device), w).sum().backward()
+        assert w.grad.item() == 3
+    x, lam = torch.randn(2, 3, 9, device=device), torch.tensor([0.2, 0.7], device=device, requires_grad=True)
+    mix(x, Partners(torch.tensor([1, 0], device=device)), lam, "efdm").square().sum().backward()
+    assert lam.grad.abs().min() > 0

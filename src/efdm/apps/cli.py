@@ -12,7 +12,7 @@ try:
     from rich.console import Console
     from rich.table import Table
 except ImportError:  # the library does not need them
-    sys.exit('The command line needs typer and rich: pip install "efdm[cli]"')
+    sys.exit("The command line needs typer and rich: pip install typer rich")
 
 import torch
 
@@ -26,8 +26,18 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.f
 PACKAGES = ("numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.print(efdm.__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Exact feature distribution matching."""
 
 
@@ -68,8 +78,10 @@ def info(
         target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
         raise typer.BadParameter(f"{device!r} is not a device; try cpu or cuda", param_hint="--device") from error
-    if target.type == "cuda" and not torch.cuda.is_available():
-        raise typer.BadParameter("torch sees no CUDA device here; try --device cpu", param_hint="--device")
+    try:
+        torch.empty(0, device=target)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise typer.BadParameter(f"torch cannot use {target} here; try --device cpu", param_hint="--device") from error
     n = _space_of(shape)
 
     versions = Table("package", "version", title="Versions")

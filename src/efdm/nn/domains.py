@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+_REMEMBERED = 256  # draws whose labels are kept for activations that are computed again in backward
 
-class _Batch:
-    """`current` while a block or a call is running; `last` afterwards, for activations recomputed in backward."""
+
+class _Labels:
+    """Objects and not classes hold the labels: compilers can set tensors on objects only."""
 
     def __init__(self) -> None:
         self.current: Tensor | None = None
-        self.last: Tensor | None = None
 
 
-_batch = _Batch()  # an object and not a class: compilers can set tensors on objects only
+class _LabelsOfThread(threading.local):
+    def __init__(self) -> None:
+        self.current: Tensor | None = None
 
 
-def in_backward() -> bool:
-    """Whether autograd is running, that is, whether a checkpointed forward is being repeated."""
-    return torch._C._current_graph_task_id() != -1
+_compiled = _Labels()  # what compiled code reads: it cannot follow thread-local storage
+_eager = _LabelsOfThread()
+_by_state: OrderedDict[bytes, Tensor] = OrderedDict()
 
 
-def set_domains(domains: Tensor | None) -> Tensor | None:
-    """Set the labels; returns the ones before."""
-    before = _batch.current
-    _batch.current = domains
-    if domains is not None:
-        _batch.last = domains
-    return before
+def set_domains(domains: Tensor | None) -> None:
+    _compiled.current = domains
+    if not torch.compiler.is_compiling():
+        _eager.current = domains
 
 
 def current_domains() -> Tensor | None:
-    if _batch.current is None and not torch.compiler.is_compiling() and in_backward():
-        return _batch.last
-    return _batch.current
+    return _compiled.current if torch.compiler.is_compiling() else _eager.current
 
 
 @contextmanager
@@ -50,8 +50,38 @@ def domains_of_batch(domains: Tensor) -> Iterator[None]:
     >>> with domains_of_batch(torch.tensor([0, 0, 1, 1])):
     ...     out = mix(torch.rand(4, 8, 7, 7))
     """
-    before = set_domains(domains)
+    before = current_domains()
+    set_domains(domains)
     try:
         yield
     finally:
         set_domains(before)
+
+
+def in_backward() -> bool:
+    """Whether autograd is running, that is, whether a checkpointed forward is being repeated."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _state(device: torch.device) -> bytes:
+    """The state of torch's own generator, which checkpointing rewinds before it repeats a forward."""
+    if device.type == "cuda":
+        state = torch.cuda.default_generators[
+            torch.cuda.current_device() if device.index is None else device.index
+        ].get_state()
+    else:
+        state = torch.default_generator.get_state()
+    return device.type.encode() + bytes(state.numpy())
+
+
+def labels_for_draw(domains: Tensor | None, device: torch.device) -> Tensor | None:
+    """The labels to use for a draw: those given, or in a repeated forward those the same draw had the first time."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return domains  # a graph being captured keeps its generator to itself
+    if domains is not None:
+        if torch.is_grad_enabled() or in_backward():
+            _by_state[_state(device)] = domains
+            while len(_by_state) > _REMEMBERED:
+                _by_state.popitem(last=False)
+        return domains
+    return _by_state.get(_state(device)) if in_backward() else None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from efdm.nn.domains import current_domains, set_domains
-from efdm.nn.mix import FeatureMix
+from efdm.nn.mix import EFDMix, FeatureMix
 from efdm.nn.stages import family_of
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -20,30 +22,34 @@ DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18 after its fi
 class _MixOutput:
     """A forward hook that mixes a stage's output. A class, so that the model can be pickled and copied."""
 
-    def __init__(self, mix: FeatureMix, stage: str) -> None:
-        self.mix, self.stage = mix, stage
+    def __init__(self, mix: FeatureMix, stage: str, layout: tuple[int, int] | None) -> None:
+        self.mix, self.stage, self.layout = mix, stage, layout
+        self.handle: RemovableHandle | None = None  # kept because unpickling it reserves the hook's number
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        # the layer is no child of the model, so model.eval() does not reach it: the stage's own mode decides
+        if not module.training:
+            return output
         if not isinstance(output, Tensor):
             raise TypeError(
                 f"stage {self.stage!r} returns {type(output).__name__}, not a tensor; mix after a module inside it"
             )
-        # the layer is no child of the model, so model.eval() does not reach it: the stage's own mode decides
-        return self.mix(output) if module.training else output
+        return self.mix(output, layout=self.layout)
 
 
 class _TakeDomains:
     """A forward pre-hook: ``model(images, domains=labels)`` works, whatever the model's forward accepts."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self.before: list[Tensor | None] = []  # labels that were set when a call began
+        self.wanted = "domains" in inspect.signature(model.forward).parameters  # the model wants to see them, too
 
     def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         self.before.append(current_domains())
         if "domains" not in kwargs:
             return None
         set_domains(kwargs["domains"])
-        return args, {k: v for k, v in kwargs.items() if k != "domains"}
+        return args, {k: v for k, v in kwargs.items() if k != "domains" or self.wanted}
 
 
 class _RestoreDomains:
@@ -91,7 +97,8 @@ def mix_after(model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: F
     layer draws anew at every stage. Parameters, buffers and checkpoint keys stay what they were; `unmix` takes it out.
     Domain labels reach the layer through ``model(images, domains=labels)`` or `domains_of_batch`.
 
-    For known families the layout of the features (NHWC, tokens, class token) is set on the layer.
+    For the stages of known families the layout of the features (NHWC, tokens, class token) is known, too; a layer with
+    settings of its own keeps them. Mix before compiling.
 
     >>> import torch
     >>> from efdm import EFDMix, mix_after
@@ -100,26 +107,43 @@ def mix_after(model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: F
     >>> model(torch.rand(4, 3, 16, 16)).shape
     torch.Size([4, 4, 12, 12])
     """
-    if mix is None:
-        from efdm.nn.mix import EFDMix
-
-        mix = EFDMix()
+    mix = EFDMix() if mix is None else mix
     if not isinstance(mix, FeatureMix):
         raise TypeError(f"mix must be a FeatureMix such as EFDMix(), got {type(mix).__name__}")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if hasattr(model, "_orig_mod"):
+        raise ValueError("this model is compiled already; call mix_after on the model first and torch.compile afterwards")
     known, family = stages_of(model), family_of(model)
-    names = [stages] if isinstance(stages, str) else list(stages)
+    names = [stages] if isinstance(stages, str) else [str(stage) for stage in stages]
     if not names:
         raise ValueError("stages is empty; name at least one, for example 'stage1'")
-    found = [_resolve(model, name, known) for name in names]  # all of them, before anything changes
-    if family is not None and any(name in known for name in names):
-        mix.channel_dim, mix.prefix = family.channel_dim, family.prefix(model)
-    for name, module in found:
-        module.register_forward_hook(_MixOutput(mix, name))
+    found = dict(_resolve(model, name, known) for name in names)  # all of them, before anything changes
+    for name, module in found.items():
+        if any(isinstance(h, _MixOutput) for h in module._forward_hooks.values()):
+            raise ValueError(f"stage {name!r} is mixed already; call unmix(model) first to start again")
+    _let_compilers_see_hooks()
+    plain = (mix.channel_dim, mix.prefix) == (1, 0)  # settings of the user's own win over the preset
+    for name, module in found.items():
+        layout = (family.channel_dim, family.prefix(model)) if family and plain and name in known.values() else None
+        hook = _MixOutput(mix, name, layout)
+        hook.handle = module.register_forward_hook(hook)
     if not any(isinstance(h, _TakeDomains) for h in model._forward_pre_hooks.values()):
-        taken = _TakeDomains()
+        taken = _TakeDomains(model)
         model.register_forward_pre_hook(taken, with_kwargs=True)
         model.register_forward_hook(_RestoreDomains(taken), with_kwargs=True, always_call=True)
     return model
+
+
+def _let_compilers_see_hooks() -> None:
+    """torch.compile takes a model without hooks and one with them for the same, unless it is told to look.
+
+    Otherwise a mixed model would run the code of a plain one of its class that was compiled before, without mixing.
+    """
+    import torch._dynamo  # late: it takes a second
+
+    torch._dynamo.config.skip_nnmodule_hook_guards = False  # type: ignore[attr-defined]
+    torch._dynamo.reset()  # what was compiled without looking
 
 
 def unmix(model: Model) -> Model:

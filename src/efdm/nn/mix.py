@@ -7,16 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from efdm.nn.domains import current_domains, in_backward
+from efdm.kernels import exporting
+from efdm.nn import draw
+from efdm.nn.domains import current_domains, in_backward, labels_for_draw
 from efdm.nn.pairing import PAIRINGS
-from efdm.ops import MATCHERS, Partners, mix
-from efdm.ops.choices import check_choice
-
-
-def draw_beta(alpha: float, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
-    """``Beta(alpha, alpha)``, one for each sample."""
-    # what torch.distributions.Beta calls; that class takes no generator
-    return torch._sample_dirichlet(torch.full((batch, 2), alpha, device=device), generator=generator)[:, 0]
+from efdm.ops import MATCHERS, Partners
+from efdm.ops import mix as ops_mix
+from efdm.ops.choices import check_choice, check_options
 
 
 class FeatureMix(nn.Module):
@@ -57,36 +54,51 @@ class FeatureMix(nn.Module):
             raise ValueError(f"p={p} is not a probability; give a number from 0 (never mix) to 1 (always)")
         if not alpha > 0:
             raise ValueError(f"alpha={alpha} must be positive; the paper uses 0.1")
+        if not isinstance(channel_dim, int) or not isinstance(prefix, int):
+            raise TypeError(f"channel_dim={channel_dim!r} and prefix={prefix!r} must be integers")
+        check_options(MATCHERS[method].function, options)  # now, and not at the first call that happens to mix
         self.method, self.p, self.alpha, self.mix = method, p, alpha, mix
         self.channel_dim, self.prefix = channel_dim, prefix
         self.generator, self.options = generator, options
         self.active = True
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, domains: Tensor | None = None, layout: tuple[int, int] | None = None) -> Tensor:
+        """``domains`` are this batch's labels, by default those given to the model; ``layout`` overrides
+        ``(channel_dim, prefix)`` where `mix_after` knows better."""
         if not (self.training and self.active) or self.p == 0:
             return features
-        if self.prefix:
-            kept, rest = features[:, : self.prefix], features[:, self.prefix :]
-            return torch.cat([kept, self._mixed(rest)], 1)
-        return self._mixed(features)
+        if not isinstance(features, Tensor):
+            raise TypeError(f"features must be a tensor, got {type(features).__name__}")
+        if features.shape[0] == 0:
+            return features
+        channel_dim, prefix = layout or (self.channel_dim, self.prefix)
+        if prefix:
+            mixed = self._mixed(features[:, prefix:], domains, channel_dim)
+            return torch.cat([features[:, :prefix], mixed], 1)
+        return self._mixed(features, domains, channel_dim)
 
-    def _mixed(self, features: Tensor) -> Tensor:
+    def _mixed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         batch, device, generator = features.shape[0], features.device, self.generator
+        domains = current_domains() if domains is None else domains
         compiling = torch.compiler.is_compiling()
+        if exporting():
+            raise RuntimeError(
+                "call model.eval() before exporting: mixing is for training, and exported graphs are for inference"
+            )
+        if generator is None and not compiling and self.mix == "crossdomain":
+            domains = labels_for_draw(domains, device)
         if generator is not None and not compiling and in_backward():
             raise RuntimeError(
                 "a checkpointed forward is being repeated, and a generator of one's own cannot be rewound for it: leave "
                 "generator=None (torch rewinds its own), or do not checkpoint the mixing layer"
             )
-        if batch == 0:
-            return features
-        gate = torch.rand((), device=device, generator=generator) < self.p
-        lam = draw_beta(self.alpha, batch, device, generator)
-        partner = PAIRINGS[self.mix](batch, current_domains(), device, generator)
-        if device.type == "cpu" and not compiling and not gate:
+        gate = draw.uniform(device=device, generator=generator) < self.p
+        lam = draw.beta(self.alpha, batch, device, generator)
+        partner = PAIRINGS[self.mix](batch, domains, device, generator)
+        if device.type == "cpu" and not compiling and type(gate) is Tensor and not gate:
             return features  # reading the gate is free here, and saves the work
         lam = torch.where(gate, lam, 1.0)
-        return mix(features, Partners(partner), lam, self.method, channel_dim=self.channel_dim, **self.options)
+        return ops_mix(features, Partners(partner, "drawn"), lam, self.method, channel_dim=channel_dim, **self.options)
 
     def extra_repr(self) -> str:
         shown = {"method": self.method, "p": self.p, "alpha": self.alpha, "mix": self.mix, **self.options}

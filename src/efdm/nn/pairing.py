@@ -7,13 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Generator = torch.Generator | None
+from efdm.nn.draw import Generator, permutation, uniform
+
 Pairing = Callable[[int, Tensor | None, torch.device, Generator], Tensor]
 
 
 def random_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
     """The batch shuffled; a sample may meet itself. Domain labels are not looked at."""
-    return torch.randperm(batch, device=device, generator=generator)
+    return permutation(batch, device, generator)
 
 
 def crossdomain_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
@@ -24,13 +25,14 @@ def crossdomain_pairs(batch: int, domains: Tensor | None, device: torch.device, 
     """
     if domains is None:
         raise ValueError(
-            "mix='crossdomain' needs domain labels: call model(images, domains=labels), or use the block "
-            "`with domains_of_batch(labels):`; mix='random' does without"
+            "mix='crossdomain' needs domain labels: call model(images, domains=labels) after mix_after, "
+            "layer(features, domains=labels) yourself, or use the block `with domains_of_batch(labels):`; "
+            "mix='random' does without"
         )
     labels = torch.as_tensor(domains, device=device)
     if labels.shape != (batch,):
         raise ValueError(f"domains has shape {tuple(labels.shape)}, the batch {batch} samples; give one label for each")
-    chance = torch.rand(batch, batch, device=device, generator=generator)
+    chance = uniform(batch, batch, device=device, generator=generator)
     other = labels[:, None] != labels[None, :]
     partner = torch.where(other, chance, -1.0).argmax(1)
     return torch.where(other.any(1), partner, torch.arange(batch, device=device))
@@ -44,7 +46,7 @@ def half_pairs(batch: int, domains: Tensor | None, device: torch.device, generat
     """
     reversed_ = torch.arange(batch - 1, -1, -1, device=device)
     first, second = reversed_[: (batch + 1) // 2], reversed_[(batch + 1) // 2 :]
-    shuffled = [half[torch.randperm(len(half), device=device, generator=generator)] for half in (first, second)]
+    shuffled = [half[permutation(half.shape[0], device, generator)] for half in (first, second)]
     return torch.cat(shuffled)
 
 

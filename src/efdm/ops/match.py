@@ -9,7 +9,7 @@ from efdm import kernels
 from efdm.ops import gradient
 from efdm.ops.choices import check_choice
 from efdm.ops.layout import Rows, from_rows, same_size, to_rows, where_selected
-from efdm.ops.resample import SIZES, fraction, resample_sorted
+from efdm.ops.resample import fraction, resample_sorted
 from efdm.ops.runs import run_bounds
 from efdm.ops.styles import Partners, PreparedStyle, Style, open_style
 from efdm.ops.ties import TIES, rank_of
@@ -58,8 +58,8 @@ def efdm(
     >>> efdm(x, y, ties="stable")
     tensor([[[0.0000, 0.3000, 0.1000, 0.5000, 0.4000]]])
     """
-    check_choice("ties", ties, TIES)
-    check_choice("sizes", sizes, SIZES)
+    check_choice("ties", ties)
+    check_choice("sizes", sizes)
     plain = content_mask is style_mask is None and channel_dim == 1 and TIES[ties] is None
     if plain and style_grad == "stop" and content_grad == "identity":
         matched = _short_way(content, style)
@@ -103,7 +103,7 @@ def _open(
     style_mask: Tensor | None,
 ) -> tuple[Rows, Rows]:
     """Content and style as rows. Only a style that may flow carries a gradient; partners are styles and contents."""
-    check_choice("style_grad", style_grad, ("stop", "flow"))
+    check_choice("style_grad", style_grad)
     flows = style_grad == "flow"
     if flows and isinstance(style, PreparedStyle):
         raise ValueError("a prepared style carries no gradient; pass the style's features, or leave style_grad='stop'")
@@ -143,7 +143,7 @@ def _fit(x: Rows, y: Rows, ordered: Tensor, sizes: str) -> Tensor:
 
 def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str, channel_dim: int) -> Tensor:
     """Untouched where the masks say so, shaped like the content, and with the gradient asked for."""
-    check_choice("content_grad", content_grad, ("identity", "stop"))
+    check_choice("content_grad", content_grad)
     matched = where_selected(matched, gradient.stopped(x.values), x, y)
     values = from_rows(matched, gradient.stopped(content), channel_dim)
     return gradient.straight_through(content, values) if content_grad == "identity" else values

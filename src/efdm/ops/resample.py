@@ -7,8 +7,6 @@ from torch import Tensor
 
 from efdm.shapes import Resized, Style, checked
 
-SIZES = ("interpolate", "nearest")
-
 Count = int | Tensor  # one number for all samples, or (b, 1, 1) counts
 
 
