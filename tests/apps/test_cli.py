@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 pytest.importorskip("typer")
 
@@ -44,7 +45,11 @@ def test_info_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: str) -
         (("--shape", "1,2,x"), "is not a shape"),
         (("--dtype", "int8"), "is not one of float64"),
         (("--device", "tpuu"), "try cpu or cuda"),
-        (("--device", "mps"), "torch cannot use mps here; try --device cpu"),
+        pytest.param(
+            ("--device", "mps"),
+            "torch cannot use mps here; try --device cpu",
+            marks=pytest.mark.skipif(torch.backends.mps.is_available(), reason="it can"),
+        ),
     ],
 )
 def test_bad_arguments_say_what_to_try(arguments: tuple[str, ...], message: str) -> None:
