@@ -56,10 +56,17 @@ def why_not() -> str | None:
     if torch.version.cuda is None:
         return "torch is not a CUDA build"
     try:
-        _libraries()
+        _compile('extern "C" __global__ void probe() {}', _options(torch.cuda.current_device()))
     except OSError as error:
         return str(error)
+    except RuntimeError as error:  # a device newer than the compiler
+        return " ".join(str(error).split())
     return None
+
+
+def _options(device: int) -> list[str]:
+    major, minor = torch.cuda.get_device_capability(device)
+    return ["-std=c++17", f"--gpu-architecture=sm_{major}{minor}"]
 
 
 def _check(code: int, what: str) -> None:
@@ -80,7 +87,7 @@ def _compile(source: str, options: Sequence[str]) -> bytes:
         nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
         nvrtc.nvrtcGetProgramLog(program, log)
-        raise RuntimeError(f"NVRTC could not compile the kernels with {' '.join(options)}:\n{log.value.decode()}")
+        raise RuntimeError(f"NVRTC could not compile with {' '.join(options)}: {log.value.decode() or f'error {failed}'}")
     nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
     binary = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetCUBIN(program, binary)
@@ -116,9 +123,7 @@ class Module:
     """Kernels compiled from one source for one device."""
 
     def __init__(self, source: str, definitions: dict[str, int], device: int, most_shared: int) -> None:
-        major, minor = torch.cuda.get_device_capability(device)
-        options = ["-std=c++17", f"--gpu-architecture=sm_{major}{minor}"]
-        options += [f"-D{name}={value}" for name, value in definitions.items()]
+        options = _options(device) + [f"-D{name}={value}" for name, value in definitions.items()]
         binary = _binary(source, options)
         self._driver = _libraries()[0]
         self._launch = self._driver.cuLaunchKernel
