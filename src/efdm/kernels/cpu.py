@@ -133,5 +133,8 @@ def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         if w == 0:
             mixed.copy_(content)
         elif w != 1:
-            torch.lerp(content, mixed, w, out=mixed)
+            between = torch.lerp(content, mixed, w)
+            if between.isnan().any():  # equal infinities stay: their difference is NaN
+                between = torch.where(content == mixed, content, between)
+            mixed.copy_(between)
     return out

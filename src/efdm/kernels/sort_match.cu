@@ -301,7 +301,7 @@ extern "C" __global__ void mix_partners(const raw *x, const raw *sorted, const i
   raw mine = x[row + i], mixed = mine;
   if (weight != 0) {
     mixed = sorted[((size_t)partner[sample] * channels + channel) * n + rank[row + i]];
-    if (weight != 1) {
+    if (weight != 1 && mixed != mine) {  // equal infinities stay: their difference is NaN
       float a = to_float(mine, infinity), b = to_float(mixed, infinity);
       mixed = from_float(weight < 0.5f ? a + weight * (b - a) : b - (1 - weight) * (b - a), infinity);
     }
