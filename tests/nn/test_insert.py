@@ -273,14 +273,16 @@ def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device:
         device
     )
     grads = []
-    for run in (net, lambda x: checkpoint(net, x, use_reentrant=reentrant)):
+    # the plain run second: what it remembers must not help the other
+    for run in (lambda x: checkpoint(net, x, use_reentrant=reentrant), net):
         torch.manual_seed(1)
         inputs = [torch.randn(4, 2, 7, device=device, requires_grad=True) for _ in range(2)]
         losses = []
         for x, labels in zip(inputs, ([0, 0, 1, 1], [0, 1, 2, 3]), strict=True):
             with domains_of_batch(torch.tensor(labels)):
                 losses.append(run(x).square().sum())
-        sum(losses).backward()
+                if len(losses) == 2:
+                    sum(losses).backward()  # while the second batch's labels are current
         grads.append([x.grad for x in inputs])
     for a, b in zip(*grads, strict=True):
         torch.testing.assert_close(a, b)
@@ -293,6 +295,28 @@ def test_a_loaded_model_keeps_its_hooks(tmp_path) -> None:
     torch.save(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]), tmp_path / "model.pt")
     script = (
         f"import torch; from efdm.nn import mixes_of; m = torch.load({str(tmp_path / 'model.pt')!r}, weights_only=False); "
-        "m[0].register_forward_hook(lambda *a: None); assert len(mixes_of(m)) == 1"
+        "m[0].register_forward_hook(lambda *a: None); m.register_forward_pre_hook(lambda *a: None); "
+        "assert len(mixes_of(m)) == 1; m(torch.rand(2, 2, 5), domains=torch.tensor([0, 1]))"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_threads_that_share_a_model_keep_their_labels() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model = mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain"))
+
+    def work(batch: int) -> None:
+        for _ in range(150):
+            model(torch.randn(batch, 2, 5), domains=torch.arange(batch))
+            with domains_of_batch(torch.arange(batch)):
+                model(torch.randn(batch, 2, 5))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (3, 4)))
+
+
+def test_a_module_with_two_names() -> None:
+    conv = nn.Conv2d(3, 4, 3)
+    mix_after(nn.ModuleDict({"a": conv, "b": conv}), ["b"])
+    assert len(conv._forward_hooks) == 1

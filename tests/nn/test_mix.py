@@ -227,6 +227,8 @@ def test_can_be_followed_by_an_operation_in_place(device: torch.device) -> None:
         ({"style_grad": "no"}, ValueError),
         ({"eps": 1e-3}, TypeError),
         ({"channel_dim": "last"}, TypeError),
+        ({"content_grad": "stop"}, TypeError),
+        ({"style_mask": None}, TypeError),
     ],
 )
 def test_wrong_options_are_told_at_once(settings: dict, error: type) -> None:
@@ -265,3 +267,21 @@ def test_exporting_in_training_is_refused() -> None:
     with pytest.raises(Exception, match=r"call model.eval\(\) before exporting"):
         torch.export.export(model.train(), (torch.randn(4, 2, 5),))
     torch.export.export(model.eval(), (torch.randn(4, 2, 5),))
+
+
+def test_random_ties_come_from_the_generator(device: torch.device) -> None:
+    x = torch.zeros(4, 2, 30, device=device)
+    x[:, :, :5] = torch.randn(4, 2, 5, device=device)
+    outs = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        outs.append(EFDMix(p=1.0, ties="random", generator=torch.Generator(device).manual_seed(3))(x))
+    assert torch.equal(*outs)
+
+
+@pytest.mark.slow
+def test_random_ties_compiled_with_changing_batches(device: torch.device) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(EFDMix(p=1.0, ties="random"), backend="aot_eager", fullgraph=True)
+    for batch in (4, 5, 6):
+        compiled(features(device, batch))

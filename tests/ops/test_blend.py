@@ -108,3 +108,28 @@ def test_the_named_choices_are_those_there_are() -> None:
     from efdm.ops.ties import TIES
 
     assert NAMED["ties"] == tuple(TIES)
+
+
+def test_gradient_where_content_and_match_agree(device: torch.device) -> None:
+    x = torch.tensor([[[0.0, 1.0]]], device=device, requires_grad=True)
+    y = torch.tensor([[[0.0, 2.0]]], device=device, requires_grad=True)
+    for strength in (0.25, torch.tensor([0.25], device=device)):
+        x.grad = y.grad = None
+        blend(x, y, strength).sum().backward()
+        assert x.grad.tolist() == [[[0.75, 0.75]]]
+        assert y.grad.tolist() == [[[0.25, 0.25]]]
+    z = torch.randn(2, 1, 8, device=device).relu().requires_grad_()
+    efdmix(z, z.flip(0), 0.25, style_grad="flow").sum().backward()
+    close(z.grad, torch.full_like(z, 1.75))
+
+
+def test_precision_and_signs_of_the_weights(device: torch.device) -> None:
+    zero, one = (
+        torch.zeros(1, 1, 1, dtype=torch.float64, device=device),
+        torch.ones(1, 1, 1, dtype=torch.float64, device=device),
+    )
+    assert blend(zero, one, 0.1).item() == pytest.approx(0.1, abs=1e-16)
+    assert blend(torch.zeros(1, 1, 1), -torch.zeros(1, 1, 1), torch.ones(1)).signbit().item()
+    infinite = torch.full((1, 1, 1), math.inf)
+    for weight in (0.0, 0.5, 1.0):
+        assert blend(infinite, infinite, torch.nn.Parameter(torch.tensor([weight]))).item() == math.inf

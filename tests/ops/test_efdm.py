@@ -11,7 +11,7 @@ from cases import CASES, WORKED_X, WORKED_Y, rows
 from tolerances import DTYPES, close
 from torch import Tensor
 
-from efdm import Partners, efdm, efdmix, prepare
+from efdm import Partners, efdm, efdmix, histogram_match, prepare
 
 
 def in_order(features: Tensor) -> Tensor:
@@ -367,3 +367,15 @@ def test_other_default_devices_do_not_matter() -> None:
 def test_arrays_are_refused() -> None:
     with pytest.raises(TypeError, match="content must be a tensor, got ndarray"):
         efdm(torch.rand(1, 2, 3).numpy(), torch.rand(1, 2, 3).numpy())
+
+
+def test_nan_in_masked_partners_and_histograms() -> None:
+    nan = math.nan
+    x = torch.tensor([[[9.0, 9, nan, nan, 3]], [[9.0, 9, 1, 2, 5]]])
+    mask = torch.tensor([False, False, True, True, True])
+    assert efdm(x, Partners(torch.tensor([1, 0])), content_mask=mask)[0, 0].tolist() == [9, 9, 2, 5, 1]
+    x, y = torch.tensor([[[7.0, nan, 3]]]), torch.tensor([[[1.0, 2, 4]]])
+    mask = torch.tensor([False, True, True])
+    assert histogram_match(x, y, content_mask=mask, style_mask=mask)[0, 0].tolist() == [7, 4, 2]
+    with pytest.raises(ValueError, match="Partners are selected by content_mask"):
+        efdm(x, Partners(torch.tensor([0])), style_mask=mask)

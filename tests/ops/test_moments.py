@@ -116,3 +116,11 @@ def test_tied_share(device: torch.device) -> None:
     close(share, (x <= 0).float().mean(-1) + tied_share(x) * 0)
     assert tied_share(torch.zeros(1, 1, 5, device=device)).item() == 1
     assert tied_share(torch.zeros(1, 1, 1, device=device)).item() == 0
+
+
+def test_statistics_of_tiny_values(device: torch.device) -> None:
+    x = torch.tensor([[[0.0, 1e-25, 2e-25]]], device=device, requires_grad=True)
+    stats = channel_stats(x)
+    assert all(s.isfinite().all() for s in stats)
+    sum(s.sum() for s in stats).backward()
+    assert x.grad.isfinite().all()

@@ -53,10 +53,11 @@ def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     weight = weight.reshape(-1, *[1] * (x.ndim - 1))
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32  # bfloat16 would round a weight of 0.998 to 1
     mixed = torch.lerp(x.to(wide), y.to(wide), weight.to(wide)).to(x.dtype)
-    if weight.requires_grad:
-        return mixed  # a weight that learns must not be cut off at the ends
-    # the ends are chosen, not computed: infinity - infinity is NaN
-    return torch.where((weight == 0) | (x == y), x, torch.where(weight == 1, y, mixed))
+    # the ends and equal infinities are chosen, not computed: infinity - infinity is NaN
+    chosen = torch.where((weight == 0) | ((x == y) & x.isinf()), x, mixed)
+    chosen = torch.where(weight == 1, y, chosen)
+    # a weight that learns must not be cut off at the ends
+    return torch.where(mixed.isnan(), chosen, mixed) if weight.requires_grad else chosen
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

@@ -18,16 +18,20 @@ class _Labels:
 
     def __init__(self) -> None:
         self.current: Tensor | None = None
+        self.before: list[Tensor | None] = []  # what was current when each call that is running began
 
 
-class _LabelsOfThread(threading.local):
-    def __init__(self) -> None:
-        self.current: Tensor | None = None
+class _LabelsOfThread(threading.local, _Labels):
+    pass
 
 
 _compiled = _Labels()  # what compiled code reads: it cannot follow thread-local storage
 _eager = _LabelsOfThread()
 _by_state: OrderedDict[bytes, Tensor] = OrderedDict()
+
+
+def _labels() -> _Labels:
+    return _compiled if torch.compiler.is_compiling() else _eager
 
 
 def set_domains(domains: Tensor | None) -> None:
@@ -37,7 +41,18 @@ def set_domains(domains: Tensor | None) -> None:
 
 
 def current_domains() -> Tensor | None:
-    return _compiled.current if torch.compiler.is_compiling() else _eager.current
+    return _labels().current
+
+
+def call_begins(domains: Tensor | None) -> None:
+    """A model is called, with labels or without: without, those of the surrounding block stay."""
+    _labels().before.append(current_domains())
+    if domains is not None:
+        set_domains(domains)
+
+
+def call_ends() -> None:
+    set_domains(_labels().before.pop())
 
 
 @contextmanager
@@ -65,23 +80,21 @@ def in_backward() -> bool:
 
 def _state(device: torch.device) -> bytes:
     """The state of torch's own generator, which checkpointing rewinds before it repeats a forward."""
-    if device.type == "cuda":
-        state = torch.cuda.default_generators[
-            torch.cuda.current_device() if device.index is None else device.index
-        ].get_state()
-    else:
-        state = torch.default_generator.get_state()
-    return device.type.encode() + bytes(state.numpy())
+    if device.type != "cuda":
+        return bytes(torch.default_generator.get_state().numpy())
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return f"cuda:{index} ".encode() + bytes(torch.cuda.default_generators[index].get_state().numpy())
 
 
 def labels_for_draw(domains: Tensor | None, device: torch.device) -> Tensor | None:
     """The labels to use for a draw: those given, or in a repeated forward those the same draw had the first time."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return domains  # a graph being captured keeps its generator to itself
+    state = _state(device)
+    if in_backward() and state in _by_state:
+        return _by_state[state]
     if domains is not None:
-        if torch.is_grad_enabled() or in_backward():
-            _by_state[_state(device)] = domains
-            while len(_by_state) > _REMEMBERED:
-                _by_state.popitem(last=False)
-        return domains
-    return _by_state.get(_state(device)) if in_backward() else None
+        _by_state[state] = torch.as_tensor(domains).clone()  # a copy: loaders fill their buffers again
+        while len(_by_state) > _REMEMBERED:
+            _by_state.popitem(last=False)
+    return domains

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from efdm.nn.domains import current_domains, set_domains
+from efdm.nn.domains import call_begins, call_ends
 from efdm.nn.mix import EFDMix, FeatureMix
 from efdm.nn.stages import family_of
 
@@ -41,25 +41,22 @@ class _TakeDomains:
     """A forward pre-hook: ``model(images, domains=labels)`` works, whatever the model's forward accepts."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.before: list[Tensor | None] = []  # labels that were set when a call began
         self.wanted = "domains" in inspect.signature(model.forward).parameters  # the model wants to see them, too
+        self.handle: RemovableHandle | None = None
 
     def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-        self.before.append(current_domains())
-        if "domains" not in kwargs:
-            return None
-        set_domains(kwargs["domains"])
+        call_begins(kwargs.get("domains"))
         return args, {k: v for k, v in kwargs.items() if k != "domains" or self.wanted}
 
 
 class _RestoreDomains:
     """Its counterpart after the call, also when the call fails."""
 
-    def __init__(self, taken: _TakeDomains) -> None:
-        self.taken = taken
+    def __init__(self) -> None:
+        self.handle: RemovableHandle | None = None
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        set_domains(self.taken.before.pop())
+        call_ends()
 
 
 _HOOKS = (_MixOutput, _TakeDomains, _RestoreDomains)
@@ -78,7 +75,7 @@ def stages_of(model: nn.Module) -> dict[str, str]:
 
 
 def _resolve(model: nn.Module, stage: str, known: dict[str, str]) -> tuple[str, nn.Module]:
-    modules = {name: module for name, module in model.named_modules() if name}
+    modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
     name = known.get(stage, stage)
     if name in modules:
         return name, modules[name]
@@ -129,9 +126,9 @@ def mix_after(model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: F
         hook = _MixOutput(mix, name, layout)
         hook.handle = module.register_forward_hook(hook)
     if not any(isinstance(h, _TakeDomains) for h in model._forward_pre_hooks.values()):
-        taken = _TakeDomains(model)
-        model.register_forward_pre_hook(taken, with_kwargs=True)
-        model.register_forward_hook(_RestoreDomains(taken), with_kwargs=True, always_call=True)
+        take, restore = _TakeDomains(model), _RestoreDomains()
+        take.handle = model.register_forward_pre_hook(take, with_kwargs=True)
+        restore.handle = model.register_forward_hook(restore, with_kwargs=True, always_call=True)
     return model
 
 

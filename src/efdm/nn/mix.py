@@ -56,7 +56,8 @@ class FeatureMix(nn.Module):
             raise ValueError(f"alpha={alpha} must be positive; the paper uses 0.1")
         if not isinstance(channel_dim, int) or not isinstance(prefix, int):
             raise TypeError(f"channel_dim={channel_dim!r} and prefix={prefix!r} must be integers")
-        check_options(MATCHERS[method].function, options)  # now, and not at the first call that happens to mix
+        # now, and not at the first call that happens to mix
+        check_options(MATCHERS[method].function, options, without=("content_grad", "content_mask", "style_mask"))
         self.method, self.p, self.alpha, self.mix = method, p, alpha, mix
         self.channel_dim, self.prefix = channel_dim, prefix
         self.generator, self.options = generator, options
@@ -98,7 +99,10 @@ class FeatureMix(nn.Module):
         if device.type == "cpu" and not compiling and type(gate) is Tensor and not gate:
             return features  # reading the gate is free here, and saves the work
         lam = torch.where(gate, lam, 1.0)
-        return ops_mix(features, Partners(partner, "drawn"), lam, self.method, channel_dim=channel_dim, **self.options)
+        options = {**self.options, "channel_dim": channel_dim}
+        if self.options.get("ties") == "random":
+            options["generator"] = generator
+        return ops_mix(features, Partners(partner, "drawn"), lam, self.method, **options)
 
     def extra_repr(self) -> str:
         shown = {"method": self.method, "p": self.p, "alpha": self.alpha, "mix": self.mix, **self.options}

@@ -35,7 +35,7 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
             raise ValueError(f"strength={strength} is outside 0 (content) to 1 (matched)")
         if strength in (0, 1):
             return matched if strength else content
-        return lerp(content, matched, torch.tensor([strength], device=content.device))
+        return lerp(content, matched, torch.tensor([strength], dtype=torch.float64, device=content.device))
     if strength.ndim > 1 or (strength.ndim == 1 and strength.shape[0] not in (1, content.shape[0])):
         raise ValueError(f"strength has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
     return lerp(content, matched, strength.to(content.device))

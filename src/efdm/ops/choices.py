@@ -28,9 +28,10 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     raise ValueError(f"{argument}={value!r} is not one of {', '.join(map(repr, names))}{hint}")
 
 
-def check_options(function: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Raise for options that the function does not take, and for wrong names of a choice."""
-    known = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def check_options(function: Callable[..., object], options: Mapping[str, object], without: Collection[str] = ()) -> None:
+    """Raise for options that the function does not take, or that are left out, and for wrong names of a choice."""
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without]
     for name, value in options.items():
         if name not in known:
             raise TypeError(f"{function.__name__} has no option {name!r}; it takes {', '.join(known)}")

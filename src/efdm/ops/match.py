@@ -68,7 +68,9 @@ def efdm(
     x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
     if isinstance(style, Partners):
         # one sort of the batch gives the ranks of the content and the sorted values of every style
-        values, rank = rank_of(x, x.selected(), ties, generator)
+        values, rank = rank_of(x, x.ranked(), ties, generator)
+        if x.mask is not None:
+            values = gradient.sort_rows(x.selected())
         matched = gradient.take(_fit(x, y, values.index_select(0, style.index), sizes), rank)
     else:
         matched = _match(x, y, style, ties, sizes, generator)
@@ -108,6 +110,8 @@ def _open(
     if flows and isinstance(style, PreparedStyle):
         raise ValueError("a prepared style carries no gradient; pass the style's features, or leave style_grad='stop'")
     if isinstance(style, Partners):
+        if style_mask is not None:
+            raise ValueError("style_mask goes with style features; Partners are selected by content_mask")
         style.check(content.shape[0])
         x = to_rows(content if flows else gradient.stopped(content), "content", channel_dim, content_mask)
         return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
@@ -153,8 +157,10 @@ def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, 
     """The values of EFDMix within a batch, ties by position, without gradient: the fused way of training."""
     x = to_rows(gradient.stopped(content), "content", channel_dim)
     partners.check(content.shape[0])
+    if isinstance(strength, Tensor) and (strength.ndim > 1 or strength.numel() not in (1, content.shape[0])):
+        raise ValueError(f"lam has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
     precise = torch.float64 if content.dtype == torch.float64 else torch.float32
-    weight = torch.as_tensor(strength, dtype=precise, device=content.device).expand(content.shape[0])
+    weight = torch.as_tensor(strength, dtype=precise, device=content.device).reshape(-1).expand(content.shape[0])
     return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.stopped(content), channel_dim)
 
 
@@ -181,9 +187,10 @@ def histogram_match(
     tensor([[[0.1000, 0.4000, 0.1000, 0.5000, 0.4000]]])
     """
     x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
-    sorted_x, rank = gradient.sort_rank(x.selected())
+    sorted_x, rank = gradient.sort_rank(x.ranked())
     if isinstance(style, Partners):
-        sorted_y = sorted_x.index_select(0, style.index)
+        own = sorted_x if x.mask is None else gradient.sort_rows(x.selected())
+        sorted_y = own.index_select(0, style.index)
     else:
         sorted_y = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
     at_rank = _read_quantiles(sorted_x.detach(), sorted_y.expand(x.values.shape[0], -1, -1), x.size(), y.size())
@@ -197,7 +204,7 @@ def _read_quantiles(x: Values, y: ShapeOfStyle, n: int | Tensor, m: int | Tensor
     first, last = run_bounds(y)
     # The content's share is upto/n. Among the m style values that is place upto*m/n, kept as a fraction of whole numbers.
     at = torch.div(upto * m - 1, n.clamp(min=1) if isinstance(n, Tensor) else n, rounding_mode="floor")
-    at = at.clamp(min=0, max=y.shape[-1] - 1)
+    at = torch.minimum(at, m - 1).clamp(min=0) if isinstance(m, Tensor) else at.clamp(min=0, max=m - 1)
     start, end = first.gather(-1, at), last.gather(-1, at)
     high = y.gather(-1, at)
     low = y.gather(-1, (start - 1).clamp(min=0))

@@ -72,6 +72,7 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
     varies = (torch.where(rows.mask, values != first, False) if rows.mask is not None else values != first).any(
         -1, keepdim=True
     )
+    varies = varies & (variance > 0)  # squares of tiny values vanish
     scale = torch.where(varies, variance, 1).sqrt()  # a root has no gradient at 0
     std = torch.where(varies, scale, 0)
     skewness = torch.where(varies, _mean((off / scale) ** 3, rows), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,10 @@ from efdm.ops.layout import Rows
 
 def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
     x = content.values
-    return torch.rand(x.shape, device=x.device, generator=generator)
+    given: dict[str, Any] = (
+        {} if generator is None else {"generator": generator}
+    )  # a None cannot be compiled with changing sizes
+    return torch.rand(x.shape, device=x.device, dtype=torch.float32, **given)
 
 
 def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
