@@ -149,6 +149,8 @@ def test_forward_mode_is_refused() -> None:
     x, y = torch.randn(1, 2, 5), torch.randn(1, 2, 5)
     with pytest.raises(RuntimeError, match="no forward-mode derivative"):
         torch.func.jvp(lambda a: efdm(a, y), (x,), (x,))
+    with pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        torch.func.jvp(lambda b: efdm(x, b, style_grad="flow"), (y,), (y,))
     torch.func.jvp(lambda a: a * efdm(x, y), (x,), (x,))  # a match of constants is fine
 
 

@@ -17,6 +17,11 @@ def stopped(t: Tensor) -> Tensor:
     return t.detach() if isinstance(t, Tensor) and t.requires_grad else t
 
 
+def refuse_forward_mode(t: Tensor) -> None:
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
+        raise RuntimeError("a match has no forward-mode derivative; use reverse mode (backward, torch.func.grad)")
+
+
 class _StraightThrough(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -39,8 +44,7 @@ def straight_through(content: Features, values: Features) -> Features:
 
     ``values`` must not depend on ``content``; a gradient they carry (towards a style) is kept.
     """
-    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(content).tangent is not None:
-        raise RuntimeError("a match has no forward-mode derivative; use reverse mode (backward, torch.func.grad)")
+    refuse_forward_mode(content)
     # A function and not `values + (content - content.detach())`: infinity minus infinity is NaN.
     wanted = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
     if not wanted or kernels.exporting():  # an exported graph is for inference

@@ -117,6 +117,8 @@ def _open(
         return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
     x = to_rows(gradient.stopped(content), "content", channel_dim, content_mask)
     y = open_style(style, x, content, channel_dim, style_mask)
+    if flows:
+        gradient.refuse_forward_mode(y.values)
     return x, (y._replace(values=y.values.detach()) if not flows and y.values.requires_grad else y)
 
 
