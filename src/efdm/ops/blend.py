@@ -61,8 +61,8 @@ def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm"
     if not row.straight_through:
         return blend(content, row(content, style, **{**row.augmentation, **options}), 1 - lam)
     chosen = {k: v for k, v in {**row.augmentation, **options}.items() if v is not None and v not in _FUSED.get(k, ())}
-    fused = row.mix_partners and isinstance(style, Partners) and chosen.keys() <= {"channel_dim"} and not learns
-    if row.mix_partners and fused and not kernels.exporting():
+    plain = isinstance(style, Partners) and chosen.keys() <= {"channel_dim"} and not learns and not kernels.exporting()
+    if plain and row.mix_partners is not None:
         return gradient.straight_through(content, row.mix_partners(content, style, 1 - lam, **chosen))
     matched = row(content, style, content_grad="stop", **{**row.augmentation, **options})
     return gradient.straight_through(content, blend(gradient.stopped(content), matched, 1 - lam))
