@@ -124,3 +124,9 @@ def test_statistics_of_tiny_values(device: torch.device) -> None:
     assert all(s.isfinite().all() for s in stats)
     sum(s.sum() for s in stats).backward()
     assert x.grad.isfinite().all()
+
+
+def test_nan_shows_in_the_statistics(device: torch.device) -> None:
+    x = torch.randn(1, 1, 9, device=device)
+    x[..., 3] = torch.nan
+    assert all(s.isnan().all() for s in channel_stats(x))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from efdm import kernels
 from efdm.ops.choices import check_choice
 from efdm.ops.layout import Rows, from_rows, to_rows, where_selected
 from efdm.ops.runs import run_bounds
@@ -29,14 +30,18 @@ class ChannelStats(NamedTuple):
 def _wide(rows: Rows) -> Tensor:
     """The values, half precision as float32, with zeros outside the mask: what is there must not touch a gradient."""
     values = rows.values if rows.values.dtype == torch.float64 else rows.values.float()
-    return values if rows.mask is None else torch.where(rows.mask, values, 0)
+    return _inside(values, rows, 0)
+
+
+def _inside(values: Tensor, rows: Rows, fill: float) -> Tensor:
+    return values if rows.mask is None else torch.where(rows.mask, values, fill)
 
 
 def _mean(values: Tensor, rows: Rows) -> Tensor:
     if rows.mask is None:
         return values.mean(-1, keepdim=True)
     count = rows.mask.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(rows.mask, values, 0).sum(-1, keepdim=True) / count
+    return _inside(values, rows, 0).sum(-1, keepdim=True) / count
 
 
 def _mean_and_variance(rows: Rows) -> tuple[Tensor, Tensor]:
@@ -47,7 +52,7 @@ def _mean_and_variance(rows: Rows) -> tuple[Tensor, Tensor]:
         return mean, variance
     mean = _mean(values, rows)
     count = rows.mask.sum(-1, keepdim=True)
-    squares = torch.where(rows.mask, values - mean, 0).square().sum(-1, keepdim=True)
+    squares = _inside(values - mean, rows, 0).square().sum(-1, keepdim=True)
     return mean, squares / (count - 1).clamp(min=1)
 
 
@@ -68,17 +73,16 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
     values = _wide(rows)
     mean, variance = _mean_and_variance(rows)
     off = values - mean
-    first = rows.selected().nan_to_num(torch.inf).amin(-1, keepdim=True)  # masked positions are NaN there
-    varies = (torch.where(rows.mask, values != first, False) if rows.mask is not None else values != first).any(
-        -1, keepdim=True
-    )
-    varies = varies & (variance > 0)  # squares of tiny values vanish
+    smallest = _inside(values, rows, torch.inf).amin(-1, keepdim=True)
+    largest = _inside(values, rows, -torch.inf).amax(-1, keepdim=True)
+    # both: the mean of equal values may be off by a bit, and the squares of tiny ones vanish; NaN counts as varying
+    varies = (smallest != largest) & (variance != 0)
     scale = torch.where(varies, variance, 1).sqrt()  # a root has no gradient at 0
     std = torch.where(varies, scale, 0)
     skewness = torch.where(varies, _mean((off / scale) ** 3, rows), 0)
     kurtosis = torch.where(varies, _mean((off / scale) ** 4, rows), 0)
-    largest = values.abs().amax(-1, keepdim=True)
-    return ChannelStats(*(s.squeeze(-1).to(features.dtype) for s in (mean, std, skewness, kurtosis, largest)))
+    norm = values.abs().amax(-1, keepdim=True)
+    return ChannelStats(*(s.squeeze(-1).to(features.dtype) for s in (mean, std, skewness, kurtosis, norm)))
 
 
 def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
@@ -90,7 +94,7 @@ def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
     tensor([[0.8000]])
     """
     rows = to_rows(features.detach(), "features", channel_dim)
-    start, end = run_bounds(torch.sort(rows.values, -1).values)
+    start, end = run_bounds(kernels.sort_rows(rows.values))
     return (end - start > 1).float().mean(-1)
 
 
