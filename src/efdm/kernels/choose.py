@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from efdm.kernels import cpu, cuda, reference
+from efdm.kernels.floats import DTYPES
 
 VARIABLE = "EFDM_KERNEL"
 _EVERY_FLOAT = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -39,15 +40,15 @@ def _longest_block(device: torch.device, dtype: torch.dtype) -> float:
 
 TABLE = (
     Kernel(
-        "cuda_block", "cuda", cuda.DTYPES, _longest_block, cuda.why_not, cuda.block,
+        "cuda_block", "cuda", DTYPES, _longest_block, cuda.why_not, cuda.block,
         "one fused launch, a block for each row",
     ),
     Kernel(
-        "cuda_chunks", "cuda", cuda.DTYPES, lambda d, t: cuda.LONGEST_CHUNKED, cuda.why_not, cuda.chunks,
+        "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.LONGEST_CHUNKED, cuda.why_not, cuda.chunks,
         "chunks sorted by a block each, merged by rank",
     ),
     Kernel(
-        "cpu_radix", "cpu", cpu.DTYPES, lambda d, t: cpu.LONGEST_ROW, cpu.why_not, cpu,
+        "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.LONGEST_ROW, cpu.why_not, cpu,
         "numba radix sort, rows shared among threads",
     ),
     Kernel(

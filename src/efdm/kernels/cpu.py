@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from efdm.kernels.floats import INFINITY
+
 LONGEST_ROW = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 SMALLEST_SHARE = 1 << 15  # elements a thread should get: below this, handing work over costs more than doing it
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _WORDS = {2: torch.int16, 4: torch.int32}
-_INFINITY = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
 
 
 def why_not() -> str | None:
@@ -84,7 +84,7 @@ def _run(name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> 
     rows = first.numel() // n
     kernel = _kernel(name)
     arrays = [_words(t) for t in inputs] + [_words(t) for t in outputs]
-    infinity = _INFINITY[first.dtype]
+    infinity = INFINITY[first.dtype]
     _share_rows(lambda a, b: kernel(*arrays, infinity, a, b), rows, n)
 
 

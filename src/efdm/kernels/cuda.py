@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from efdm.kernels.floats import INFINITY
 from efdm.kernels.nvrtc import Module, why_not
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 LONGEST_CHUNKED = 65_536  # relu1_1 of a 256 px picture; positions are 16 bits wide
 
 # Longest row: threads of a block, and blocks wanted on a multiprocessor by kernels that sort both sides or one. Up to 16
@@ -28,12 +28,11 @@ _BLOCKS = {
     8192: (512, 2, 3),
     16_384: (1024, 1, 1),
 }
-_INFINITY = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
 _SOURCE = Path(__file__).with_name("sort_match.cu")
 _ELEMENTS = 256  # threads of a block in the kernels without a sort
 _MERGED = 8  # elements of a thread that merges, as in sort_match.cu
 
-__all__ = ["DTYPES", "LONGEST_CHUNKED", "longest_block", "why_not"]
+__all__ = ["LONGEST_CHUNKED", "block", "chunks", "longest_block", "why_not"]
 
 
 def _row_of(n: int) -> tuple[int, int, int]:
@@ -72,7 +71,7 @@ class _Launcher:
 
     def __init__(self, n: int, longest: int, dtype: torch.dtype, device: int) -> None:
         width = dtype.itemsize
-        self.n, self.infinity = n, _INFINITY[dtype]
+        self.n, self.infinity = n, INFINITY[dtype]
         self.threads, items = _block(longest)
         self.module = _module(self.threads, items, width, device)
         self.shared = _shared_bytes(self.threads, items, width)

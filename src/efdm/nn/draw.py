@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from efdm.ops.generator import given
 
 Generator = torch.Generator | None
 
 
-def _given(generator: Generator) -> dict[str, Any]:
-    # passing generator=None chooses an overload that compilers cannot use with changing sizes
-    return {} if generator is None else {"generator": generator}
-
-
 def uniform(*shape: int, device: torch.device, generator: Generator) -> Tensor:
-    return torch.rand(shape, device=device, dtype=torch.float32, **_given(generator))
+    return torch.rand(shape, device=device, dtype=torch.float32, **given(generator))
 
 
 def permutation(n: int, device: torch.device, generator: Generator) -> Tensor:
-    return torch.randperm(n, device=device, **_given(generator))
+    return torch.randperm(n, device=device, **given(generator))
 
 
 def beta(alpha: float, batch: int, device: torch.device, generator: Generator) -> Tensor:
@@ -29,5 +24,5 @@ def beta(alpha: float, batch: int, device: torch.device, generator: Generator) -
     # underflow. Not torch's Dirichlet, which takes no generator in public and cannot be traced with changing sizes.
     shape = torch.full((2, batch), alpha + 1.0, device=device, dtype=torch.float32)
     u = uniform(2, batch, device=device, generator=generator).clamp(min=torch.finfo(torch.float32).tiny)
-    log = torch._standard_gamma(shape, **_given(generator)).log() + u.log() / alpha
+    log = torch._standard_gamma(shape, **given(generator)).log() + u.log() / alpha
     return torch.sigmoid(log[0] - log[1])

@@ -1,7 +1,7 @@
 """Where the stages of the common model families are, and how their features are laid out.
 
 One row a family and library. ``stages`` are module names from shallow to deep; mixing belongs after the first ones, where
-features carry style more than class (paper, section 4.2). ``prefix`` names the attribute that counts class tokens.
+features carry style more than class (paper, section 4.2). ``prefix`` counts the class tokens of a model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _before_each_halving(container: str) -> Callable[[nn.Module], list[str]]:
 
 
 def _last_of_each_resolution(model: nn.Module) -> list[str]:
-    """torchvision's MobileNetV2: the last block before each one that halves the resolution."""
+    """torchvision's MobileNets: the last block before each one that halves the resolution."""
     blocks = list(model.get_submodule("features").named_children())[1:-1]
 
     def halves(block: nn.Module) -> bool:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from efdm import kernels
 from efdm.ops import gradient
+from efdm.ops.generator import given
 from efdm.ops.layout import Rows
 
 
 def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
     x = content.values
-    given: dict[str, Any] = (
-        {} if generator is None else {"generator": generator}
-    )  # a None cannot be compiled with changing sizes
-    return torch.rand(x.shape, device=x.device, dtype=torch.float32, **given)
+    return torch.rand(x.shape, device=x.device, dtype=torch.float32, **given(generator))
 
 
 def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
