@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install lint types test gpu-test bench clean
+.PHONY: help install demo lint types test gpu-test bench clean
 
 help:
+	@echo "make demo      set up .venv and stylize the embedded pictures"
 	@echo "make test      set up .venv, lint, check types, run the tests"
 	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
 	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
@@ -17,6 +18,9 @@ $(VENV)/installed: pyproject.toml constraints.txt requirements-dev.txt
 	touch $@
 
 install: $(VENV)/installed
+
+demo: install
+	$(BIN)/efdm demo -o demo
 
 lint: install
 	$(BIN)/ruff check .
@@ -36,4 +40,4 @@ bench: install
 	$(BIN)/python benchmarks/report.py --readme
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache demo

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import adain, copy_limit, sort_scatter, three_sort
 from cases import CASES, Case
-from environment import environment
 from report import report
 
 from efdm import EFDMix, efdm, kernels, prepare
+from efdm.environment import environment
 from efdm.ops import Partners
 
 HERE = Path(__file__).parent

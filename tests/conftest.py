@@ -32,7 +32,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     out = config.getoption("--record")
     if out is None:
         return
-    from environment import environment
+    from efdm.environment import environment
 
     files: dict[str, Counter[str]] = {}
     for outcome in ("passed", "failed", "skipped", "error"):

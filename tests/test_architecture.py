@@ -18,7 +18,9 @@ KNOWS: dict[str, set[str]] = {  # room: the rooms it may import
     "ops": {"kernels"},
     "nn": {"kernels", "ops"},
     "models": set(),
-    "apps": {"kernels", "ops", "nn", "models"},
+    "data": set(),
+    "style": {"kernels", "ops", "nn", "models", "data"},
+    "apps": {"kernels", "ops", "nn", "models", "data", "style"},
 }
 
 
@@ -67,7 +69,7 @@ def test_import_is_light() -> None:
         start = time.perf_counter()
         import efdm
         print(time.perf_counter() - start)
-        heavy = {"numba", "torchvision", "timm", "typer", "rich", "onnx", "jaxtyping"}
+        heavy = {"numba", "torchvision", "timm", "typer", "rich", "onnx", "jaxtyping", "PIL", "av", "safetensors"}
         print(sorted({m.split(".")[0] for m in set(sys.modules) - before} & heavy))
         print(sorted({m.split(".")[1] for m in sys.modules if m.startswith("efdm.")}))
     """

@@ -18,9 +18,12 @@ import torch
 
 import efdm
 from efdm import kernels
+from efdm.apps import train, weights
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Exact feature distribution matching.")
 console = Console()
+app.add_typer(train.app, name="train")
+app.add_typer(weights.app, name="weights")
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PACKAGES = ("numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")

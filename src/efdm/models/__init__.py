@@ -1,5 +1,18 @@
-"""Networks, and what is needed to load other people's. They know nothing of matching."""
+"""Networks, which know nothing of matching."""
 
 from efdm.models.compat import allow_torchvision
+from efdm.models.networks import NETWORKS, StyleNetwork, build
+from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalise
 
-__all__ = ["allow_torchvision"]
+__all__ = [
+    "NETWORKS",
+    "VGG",
+    "MirrorDecoder",
+    "StyleNetwork",
+    "allow_torchvision",
+    "build",
+    "load_decoder",
+    "load_vgg",
+    "mean_activations",
+    "normalise",
+]

@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 PACKAGES = ("torch", "numba", "numpy", "triton")
 
 
-def environment(device: str) -> dict[str, object]:
+def environment(device: str | torch.device) -> dict[str, object]:
+    device = torch.device(device)
     versions = {}
     for package in PACKAGES:
         try:
@@ -23,8 +24,8 @@ def environment(device: str) -> dict[str, object]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return {
-        "device": device,
-        "device_name": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name() if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "versions": versions,

@@ -1,0 +1,72 @@
+"""Measure the flicker of every temporal setting on clips whose motion is known, and write a record.
+
+    python benchmarks/flicker.py [--weights FILE] [--style NAME] [--out FILE]
+
+Changes are in levels of 255 from frame to frame (`efdm.style.flicker.measure`). "detail" tells a calm video from a blurred
+one, "frames_per_second" what the calm costs. The clips are made of embedded photos and the style by one of our own
+painters, so that the record can be made anywhere. About a minute, on one core: more threads than idle cores would make it
+many times slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from efdm.data.paint import STYLES, paint
+from efdm.environment import environment
+from efdm.models import build
+from efdm.models.weights import load_network
+from efdm.style.flicker import CLIPS, NOISE, clip, measure
+from efdm.style.stylizer import Stylizer
+from efdm.style.video import TEMPORAL, stylize_frames
+
+HERE = Path(__file__).parent
+FRAMES, SIZE, STYLE_SIZE = 10, (192, 256), 256
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weights", type=Path, help="of the small network; default: the ones in the package")
+    parser.add_argument("--style", choices=tuple(STYLES), default="starry")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "flicker.json")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.weights:
+        stylizer = Stylizer(load_network(build("small"), options.weights), "cpu")
+    else:
+        stylizer = Stylizer.from_pretrained("small", "cpu")
+    look = stylizer.prepare(paint(options.style, STYLE_SIZE))
+    list(stylize_frames(stylizer, clip("pan", frames=2, size=SIZE).frames, look))  # compiles kernels
+    rows = []
+    for name in CLIPS:
+        shown = clip(name, frames=FRAMES, size=SIZE)
+        for temporal in TEMPORAL:
+            start = time.perf_counter()
+            made = list(stylize_frames(stylizer, shown.frames, look, temporal=temporal))
+            seconds = time.perf_counter() - start
+            found = {k: round(v, 3) for k, v in measure(shown.frames, made, shown.motions).items()}
+            row = {"clip": name, "temporal": temporal, **found, "frames_per_second": round(FRAMES / seconds, 2)}
+            print(f"{name:9} {temporal:7} " + "  ".join(f"{k} {v}" for k, v in list(row.items())[2:]), flush=True)
+            rows.append(row)
+    record = {
+        "environment": environment("cpu"),
+        "network": stylizer.network.name,
+        "style": options.style,
+        "frames": FRAMES,
+        "size": list(SIZE),
+        "noise": round(255 * NOISE, 3),
+        "rows": rows,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""``efdm evaluate``: measure models on pairs of pictures, with a progress bar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from efdm.data import PictureError, find_pictures
+from efdm.models.weights import PRETRAINED, MissingWeights, load_encoder
+from efdm.ops import MATCHERS
+from efdm.style import evaluate as evaluation
+from efdm.style import report
+from efdm.style.measures import Lens, open_lens
+from efdm.style.optimise import OPTIMISERS
+
+app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your own.")
+console = Console()
+
+
+@app.callback()
+def _root() -> None:
+    """Measure models on pictures of your own."""
+
+
+@app.command()
+def style(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: records, outputs, table, plot, sheets.")],
+    content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
+    style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
+    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(PRETRAINED)}; may be repeated.")] = None,
+    network: Annotated[
+        list[str] | None, typer.Option(help="NAME=FILE, a network that `efdm train` wrote; may be repeated.")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of {', '.join(MATCHERS)}; may be repeated. Default: what each was trained with."),
+    ] = None,
+    strength: Annotated[str, typer.Option(help="From 0 to 1, or several with commas: 0,0.25,0.5,0.75,1.")] = "1",
+    optimiser: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(OPTIMISERS)}; may be repeated.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Of the optimisers; default: each its own.", min=1)] = None,
+    pairs: Annotated[int, typer.Option(help="At most so many pairs.", min=1)] = 60,
+    pairing: Annotated[str, typer.Option(help="order: content i with style i; grid: every one with every one.")] = "order",
+    size: Annotated[int, typer.Option(help="Short side at which pictures are made; 0: their own.", min=0)] = 512,
+    seen_at: Annotated[int, typer.Option(help="Short side at which pictures are measured.", min=32)] = evaluation.SEEN_AT,
+    likeness: Annotated[
+        str, typer.Option(help="How content is compared: lpips (needs the package lpips), or likeness without it.")
+    ] = "lpips",
+    vgg: Annotated[str, typer.Option(help="File of VGG-16, for measuring; default: looked up, see `efdm weights`.")] = "",
+    alexnet: Annotated[str, typer.Option(help="File of AlexNet, for a second LPIPS.")] = "",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
+    table: Annotated[bool, typer.Option("--table", help="Measure nothing: only render what the run has.")] = False,
+) -> None:
+    """Stylise pairs of pictures and measure what is kept of the content and what is taken of the style.
+
+    A run that was interrupted goes on when the same command is given again; pairs that are finished are not repeated.
+    """
+    try:
+        if not table:
+            target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+            if not content or not style:
+                raise ValueError("--content and --style are needed: a folder or a zip of pictures each")
+            chosen = evaluation.make_pairs(find_pictures(content), find_pictures(style), pairing=pairing, most=pairs)
+            strengths = _strengths(strength)
+            lens = open_lens(vgg=vgg or None, alexnet=alexnet or None, content=likeness, device=target)
+            ways = _ways(
+                model or ([] if network or optimiser else ["small"]), network or [], method or [], strengths,
+                optimiser or [], iterations, vgg or None, target,
+            )  # fmt: skip
+            _measure(chosen, ways, lens, out, size, seen_at, target)
+        written = report.render(out)
+    except (ValueError, PictureError, MissingWeights, FloatingPointError) as error:
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)  # names may hold brackets
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        console.print(f"interrupted; the same command goes on, --table -o {out} shows what there is", soft_wrap=True)
+        raise typer.Exit(130) from None
+    console.print((out / "table.md").read_text(), markup=False, highlight=False, soft_wrap=True)
+    console.print("written: " + ", ".join(str(p) for p in written), markup=False, soft_wrap=True)
+    if out / "tradeoff.png" not in written:
+        console.print("the plot needs matplotlib: pip install matplotlib")
+
+
+def _strengths(given: str) -> list[float]:
+    try:
+        found = [float(part) for part in given.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 <= s <= 1 for s in found):
+        raise ValueError(f"--strength {given} is not a list of numbers from 0 to 1; write 1 or 0,0.5,1")
+    return list(dict.fromkeys(found))
+
+
+def _ways(
+    models: list[str],
+    networks: list[str],
+    methods: list[str],
+    strengths: list[float],
+    optimisers: list[str],
+    iterations: int | None,
+    vgg: str | None,
+    device: str,
+) -> list[evaluation.Way]:
+    trained = [evaluation.open_pretrained(name, vgg=vgg, device=device) for name in dict.fromkeys(models)]
+    for given in networks:
+        name, _, file = given.partition("=")
+        if not name or not file:
+            raise ValueError(f"--network {given} should be NAME=FILE, such as mine=runs/mine/network.safetensors")
+        trained.append(evaluation.open_trained(name, file, vgg=vgg, device=device))
+    ways = [evaluation.untouched()]
+    for t in trained:
+        for m in dict.fromkeys(methods or [t.method]):
+            ways += [evaluation.network_way(t.name, t.stylizer, method=m, strength=s, weights=t.weights) for s in strengths]
+    if optimisers:
+        encoder = load_encoder("vgg16", "relu5_1", path=vgg).requires_grad_(False).to(device)
+        encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        ways += [evaluation.optimiser_way(o, encoder, iterations=iterations) for o in dict.fromkeys(optimisers)]
+    return ways
+
+
+def _measure(
+    pairs: list[evaluation.Pair], ways: list[evaluation.Way], lens: Lens, out: Path, size: int, seen_at: int, device: str
+) -> None:
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    made_at = size or None  # 0 is easier to type than nothing
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("pictures", total=len(pairs) * len(ways), count="")
+
+        def show(p: evaluation.Progress) -> None:
+            count = f"{int(p.done)}/{p.total}"
+            bar.update(task, completed=p.done, description=p.label or "pictures", count=count)
+
+        evaluation.evaluate(pairs, ways, lens, out, size=made_at, seen_at=seen_at, device=device, progress=show)

@@ -1,0 +1,215 @@
+"""``efdm stylize``: pictures and videos in the look of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from efdm.apps.wishes import Wish, find_styles, make_namer, make_wishes
+from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
+from efdm.models.weights import PRETRAINED, MissingWeights
+from efdm.ops import MATCHERS
+from efdm.ops.choices import NAMED, check_choice
+from efdm.style.color import COLORS
+from efdm.style.photoreal import PHOTOREAL
+from efdm.style.stylizer import Stylizer
+from efdm.style.video import TEMPORAL
+
+console = Console()
+
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+AUDIO = ("keep", "drop")
+EXPECTED = (ValueError, TypeError, PictureError, MissingWeights)  # one sentence for the user
+FAILURES = (*EXPECTED, RuntimeError, MemoryError)  # of one picture: torch says with RuntimeError that memory is short
+
+
+@dataclass
+class Tally:
+    """What became of the pictures, told while it happens."""
+
+    done: int = 0
+    failed: int = 0
+
+    def fail(self, error: Exception, count: int = 1) -> None:
+        self.failed += count
+        _tell(_sentence(error))
+
+    def exit_code(self) -> int:
+        return 0 if not self.failed else 1 if self.done else 2
+
+
+def _tell(sentence: str) -> None:
+    console.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
+        return "there is not enough memory for this picture; work at a smaller --size, or try --device cpu"
+    return str(error)
+
+
+def stylize_all(
+    stylizer: Stylizer,
+    contents: Sequence[Source],
+    wishes: Sequence[Wish],
+    name: Callable[[Source, Wish], Path],
+    *,
+    style_size: int | None,
+    seed: int,
+    **options: Any,
+) -> Tally:
+    """Every content in every look. What fails is told and left out; a look is prepared once and not kept."""
+    tally, bad = Tally(), set[Source]()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    total = len(contents) * len(wishes)
+    with Progress(*columns, console=console, transient=True, disable=total == 1) as bar:
+        task = bar.add_task("stylizing", total=total)
+        for wish in wishes:
+            try:
+                looks = wish.looks(stylizer, style_size)
+            except FAILURES as error:
+                tally.fail(error, len(contents))
+                bar.advance(task, len(contents))
+                continue
+            for source in contents:
+                bar.update(task, description=f"{source.stem} in {wish.name}")
+                if source in bad:
+                    tally.failed += 1  # said before
+                elif (picture := _read(source, tally)) is None:
+                    bad.add(source)
+                else:
+                    try:
+                        generator = torch.Generator(stylizer.device).manual_seed(seed)
+                        made = wish.stylize(stylizer, picture, looks, generator=generator, **options)
+                        write_picture(name(source, wish), made, alpha=picture.alpha, depth=picture.depth)
+                        tally.done += 1
+                    except FAILURES as error:
+                        tally.fail(error)
+                bar.advance(task)
+    return tally
+
+
+def _read(source: Source, tally: Tally) -> Picture | None:
+    try:
+        return source.read()
+    except FAILURES as error:
+        tally.fail(error)
+        return None
+
+
+def pick_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"--device {name} cannot be used here; try cpu") from error
+    return device
+
+
+def _is_video(content: Path, out: Path) -> bool:
+    moving = out.suffix.lower() in (*VIDEOS, ".gif")
+    return content.suffix.lower() in VIDEOS or (content.suffix.lower() == ".gif" and moving)
+
+
+def _checked(**choices: tuple[str, Sequence[str]]) -> None:
+    for name, (value, allowed) in choices.items():
+        check_choice("--" + name.replace("_", "-"), value, allowed)
+
+
+Many = list[Path] | None
+
+
+def stylize(
+    content: Annotated[Path, typer.Argument(help="A picture, a folder, a zip, or a video.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several.")],
+    style: Annotated[
+        list[str], typer.Option(help="A picture, a folder, a zip, or the name of a painted style. Can be repeated.")
+    ],
+    weight: Annotated[list[float] | None, typer.Option(help="Mix all styles into one look: once for each style.")] = None,
+    mix: Annotated[str, typer.Option(help="equal: mix all styles in equal parts; none: one result for each.")] = "none",
+    strength: Annotated[float, typer.Option(help="From 0 (the content) to 1.")] = 1.0,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(MATCHERS)}.")] = "efdm",
+    preserve_color: Annotated[str, typer.Option(help=f"Keep the content's colours: {', '.join(COLORS)}.")] = "none",
+    photoreal: Annotated[str, typer.Option(help=f"Keep the content's edges: {', '.join(PHOTOREAL)}.")] = "none",
+    content_mask: Annotated[Many, typer.Option(help="White is where the style goes. Repeat it for several regions.")] = None,
+    style_mask: Annotated[Many, typer.Option(help="White is what counts of the style. One for each region.")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Short side at which the network works.")] = None,
+    style_size: Annotated[
+        int | None, typer.Option(min=1, help="The same for styles: larger strokes. Default: --size.")
+    ] = None,
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(PRETRAINED)}.")] = "small",
+    weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
+    vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
+    ties: Annotated[str | None, typer.Option(help=f"Order of equal values: {', '.join(NAMED['ties'])} (efdm).")] = None,
+    seed: Annotated[int, typer.Option(help="For --ties random.")] = 0,
+    temporal: Annotated[str, typer.Option(help=f"Against flicker in videos: {', '.join(TEMPORAL)}.")] = "smooth",
+    audio: Annotated[str, typer.Option(help=f"The sound of a video: {', '.join(AUDIO)}.")] = "keep",
+) -> None:
+    """Stylize pictures or a video.
+
+    Every content gets every style: with several of either, OUT is a folder of CONTENT__STYLE.png. With --weight or
+    --mix equal, all styles are mixed into one look. With --content-mask, each region of the content has its own style,
+    or its own part (--style-mask) of one style; the rest stays as it is.
+    """
+    try:
+        _checked(
+            method=(method, tuple(MATCHERS)), preserve_color=(preserve_color, tuple(COLORS)),
+            photoreal=(photoreal, tuple(PHOTOREAL)), model=(model, tuple(PRETRAINED)),
+            temporal=(temporal, tuple(TEMPORAL)), audio=(audio, AUDIO),
+        )  # fmt: skip
+        if not 0 <= strength <= 1:
+            raise ValueError(f"--strength {strength} is outside 0 (the content) to 1")
+        if ties is not None:
+            check_choice("--ties", ties, NAMED["ties"])
+        wishes = make_wishes(find_styles(style), weight or [], mix, content_mask or [], style_mask or [])
+        video = _is_video(content, out)
+        contents = [] if video else find_pictures(content)
+        namer = None if video else make_namer(content, out, contents, wishes)
+        stylizer = Stylizer.from_pretrained(model, pick_device(device), weights, vgg)
+        if namer is None:
+            if (preserve_color, photoreal, ties) != ("none", "none", None):
+                raise ValueError("--preserve-color, --photoreal and --ties are for pictures; leave them out for a video")
+            _stylize_video(
+                content, out, stylizer, wishes, style_size or size,
+                strength=strength, method=method, temporal=temporal, sound=audio, size=size,
+            )  # fmt: skip
+            return
+        tally = stylize_all(
+            stylizer, contents, wishes, namer, style_size=style_size or size, seed=seed, strength=strength, method=method,
+            ties=ties, preserve_color=preserve_color, photoreal=photoreal, size=size,
+        )  # fmt: skip
+    except EXPECTED as error:
+        _tell(str(error))
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    _report(tally, out)
+
+
+def _report(tally: Tally, out: Path) -> None:
+    if tally.done:
+        what = f"{tally.done} pictures in {out}" if out.is_dir() else str(out)
+        console.print(what, markup=False, highlight=False, soft_wrap=True)
+    if tally.failed and tally.done + tally.failed > 1:
+        _tell(f"{tally.failed} of {tally.done + tally.failed} pictures failed")
+    raise typer.Exit(tally.exit_code())
+
+
+def _stylize_video(
+    content: Path, out: Path, stylizer: Stylizer, wishes: Sequence[Wish], style_size: int | None, **options: Any
+) -> None:
+    from efdm.apps.video import run  # needs a package for videos
+
+    if len(wishes) != 1 or wishes[0].content_masks:
+        raise ValueError(
+            "a video takes one look: one --style, or several with --weight or --mix equal, and no content masks"
+        )
+    run(content, out, stylizer, wishes[0].looks(stylizer, style_size)[0], console=console, **options)

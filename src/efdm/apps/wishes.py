@@ -1,0 +1,156 @@
+"""What ``efdm stylize`` is asked for: which looks, and where each result goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data.paint import STYLES, paint
+from efdm.ops.choices import check_choice
+from efdm.style.look import Look
+from efdm.style.stylizer import Stylizer
+
+PAINTED_SIZE = 512
+MIXES = ("none", "equal")
+
+
+@dataclass(frozen=True)
+class Painting:
+    """A style that is painted by code; reads like a `Source`."""
+
+    name: str
+
+    @property
+    def stem(self) -> str:
+        return self.name
+
+    def read(self) -> Picture:
+        return Picture(paint(self.name, PAINTED_SIZE))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One look: its name in file names, its styles, and the masks they go with."""
+
+    name: str
+    styles: tuple[Source | Painting, ...]
+    weights: tuple[float, ...] | None = None
+    content_masks: tuple[Path, ...] = ()
+    style_masks: tuple[Path, ...] = ()
+
+    def looks(self, stylizer: Stylizer, size: int | None) -> list[Look]:
+        """The look, or one for each region."""
+        pictures = [style.read() for style in self.styles]
+        masks: list[Tensor | None] = [read_mask(path) for path in self.style_masks]
+        masks = masks or [None] * len(pictures)
+        if not self.content_masks:
+            return [stylizer.prepare(pictures, weights=self.weights, size=size, masks=masks)]
+        count = len(self.content_masks)
+        pictures, masks = (each * count if len(each) == 1 else each for each in (pictures, masks))  # type: ignore[assignment]
+        return [stylizer.prepare(p, size=size, masks=[m]) for p, m in zip(pictures, masks, strict=True)]
+
+    def stylize(self, stylizer: Stylizer, content: Picture, looks: list[Look], **options: Any) -> Tensor:
+        if not self.content_masks:
+            return stylizer.stylize(content, looks[0], **options)
+        regions = [(read_mask(path), look) for path, look in zip(self.content_masks, looks, strict=True)]
+        return stylizer.stylize(content, regions=regions, **options)
+
+
+def find_styles(given: Sequence[str]) -> list[Source | Painting]:
+    """Every style of files, folders and zips, and the painted ones by name."""
+    found: list[Source | Painting] = []
+    for each in given:
+        if each in STYLES and not Path(each).exists():
+            found.append(Painting(each))
+            continue
+        try:
+            found.extend(find_pictures(each))
+        except PictureError as error:
+            hint = "" if Path(each).exists() else f"; or name a painted style: {', '.join(STYLES)}"
+            raise PictureError(f"{error}{hint}") from error
+    return found
+
+
+def make_wishes(
+    styles: list[Source | Painting],
+    weights: Sequence[float],
+    mix: str,
+    content_masks: Sequence[Path],
+    style_masks: Sequence[Path],
+) -> list[Wish]:
+    """The rule: masks or weights make one look of all styles, otherwise every style is a look of its own."""
+    check_choice("mix", mix, MIXES)
+    count, mixed = len(styles), bool(weights) or mix == "equal"
+    names = _unique([style.stem.replace("/", "-") for style in styles])
+    if weights and len(weights) != count:
+        raise ValueError(f"{count} styles and {len(weights)} weights; give --weight once for each style")
+    if content_masks:
+        if mixed:
+            raise ValueError("masks give each region its own style; leave --weight and --mix out")
+        regions = len(content_masks)
+        if count not in (1, regions) or len(style_masks) not in (0, regions):
+            raise ValueError(
+                f"{regions} --content-mask, {count} styles and {len(style_masks)} --style-mask; give one style for all "
+                "regions or one for each, and no style mask or one for each"
+            )
+        return [Wish(_joined(names), tuple(styles), None, tuple(content_masks), tuple(style_masks))]
+    if len(style_masks) not in (0, count):
+        raise ValueError(f"{count} styles and {len(style_masks)} --style-mask; give one for each style, or none")
+    if mixed:
+        return [Wish(_joined(names), tuple(styles), tuple(weights) or None, style_masks=tuple(style_masks))]
+    return [Wish(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count)]
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "+".join(names[:4]) + (f"+{len(names) - 4}-more" if len(names) > 4 else "")
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        count, wanted = 1, name
+        while wanted in found:
+            count += 1
+            wanted = f"{name}-{count}"
+        found.append(wanted)
+    return found
+
+
+# --- where it goes ---------------------------------------------------------------------------------------------------
+
+
+def make_namer(
+    content: Path, out: Path, contents: Sequence[Source], wishes: Sequence[Wish]
+) -> Callable[[Source, Wish], Path]:
+    """Where each result goes: one picture to the file OUT, anything else into the folder OUT."""
+    suffix = out.suffix.lower()
+    single = len(wishes) == 1 and content.is_file() and content.suffix.lower() != ".zip"
+    if not out.is_dir() and single and suffix:
+        if suffix not in WRITABLE:
+            raise ValueError(f"{out} has an extension that cannot be written; use one of {', '.join(WRITABLE)}, or a folder")
+        _refuse_same_file(out, content)
+        return lambda source, wish: out
+    if not out.is_dir() and suffix in WRITABLE:
+        raise ValueError(f"{out} is one file, but there are {len(contents)} pictures and {len(wishes)} looks; give a folder")
+    _make_folder(out)
+    return lambda source, wish: out / f"{source.stem}__{wish.name}.png"
+
+
+def _refuse_same_file(out: Path, content: Path) -> None:
+    if out.exists() and out.samefile(content):
+        raise ValueError(f"{out} is the content itself; choose another name for the output")
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"the folder {out} cannot be made ({error.strerror}); choose another one") from error
+    if not os.access(out, os.W_OK):
+        raise ValueError(f"the folder {out} may not be written by you; choose another one")

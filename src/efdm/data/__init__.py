@@ -1,0 +1,38 @@
+"""Pictures in and out: `read_picture` and `write_picture` for single files, `find_pictures` for a file, a folder or a zip,
+and `ImageSet` for training, whose `Pack` lets a GPU cut random crops by itself. What goes wrong with a file is a
+`PictureError`, one sentence that can be shown to a user as it is."""
+
+from efdm.data.folders import Source, find_pictures
+from efdm.data.images import (
+    READABLE,
+    WRITABLE,
+    Picture,
+    PictureError,
+    on_white,
+    read_mask,
+    read_picture,
+    resize,
+    resize_short_side,
+    write_picture,
+)
+from efdm.data.sets import Crops, ImageSet, Pack, draw_crops, take_crops
+
+__all__ = [
+    "READABLE",
+    "WRITABLE",
+    "Crops",
+    "ImageSet",
+    "Pack",
+    "Picture",
+    "PictureError",
+    "Source",
+    "draw_crops",
+    "find_pictures",
+    "on_white",
+    "read_mask",
+    "read_picture",
+    "resize",
+    "resize_short_side",
+    "take_crops",
+    "write_picture",
+]

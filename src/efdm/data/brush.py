@@ -1,0 +1,265 @@
+"""What a painter has at hand: colours, smooth noise, a canvas with relief, and brushes that follow a flow.
+
+Compositions are ``(n, n)`` arrays over the unit square. Lengths are pixels of a picture of 512, so that a picture of another
+size is the same picture, larger or smaller. The canvas has twice the resolution of the picture: that is its anti-aliasing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+Array = NDArray[np.floating[Any]]  # mostly float32
+Mask = NDArray[np.bool_]
+Painter = Callable[[int, Generator], Array]
+
+OVERSAMPLING = 2  # canvas pixels for one of the picture
+SCALE = 512  # lengths are in pixels of a picture of this size
+SPACING = 0.69  # a grid turned by any angle meets every pixel if it is finer than 1/sqrt(2)
+CHUNK = 1 << 20  # samples of strokes laid at once: few enough to stay in the cache
+LINEAGES = 40  # different bristle patterns of one brush
+
+
+def inks(codes: str) -> Array:
+    """Colours from hexadecimal codes: ``inks("0b1f4b f4d35e")`` is ``(2, 3)``, 0 to 1."""
+    return np.array([[int(code[i : i + 2], 16) for i in (0, 2, 4)] for code in codes.split()], np.float32) / 255
+
+
+def ramp(t: Array, colours: Array) -> Array:
+    """Colours between the given ones, evenly spaced: ``t`` from 0 to 1, of any shape; the colour is a last axis."""
+    stops = np.linspace(0, 1, len(colours))
+    return np.stack([np.interp(t, stops, colours[:, c]) for c in range(3)], -1).astype(np.float32)
+
+
+def square(n: int) -> tuple[Array, Array]:
+    """Height and width coordinates of the unit square, at the middles of the pixels."""
+    axis = (np.arange(n, dtype=np.float32) + 0.5) / n
+    y, x = np.meshgrid(axis, axis, indexing="ij")
+    return y, x
+
+
+def resize(field: Array, shape: tuple[int, int]) -> Array:
+    image = Image.fromarray(np.ascontiguousarray(field, np.float32))
+    return np.asarray(image.resize(shape[::-1], Image.Resampling.BICUBIC), np.float32)
+
+
+def noise(n: int, rng: Generator, cells: float | tuple[float, float], octaves: int = 3) -> Array:
+    """Smooth noise of mean 0 and deviation 1: ``cells`` bumps a side (height, width), and octaves at half the strength."""
+    tall, wide = cells if isinstance(cells, tuple) else (cells, cells)
+    total = np.zeros((n, n), np.float32)
+    for octave in range(octaves):
+        shape = [max(2, round(side * 2**octave) + 1) for side in (tall, wide)]
+        total += resize(rng.standard_normal(shape).astype(np.float32), (n, n)) / 2**octave
+    return (total - total.mean()) / (total.std() + 1e-6)
+
+
+def step(low: float, high: float, x: ArrayLike) -> Array:
+    """0 below ``low``, 1 above ``high``, and smooth between; ``low > high`` turns it round."""
+    t = np.clip((np.asarray(x, np.float32) - low) / (high - low), 0, 1)
+    return t * t * (3 - 2 * t)
+
+
+def over(below: Array, colour: Array, mask: Array) -> Array:
+    """The colour, or a picture of colours, laid over a picture where the mask is 1."""
+    return below + (colour - below) * mask[..., None]
+
+
+def jitter(colours: Array, rng: Generator, value: float, hue: float) -> Array:
+    """Each colour a little lighter or darker (``value``), and a little off in hue."""
+    shape = colours.shape[:-1]
+    moved = colours + value * rng.standard_normal((*shape, 1)) + hue * rng.standard_normal((*shape, 3))
+    return np.clip(moved, 0, 1).astype(np.float32)
+
+
+def at(field: Array, points: Array) -> Array:
+    """Values of a field over the unit square at ``(..., 2)`` points (height, width); outside, those of the border."""
+    n = field.shape[0]
+    index = np.clip((points * n).astype(np.int64), 0, n - 1)
+    return field[index[..., 0], index[..., 1]]
+
+
+def along(potential: Array) -> Array:
+    """The unit flow along the level lines of a potential, ``(n, n, 2)``: strokes wrap around its hills."""
+    dy, dx = np.gradient(potential)
+    return unit(np.stack([-dx, dy], -1))
+
+
+def towards(angle: ArrayLike) -> Array:
+    """The unit flow at an angle from the horizontal, upwards."""
+    angle = np.asarray(angle, np.float32)
+    return np.stack([-np.sin(angle), np.cos(angle)], -1)
+
+
+def unit(vectors: Array) -> Array:
+    return vectors / (np.linalg.norm(vectors, axis=-1, keepdims=True) + 1e-8)
+
+
+@dataclass
+class Canvas:
+    """Colour ``(m, m, 3)`` and the relief of the paint ``(m, m)``, at `OVERSAMPLING` times the picture."""
+
+    colour: Array
+    relief: Array
+
+    @property
+    def side(self) -> int:
+        return self.relief.shape[0]
+
+
+def canvas(size: int, ground: Array) -> Canvas:
+    """A canvas primed with one colour, or with a picture of any size."""
+    m = OVERSAMPLING * size
+    if ground.ndim == 3:
+        ground = np.stack([resize(ground[..., c], (m, m)) for c in range(3)], -1)
+    return Canvas(np.broadcast_to(ground, (m, m, 3)).astype(np.float32), np.zeros((m, m), np.float32))
+
+
+@dataclass(frozen=True)
+class Brush:
+    """Lengths in pixels of a picture of 512. ``dry`` from 0 (covers) to 1 (breaks up towards the end of the stroke)."""
+
+    length: float
+    width: float
+    dry: float = 0.3
+    streak: float = 0.06  # how far the colour varies from bristle to bristle
+    body: float = 1.0  # how thick the paint is
+    tip: str = "round"  # a row of TIPS
+
+
+def _round(along: Array, across: Array, aspect: float, rough: Array) -> Mask:
+    cap = np.clip(1 - aspect * (1 - np.abs(along)), 0, None)  # in half widths, beyond the middle part
+    return across**2 + cap**2 + 0.25 * rough < 1
+
+
+def _flat(along: Array, across: Array, aspect: float, rough: Array) -> Mask:
+    return (np.abs(across) < 0.95 + 0.1 * rough) & (np.abs(along) < 0.93 + 0.12 * rough)
+
+
+TIPS: Mapping[str, Callable[[Array, Array, float, Array], Mask]] = {"round": _round, "flat": _flat}
+
+
+def _bristles(brush: Brush, rng: Generator, rows: int, columns: int) -> tuple[Mask, Array, Array]:
+    """Where paint sticks, its height and its streaks, for each of the brush's patterns: ``(LINEAGES, rows * columns)``."""
+    s = np.linspace(-1, 1, rows, dtype=np.float32)[:, None]
+    t = np.linspace(-1, 1, columns, dtype=np.float32)[None, :]
+    sticks, heights, streaks = [], [], []
+    for _ in range(LINEAGES):
+        knots = rng.standard_normal((3, max(3, columns // 3))).astype(np.float32)
+        hair = np.clip(resize(knots, (rows, columns)), -2, 2) / 2
+        rough = (
+            np.clip(
+                resize(rng.standard_normal((max(2, rows // 6), max(2, columns // 4))).astype(np.float32), (rows, columns)),
+                -2,
+                2,
+            )
+            / 2
+        )
+        shape = TIPS[brush.tip](s, t, brush.length / brush.width, rough)
+        emptied = brush.dry * (0.5 + 0.5 * s) ** 1.5
+        sticks.append(shape & (0.7 * hair + 0.3 * rough > 2 * emptied - 1.15))
+        ridge = np.abs(t) ** 4 * 0.6 + np.clip(s, 0, 1) ** 6 * 0.5  # paint is pushed aside, and ahead
+        heights.append(brush.body * (0.6 + 0.35 * hair + 0.08 * rough + ridge))
+        streaks.append(brush.streak * (hair + 0.35 * rough))
+    return (
+        np.stack(sticks).reshape(LINEAGES, -1),
+        np.stack(heights).reshape(LINEAGES, -1).astype(np.float32),
+        np.stack(streaks).reshape(LINEAGES, -1).astype(np.float32),
+    )
+
+
+def trace(flow: Array, centres: Array, length: float, joints: int = 9) -> Array:
+    """Paths of a length (of the unit square) along the flow, ``(strokes, joints, 2)``, with the centres in their middles."""
+    stride = length / (joints - 1)
+    halves = []
+    for sign in (-1, 1):
+        points = [centres]
+        for _ in range(joints // 2):
+            points.append(points[-1] + sign * stride * at(flow, points[-1]))
+        halves.append(points)
+    return np.stack(halves[0][:0:-1] + halves[1], 1).astype(np.float32)
+
+
+def lay(on: Canvas, rng: Generator, brush: Brush, flow: Array, centres: Array, colours: Array) -> None:
+    """Lay one stroke of the brush at each centre (of the unit square), in order, along the flow ``(n, n, 2)``."""
+    m = on.side
+    pixels = m / SCALE
+    rows, columns = (max(3, int(side * pixels / SPACING) + 1) for side in (brush.length, brush.width))
+    sticks, heights, streaks = _bristles(brush, rng, rows, columns)
+    lineage = rng.integers(0, LINEAGES, len(centres))
+    half = brush.width * pixels / 2 * rng.uniform(0.75, 1, len(centres)).astype(np.float32)
+    joints = trace(flow, centres.astype(np.float32), brush.length / SCALE) * m
+    position = np.linspace(0, joints.shape[1] - 1, rows)
+    weights = np.clip(1 - np.abs(position[:, None] - np.arange(joints.shape[1])), 0, 1).astype(np.float32)
+    t = np.linspace(-1, 1, columns, dtype=np.float32)
+    several = max(1, CHUNK // (rows * columns))
+    winner = np.full(m * m, -1, np.int64)
+    for first in range(0, len(centres), several):
+        some = slice(first, first + several)
+        spine = np.einsum("rj,njc->nrc", weights, joints[some])
+        tangent = unit(np.gradient(spine, axis=1))
+        side = tangent * half[some, None, None]
+        y = (spine[..., 0, None] + side[..., 1, None] * t).astype(np.int32)
+        x = (spine[..., 1, None] - side[..., 0, None] * t).astype(np.int32)
+        keep = sticks[lineage[some]].reshape(y.shape) & (y >= 0) & (y < m) & (x >= 0) & (x < m)
+        kept = np.flatnonzero(keep)
+        # where strokes cross, assignment keeps the last one, which is the one on top
+        winner[(y.ravel()[kept] * m + x.ravel()[kept])] = kept + first * rows * columns
+    painted = np.flatnonzero(winner >= 0)
+    stroke, sample = np.divmod(winner[painted], rows * columns)
+    pattern = lineage[stroke]
+    on.colour.reshape(-1, 3)[painted] = colours[stroke] + streaks[pattern, sample][:, None]
+    relief = on.relief.reshape(-1)
+    relief[painted] = 0.35 * relief[painted] + heights[pattern, sample]
+
+
+def scatter(rng: Generator, brush: Brush, coverage: float, density: Array | None = None) -> Array:
+    """Centres for a brush to cover the picture so many times: a jittered grid in random order, thinned by a density."""
+    count = max(1, coverage * SCALE**2 / (brush.length * brush.width))
+    side = int(np.ceil(np.sqrt(count)))
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2)
+    centres = (grid + rng.uniform(0, 1, grid.shape)) / side * 1.06 - 0.03
+    centres = rng.permutation(centres)
+    if density is not None:
+        centres = centres[rng.uniform(0, 1, len(centres)) < at(density, centres)]
+    return centres.astype(np.float32)
+
+
+def strokes(
+    on: Canvas, rng: Generator, brush: Brush, flow: Array, picture: Array, coverage: float = 2,
+    density: Array | None = None, value: float = 0.05, hue: float = 0.03,
+) -> None:  # fmt: skip
+    """Cover the canvas with strokes in the colours of a picture ``(n, n, 3)``, each a little off."""
+    centres = scatter(rng, brush, coverage, density)
+    lay(on, rng, brush, flow, centres, jitter(at(picture, centres), rng, value, hue))
+
+
+def lit(on: Canvas, relief: float = 0.1, gloss: float = 0.0) -> Canvas:
+    """The canvas in light from the upper left: thick paint casts a light and a dark edge, and ``gloss`` shines."""
+    dy, dx = np.gradient(on.relief)
+    slope = np.clip(dx + dy, -1.5, 1.5)
+    colour = on.colour * (1 + relief * slope)[..., None] + (gloss * np.clip(slope - 0.25, 0, 1))[..., None]
+    return Canvas(colour.astype(np.float32), on.relief)
+
+
+def picture(on: Canvas | Array) -> Array:
+    """The canvas as a picture ``(3, size, size)``, 0 to 1."""
+    colour = on.colour if isinstance(on, Canvas) else on
+    size = colour.shape[0] // OVERSAMPLING
+    colour = colour.reshape(size, OVERSAMPLING, size, OVERSAMPLING, 3).mean((1, 3))
+    return np.ascontiguousarray(np.clip(colour, 0, 1).transpose(2, 0, 1), np.float32)
+
+
+def printed(colour: Array, rng: Generator, fibre: float = 0.02, worn: float = 0.03) -> Array:
+    """Ink on paper: fibres, the grain of the block, and ink that did not take everywhere."""
+    m = colour.shape[0]
+    fibres = noise(m, rng, (300, 60), 2) * 0.6 + noise(m, rng, 200, 2) * 0.6
+    patches = noise(m, rng, 9, 4)
+    return (
+        colour * (1 + fibre * fibres)[..., None] + (worn * np.clip(patches, 0, 2) * (1 + fibres) * 0.5)[..., None]
+    ).astype(np.float32)

@@ -1,0 +1,219 @@
+"""Every weight the project knows: name, where it comes from, licence, checksum, card. The only place that loads files.
+
+Ours are inside the package. Other people's are looked up where they usually are, and never downloaded behind your back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from efdm.models.networks import StyleNetwork, build
+from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
+
+FOLDER_VARIABLE = "EFDM_WEIGHTS"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One row: what a file is, and how to come by it."""
+
+    about: str
+    files: tuple[str, ...]  # names under which it is known; the first is the one to ask for
+    source: str
+    licence: str
+    sha256: str = ""  # of the first file, or its beginning
+    card: str = ""  # below docs/models
+    place: str = "user"  # "package": shipped with the project
+
+
+WEIGHTS: Mapping[str, Weight] = MappingProxyType({
+    "small": Weight(
+        "style transfer at a quarter of the size, exact matching at three depths", ("small.safetensors",),
+        "trained by this project", "MIT; the training data are for research, see the card",
+        "be936684758f9f7388ec1421072fc3af584d1d2d54144e8376022c6b953088aa", "small.md", "package",
+    ),
+    "vgg16-efdm": Weight(
+        "EFDM decoder for the normalised VGG-16 at relu4_1", ("vgg16-efdm.safetensors",),
+        "trained by this project", "MIT; the training data are for research, see the card",
+        "9cc14d7d973b46a1cbeb31c1d8e6bec277237df3f2350d4b21757c08ab262b56", "vgg16-efdm.md", "package",
+    ),
+    "vgg16-means": Weight(
+        "mean activations of VGG-16, which its normalisation divides by", ("vgg16-means.safetensors",),
+        "measured by this project on 300 Flickr8k photographs", "MIT",
+        "290b600cd0a38d091f3ecb01fda384c9aa06de7f1440d48028a53bf68a165341", "vgg16-efdm.md", "package",
+    ),
+    "vgg16": Weight(
+        "VGG-16, ImageNet", ("vgg16-397923af.pth", "vgg16.safetensors", "vgg16_features.fp16.safetensors"),
+        "https://download.pytorch.org/models/vgg16-397923af.pth", "BSD-3-Clause (torchvision)", "397923af",
+    ),
+    "vgg19": Weight(
+        "VGG-19, ImageNet", ("vgg19-dcbb9e9d.pth", "vgg19.safetensors"),
+        "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth", "BSD-3-Clause (torchvision)", "dcbb9e9d",
+    ),
+    "vgg19-normalised": Weight(
+        "VGG-19, normalised, as pytorch-AdaIN uses it", ("vgg_normalised.pth", "vgg19-normalised.safetensors"),
+        "the releases of github.com/naoto0804/pytorch-AdaIN", "not stated by its authors",
+    ),
+    "vgg19-adain": Weight(
+        "AdaIN decoder for the normalised VGG-19", ("decoder.pth",),
+        "the releases of github.com/naoto0804/pytorch-AdaIN", "MIT",
+    ),
+})  # fmt: skip
+
+
+# the encoders that decoders are made for
+NORMALISED: Mapping[str, str] = MappingProxyType({"vgg16": "vgg16", "vgg19": "vgg19-normalised"})
+
+
+class MissingWeights(FileNotFoundError):
+    """A sentence that says which file to put where."""
+
+
+def folders() -> list[Path]:
+    """Where weights are looked for: the folder in EFDM_WEIGHTS, our cache, torch's own cache of downloads."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return [*([Path(given)] if given else []), cache / "efdm" / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
+
+
+def find(name: str, path: str | Path | None = None) -> Path:
+    """The file of a weight; ``path`` goes before everything."""
+    if name not in WEIGHTS:
+        raise ValueError(f"{name!r} is not a known weight; known are {', '.join(WEIGHTS)}")
+    weight = WEIGHTS[name]
+    if path is not None:
+        if not Path(path).is_file():
+            raise MissingWeights(f"there is no file {path} with the weights of {name} ({weight.about})")
+        return Path(path)
+    if weight.place == "package":
+        file = Path(str(resources.files("efdm.models"))) / "files" / weight.files[0]
+        if file.is_file():
+            return file
+        raise MissingWeights(f"the package has no {file.name}; it was installed without its data: install efdm again")
+    for folder in folders():
+        for candidate in weight.files:
+            if (folder / candidate).is_file():
+                return folder / candidate
+    raise MissingWeights(
+        f"{name} ({weight.about}) needs the file {weight.files[0]}: get it from {weight.source} and put it into "
+        f"{folders()[0]}, or name the folder where it is in {FOLDER_VARIABLE}, or give its path"
+    )
+
+
+def read(path: str | Path) -> dict[str, Tensor]:
+    """A file's tensors: safetensors, or a PyTorch file that holds tensors alone."""
+    path = Path(path)
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise MissingWeights(f"there is no file {path}") from None
+    except Exception as error:
+        raise ValueError(f"{path} is not a file of weights that can be read safely: {error}") from error
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise ValueError(f"{path} does not hold a dictionary of tensors")
+    return state
+
+
+def checksum(path: str | Path) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def load_encoder(
+    name: str, until: str, *, path: str | Path | None = None, padding: str = "reflect", pooling: str = "ceil"
+) -> VGG:
+    """A VGG with its ImageNet weights, as it was trained."""
+    return load_vgg(VGG(name, until, padding=padding, pooling=pooling), read(find(name, path))).eval()
+
+
+def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
+    """Fill an encoder with weights whose mean activations are 1: a file that is normalised already, or the ImageNet
+    weights rescaled by our own measurement."""
+    found = find(NORMALISED[encoder.name], path)
+    state = read(found)
+    load_vgg(encoder, state)
+    if not _is_normalised(state):
+        if f"{encoder.name}-means" not in WEIGHTS:
+            usual = WEIGHTS[NORMALISED[encoder.name]].files[0]
+            raise ValueError(
+                f"{found} is not normalised, and {encoder.name} has not been measured for it; use {usual}, or "
+                f"make one with `efdm weights normalise {encoder.name}`"
+            )
+        normalise(encoder, read(find(f"{encoder.name}-means")))
+    return encoder
+
+
+def _is_normalised(state: Mapping[str, Tensor]) -> bool:
+    """`vgg_normalised.pth` begins with a 1x1 convolution; our own files have a layer ``input`` and say so themselves."""
+    return "input.weight" in state or ("0.weight" in state and state["0.weight"].shape[-1] == 1)
+
+
+def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str, object], dtype: str = "float16") -> None:
+    """Write what was trained, as safetensors: all of a network of our own, the decoder alone of a VGG."""
+    from safetensors.torch import save_file
+
+    prefix = "" if network.name == "small" else "decoder."
+    kept = {k: v for k, v in network.state_dict().items() if k.startswith(prefix)}
+    told = {"network": network.name, "settings": json.dumps(dict(settings), default=str)}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    save_file({k: v.detach().to("cpu", getattr(torch, dtype)).contiguous() for k, v in kept.items()}, path, told)
+
+
+def save_encoder(encoder: VGG, path: str | Path) -> None:
+    """Write a normalised encoder under our own names."""
+    from safetensors.torch import save_file
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    save_file({k: v.detach().half().contiguous() for k, v in encoder.state_dict().items()}, path, {"encoder": encoder.name})
+
+
+def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
+    """Fill a network from a file that `save_network` wrote, or a VGG's decoder from pytorch-AdaIN's decoder.pth."""
+    state = read(path)
+    if not any(k.startswith(("decoder.", "stages.")) for k in state):
+        if not isinstance(network.decoder, MirrorDecoder):
+            raise ValueError(f"{path} is not a file of the network {network.name}; `save_network` writes those")
+        load_decoder(network.decoder, state)
+        return network
+    whole = any(k.startswith("stages.") for k in state)
+    target = network if whole else network.decoder
+    try:
+        target.load_state_dict({k if whole else k.removeprefix("decoder."): v.float() for k, v in state.items()})
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not fit the network {network.name}: {error}") from error
+    return network
+
+
+# what the command line and the stylizer offer: network, weights of the decoder (or of everything)
+PRETRAINED: Mapping[str, tuple[str, str]] = MappingProxyType({
+    "small": ("small", "small"),
+    "vgg16": ("vgg16", "vgg16-efdm"),
+    "vgg19": ("vgg19", "vgg19-adain"),
+})  # fmt: skip
+
+
+def pretrained(name: str, *, weights: str | Path | None = None, vgg: str | Path | None = None) -> StyleNetwork:
+    """A network ready for use. ``weights`` is a file of a training of your own, ``vgg`` the file of a VGG's encoder."""
+    if name not in PRETRAINED:
+        raise ValueError(f"{name!r} is not a model; choose one of {', '.join(PRETRAINED)}")
+    network_name, decoder = PRETRAINED[name]
+    network = build(network_name)
+    load_network(network, find(decoder, weights))
+    if network_name != "small":
+        load_normalised_encoder(network.stages[0], path=vgg)  # type: ignore[arg-type]
+    return network.eval().requires_grad_(False)

@@ -1,0 +1,1 @@
+"""Style transfer: networks run with matching, trained and measured."""

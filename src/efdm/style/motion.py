@@ -1,0 +1,89 @@
+"""Where a picture's pixels were in the picture before: estimated, and undone.
+
+A motion is ``(2, h, w)``, rows before columns: the pixel at ``p`` was at ``p + motion[:, p]`` in the picture before. NaN
+says that it was hidden; a place outside, that it was out of view.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from efdm.data import resize
+
+FINEST = 160  # short side, in pixels, at which motion is estimated; at 96 the warping error of a pan is a fifth larger
+LEVELS = 4  # halvings; the coarsest has a short side of 20
+ROUNDS = 3  # corrections at each level
+WINDOW = 9  # pixels that are taken to move together
+STIFFNESS = 1e-4  # keeps flat parts still: below the square of a visible slope, above that of noise
+STANDING = 0.2  # pixels; a shorter motion is taken for noise, since moving by it would only blur
+GAIN = 1.25  # the most that a camera's exposure changes between two frames
+
+
+def warp(before: Tensor, motion: Tensor) -> tuple[Tensor, Tensor]:
+    """The picture before ``(c, h, w)``, moved to where its pixels are now, and which pixels ``(h, w)`` it can tell."""
+    height, width = before.shape[-2:]
+    rows = torch.arange(height, device=before.device, dtype=before.dtype)[:, None] + motion[0]
+    columns = torch.arange(width, device=before.device, dtype=before.dtype)[None] + motion[1]
+    slack = 1e-3
+    known = (rows >= -slack) & (rows <= height - 1 + slack) & (columns >= -slack) & (columns <= width - 1 + slack)
+    grid = torch.stack([(2 * columns + 1) / width - 1, (2 * rows + 1) / height - 1], -1).nan_to_num()
+    # bicubic: what is moved again and again by linear interpolation is soon a blur
+    moved = F.grid_sample(before[None], grid[None], mode="bicubic", padding_mode="border", align_corners=False)
+    return moved[0], known
+
+
+def luminance(rgb: Tensor) -> Tensor:
+    """``(1, h, w)``, the weights of Rec. 709."""
+    return (rgb * rgb.new_tensor([0.2126, 0.7152, 0.0722])[:, None, None]).sum(0, keepdim=True)
+
+
+def estimate(now: Tensor, before: Tensor) -> Tensor:
+    """The motion between two pictures ``(3, h, w)``: least squares in small windows (Lucas and Kanade), coarse to fine."""
+    height, width = now.shape[-2:]
+    scale = min(1.0, FINEST / min(height, width))
+    finest = (max(8, round(height * scale)), max(8, round(width * scale)))
+    pair = [resize(luminance(x), finest) for x in (now, before)]
+    motion = now.new_zeros(2, 1, 1)
+    for level in reversed(range(LEVELS)):
+        size = (max(8, finest[0] >> level), max(8, finest[1] >> level))
+        a, b = (resize(x, size) for x in pair)
+        motion = scaled(motion, size)
+        for _ in range(ROUNDS):
+            motion = _blur(motion + _correction(a, warp(b, motion)[0]), 3)
+    motion = scaled(motion, (height, width))
+    return torch.where(motion.norm(dim=0, keepdim=True) < STANDING, 0.0, motion)
+
+
+def same_exposure(before: Tensor, now: Tensor) -> Tensor:
+    """The picture before, as bright as the one now. A median: what moves through the view does not change it."""
+    small = [F.adaptive_avg_pool2d(x, (24, 32)).flatten(1) for x in (before, now)]
+    ratio = (small[1] + 0.02) / (small[0] + 0.02)
+    return before * ratio.median(-1).values.clamp(1 / GAIN, GAIN)[:, None, None]
+
+
+def scaled(motion: Tensor, size: tuple[int, int]) -> Tensor:
+    """The same motion for a picture of another size."""
+    height, width = motion.shape[-2:]
+    if (height, width) == (1, 1):
+        return motion.expand(2, *size)
+    grown = F.interpolate(motion[None], size=size, mode="bilinear", align_corners=False)[0]
+    return grown * grown.new_tensor([size[0] / height, size[1] / width])[:, None, None]
+
+
+def _correction(now: Tensor, moved: Tensor) -> Tensor:
+    padded = F.pad(moved[None], (1, 1, 1, 1), mode="replicate")[0]
+    dy = (padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]) / 2
+    dx = (padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]) / 2
+    dt = now - moved
+    yy, xx, xy, ty, tx = _blur(torch.cat([dy * dy, dx * dx, dx * dy, dt * dy, dt * dx]), WINDOW).unbind(0)
+    yy, xx = yy + STIFFNESS, xx + STIFFNESS
+    determinant = yy * xx - xy * xy
+    step = torch.stack([(xx * ty - xy * tx) / determinant, (yy * tx - xy * ty) / determinant])
+    return step.clamp(-1, 1)  # a linear model of the picture is good for about a pixel
+
+
+def _blur(x: Tensor, side: int) -> Tensor:
+    margin = side // 2
+    return F.avg_pool2d(F.pad(x[None], (margin,) * 4, mode="replicate"), side, stride=1)[0]

@@ -1,0 +1,197 @@
+"""Photographs that stay photographs: colours from the stylized picture, every edge from the content. A table, `PHOTOREAL`.
+
+Both ways describe the stylized picture by affine maps of the content's colours that change slowly over the picture.
+Strokes cannot be described like that, and edges of the content pass through. Maps are fitted at a moderate size and
+applied at the content's own, so that the network may work on a smaller picture without any loss of sharpness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from efdm.data import resize
+from efdm.data.images import short_side_size
+
+FIT_SIDE = 512  # short side at which maps are fitted
+RADIUS = 1 / 16  # of the guided filter's windows, as a share of the short side
+FLATNESS = 1e-3  # variance of colours below which a window counts as flat
+CELLS = 12  # of the grid along the short side
+LEVELS = 8  # of the grid along brightness
+TRUST = 20.0  # pixels of the whole picture that are mixed into every cell
+ROWS = 256  # of the output that are made at once
+
+
+def plain(content: Tensor, stylized: Tensor) -> Tensor:
+    """The stylized picture as it is, in the content's size."""
+    return resize(stylized, _size(content))
+
+
+def guided(content: Tensor, stylized: Tensor) -> Tensor:
+    """A guided filter in colour: one affine map for each window, averaged over all windows that hold a pixel."""
+    x, y = _for_fitting(content, stylized)
+    b, _, h, w = x.shape
+    radius = max(1, round(min(h, w) * RADIUS))
+
+    def mean(values: Tensor) -> Tensor:
+        return _box(values, radius)
+
+    mean_x, mean_y = mean(x), mean(y)
+    products = mean((x[:, :, None] * x[:, None]).flatten(1, 2)).view(b, 3, 3, h, w)
+    crossed = mean((y[:, :, None] * x[:, None]).flatten(1, 2)).view(b, 3, 3, h, w)
+    covariance = (products - mean_x[:, :, None] * mean_x[:, None]).permute(0, 3, 4, 1, 2)
+    covariance = covariance + FLATNESS * torch.eye(3, device=x.device)
+    joint = (crossed - mean_y[:, :, None] * mean_x[:, None]).permute(0, 3, 4, 1, 2)
+    matrix = torch.linalg.solve(covariance, joint, left=False)  # covariance is symmetric
+    matrix = matrix.permute(0, 3, 4, 1, 2)
+    offset = mean_y - (matrix * mean_x[:, None]).sum(2)
+    maps = mean(torch.cat([matrix.flatten(1, 2), offset], 1))
+    return _in_strips(content, lambda rows, top: _read_plane(maps, rows, top, _size(content)))
+
+
+def grid(content: Tensor, stylized: Tensor) -> Tensor:
+    """A coarse grid of affine maps over place and brightness: what is dark and what is bright may change differently,
+    even side by side."""
+    x, y = _for_fitting(content, stylized)
+    h, w = _size(x)
+    shape = (LEVELS, _cells(h, w), _cells(w, h))
+    maps = torch.stack([_fit_grid(p, q, shape) for p, q in zip(x, y, strict=True)])
+    return _in_strips(content, lambda rows, top: _read_grid(maps, rows, top, _size(content)))
+
+
+PHOTOREAL: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType({
+    "none": plain,
+    "guided": guided,
+    "grid": grid,
+})  # fmt: skip
+
+
+def _size(picture: Tensor) -> tuple[int, int]:
+    return picture.shape[-2], picture.shape[-1]
+
+
+def _for_fitting(content: Tensor, stylized: Tensor) -> tuple[Tensor, Tensor]:
+    h, w = _size(content)
+    size = short_side_size(h, w, min(FIT_SIDE, h, w))
+    return resize(content, size), resize(stylized, size)
+
+
+def _in_strips(content: Tensor, maps_of: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Apply maps, some rows of the picture at a time: twelve numbers a pixel are much for a large picture."""
+    out = torch.empty_like(content)
+    for top in range(0, content.shape[-2], ROWS):
+        rows = content[..., top : top + ROWS, :]
+        out[..., top : top + ROWS, :] = _apply(maps_of(rows, top), rows)
+    return out.clamp_(0, 1)
+
+
+def _apply(maps: Tensor, x: Tensor) -> Tensor:
+    """Twelve numbers a pixel, ``(b, 12, h, w)``: a matrix, row by row, and an offset."""
+    matrix, offset = maps[:, :9].unflatten(1, (3, 3)), maps[:, 9:]
+    return (matrix * x[:, None]).sum(2) + offset
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def _box(values: Tensor, radius: int) -> Tensor:
+    """The mean over a square window, of what of it is inside the picture."""
+    for dim in (-1, -2):
+        values = _mean_along(values, radius, dim)
+    return values
+
+
+def _mean_along(values: Tensor, radius: int, dim: int) -> Tensor:
+    n = values.shape[dim]
+    # sums in float64: the difference of two long sums in float32 would be noise
+    total = F.pad(values.double().movedim(dim, -1).cumsum(-1), (1, 0))
+    place = torch.arange(n, device=values.device)
+    low, high = (place - radius).clamp(min=0), (place + radius + 1).clamp(max=n)
+    return ((total[..., high] - total[..., low]) / (high - low)).to(values.dtype).movedim(-1, dim)
+
+
+def _read_plane(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
+    place = _places(rows, top, size)
+    return F.grid_sample(maps, place.expand(len(rows), -1, -1, -1), padding_mode="border", align_corners=False)
+
+
+def _places(rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
+    """Where the pixels of a strip are, from -1 to 1 over the picture: ``(1, h, w, 2)``, x before y."""
+    h, w = rows.shape[-2:]
+    y = (2 * torch.arange(top, top + h, device=rows.device) + 1) / size[0] - 1
+    x = (2 * torch.arange(w, device=rows.device) + 1) / size[1] - 1
+    return torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)[None]
+
+
+# --- the grid --------------------------------------------------------------------------------------------------------
+
+
+def _brightness(x: Tensor) -> Tensor:
+    return x.mean(-3)
+
+
+def _cells(side: int, other: int) -> int:
+    return max(2, round(CELLS * side / min(side, other)))
+
+
+def _fit_grid(x: Tensor, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """``(12, levels, h, w)``: least squares in every cell."""
+    pixels = torch.cat([x, torch.ones_like(x[:1])]).flatten(1).T.double()  # (n, 4)
+    wanted = y.flatten(1).T.double()  # (n, 3)
+    products = torch.cat([(pixels[:, :, None] * other[:, None]).flatten(1) for other in (pixels, wanted)], 1)
+    whole = products.mean(0, keepdim=True)
+    sums = _blurred(_splat(products, _brightness(x), shape), shape) + TRUST * whole
+    usual = _least_squares(whole, torch.zeros(4, 3).to(whole))
+    maps = _least_squares(sums, usual[0])  # flat cells change as the whole picture does
+    matrix, offset = maps[:, :3].mT.flatten(1), maps[:, 3]
+    return torch.cat([matrix, offset], 1).T.reshape(12, *shape).float()
+
+
+def _least_squares(sums: Tensor, usual: Tensor) -> Tensor:
+    """Maps ``(cells, 4, 3)`` from sums of products; the less colours vary in a cell, the closer to the ``usual`` matrix."""
+    products, wanted = sums[:, :16].view(-1, 4, 4), sums[:, 16:].view(-1, 4, 3)
+    count = products[:, 3:, 3:]
+    pull = FLATNESS * count * torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0]).to(sums))
+    return torch.linalg.solve(products + pull, wanted + pull @ usual)
+
+
+def _splat(values: Tensor, brightness: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """Give every pixel's values to the eight cells around it, in proportion."""
+    h, w = brightness.shape
+    y, x = torch.meshgrid(
+        torch.linspace(0, shape[1] - 1, h, device=values.device), torch.linspace(0, shape[2] - 1, w, device=values.device),
+        indexing="ij",
+    )  # fmt: skip
+    z = brightness.clamp(0, 1) * (shape[0] - 1)
+    place = torch.stack([z, y, x], -1).flatten(0, 1).double()
+    low = torch.minimum(place.floor(), torch.tensor(shape, device=values.device) - 2).long().clamp(min=0)
+    part = place - low
+    out = values.new_zeros(shape[0] * shape[1] * shape[2], values.shape[1])
+    for corner in range(8):
+        up = torch.tensor([corner >> 2 & 1, corner >> 1 & 1, corner & 1], device=values.device)
+        weight = torch.where(up.bool(), part, 1 - part).prod(-1, keepdim=True)
+        at = low + up
+        out.index_add_(0, (at[:, 0] * shape[1] + at[:, 1]) * shape[2] + at[:, 2], values * weight)
+    return out
+
+
+def _blurred(sums: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """Share with neighbouring cells: 1, 2, 1 along every side of the grid."""
+    cube = sums.T.reshape(1, -1, *shape)
+    for dim in (2, 3, 4):
+        first, last = cube.narrow(dim, 0, 1), cube.narrow(dim, cube.shape[dim] - 1, 1)
+        longer = torch.cat([first, cube, last], dim)
+        n = cube.shape[dim]
+        cube = (longer.narrow(dim, 0, n) + 2 * cube + longer.narrow(dim, 2, n)) / 4
+    return cube.flatten(2)[0].T
+
+
+def _read_grid(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
+    y, x = (torch.linspace(-1, 1, side, device=rows.device) for side in size)
+    plane = torch.stack(torch.meshgrid(x, y[top : top + len(rows[0, 0])], indexing="xy"), -1).expand(len(rows), -1, -1, -1)
+    place = torch.cat([plane, 2 * _brightness(rows)[..., None] - 1], -1)[:, None]
+    return F.grid_sample(maps, place, padding_mode="border", align_corners=True)[:, :, 0]

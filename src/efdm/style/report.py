@@ -1,0 +1,206 @@
+"""What is made of the records of an evaluation: a table, the trade-off of content and style, and contact sheets."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from torch import Tensor
+
+from efdm.data import read_picture, write_picture
+from efdm.data.sheets import sheet
+from efdm.style.evaluate import Record, input_path, picture_path, read_records, slug
+
+# name in the records -> head of the column and which way is better; columns without a record are left out
+COLUMNS: Mapping[str, str] = MappingProxyType({
+    "lpips": "content LPIPS, VGG-16 ↓",
+    "likeness": "content likeness distance ↓",
+    "lpips_alexnet": "content LPIPS, AlexNet ↓",
+    "edge_ssim": "edge SSIM ↑",
+    "style_distance": "style distance ↓",
+    "style_distance_firm": "without faint channels ↓",
+    "gram_distance": "Gram ↓",
+    "mean_error": "mean ↓",
+    "std_error": "std ↓",
+    "skewness_error": "skewness ↓",
+    "kurtosis_error": "kurtosis ↓",
+    "infinity_norm_error": "infinity norm ↓",
+})  # fmt: skip
+NOTE = (
+    "Means over pairs ± standard errors. Style: VGG-16, relu1_1 to relu4_1; sorted values in units of the style channel's "
+    "standard deviation, Gram matrices and moments as relative errors. Seconds: median, the first picture of each way and "
+    "of each start left out. Ways that minimise one of these distances in VGG-16 (all optimisers, and networks trained "
+    "with it) are favoured by it."
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """All pairs of one way under the same settings."""
+
+    label: str
+    way: Mapping[str, object]
+    records: list[Record]
+
+    def values(self, measure: str) -> list[float]:
+        found = (r["measures"].get(measure) for r in self.records)
+        return [v for v in found if v is not None]
+
+    def seconds(self) -> list[float]:
+        return [r["seconds"] for r in self.records if r["seconds"] is not None]
+
+
+def groups(records: Sequence[Record]) -> list[Group]:
+    """Records by way and settings, in the order they came; of a pair that was measured twice, the last counts."""
+    found: dict[str, dict[tuple[str, str], Record]] = {}
+    for record in records:
+        key = json.dumps([record["way"], record["settings"]], sort_keys=True)
+        found.setdefault(key, {})[record["content"], record["style"]] = record
+    made = []
+    for by_pair in found.values():
+        same = list(by_pair.values())
+        made.append(Group(same[0]["label"], same[0]["way"], same))
+    return made
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its standard error, which one value has not (NaN)."""
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return statistics.fmean(values), error
+
+
+# --- table -----------------------------------------------------------------------------------------------------------
+
+
+def table(records: Sequence[Record]) -> str:
+    """Markdown: a row for each way, a column for each measure."""
+    made = groups(records)
+    if not made:
+        raise ValueError("there are no records to make a table of; run the evaluation first")
+    shown = [m for m in COLUMNS if any(g.values(m) for g in made)]
+    told = _distinguish(made)
+    lines = [["way", "n", *(COLUMNS[m] for m in shown), "s / picture"]]
+    lines.append(["---", *["--:"] * (len(shown) + 2)])
+    for group, label in zip(made, told, strict=True):
+        cells = [_cell(group.values(m)) for m in shown]
+        timed = group.seconds()
+        lines.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
+    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{rows}\n\n{NOTE} {_where(records)}\n"
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    mean, error = mean_and_error(values)
+    return f"{mean:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+
+
+def _distinguish(made: Sequence[Group]) -> list[str]:
+    """Labels; where two are the same, with what sets them apart."""
+    labels = [g.label for g in made]
+    told = []
+    for group in made:
+        label = group.label
+        if labels.count(label) > 1:
+            settings = group.records[0]["settings"]
+            parts = [f"{settings['size']} px seen at {settings['seen_at']}", str(group.way.get("weights") or "")]
+            label = f"{label} ({', '.join(p for p in parts if p)})"
+        told.append(label)
+    return told
+
+
+def _where(records: Sequence[Record]) -> str:
+    seen = {f"{r['environment']['device_name']}, torch {r['environment']['versions'].get('torch', '?')}" for r in records}
+    sizes = {f"{r['settings']['size'] or 'own'} px, measured at {r['settings']['seen_at'] or 'own'}" for r in records}
+    return f"Short side {'; '.join(sorted(sizes))}. Made on: {'; '.join(sorted(seen))}."
+
+
+# --- trade-off -------------------------------------------------------------------------------------------------------
+
+
+def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style: str = "style_distance_firm") -> None:
+    """Content against style, a line over the strengths of each network and matcher; good is below and left."""
+    from matplotlib.figure import Figure
+
+    made = groups(records)
+    content = content or next((m for m in ("lpips", "likeness") if any(g.values(m) for g in made)), "lpips")
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.subplots()
+    lines: dict[str, list[Group]] = {}
+    for group in made:
+        if group.values(content) and group.values(style):
+            name = " ".join(str(group.way[k]) for k in ("model", "method") if k in group.way) or group.label
+            lines.setdefault(name, []).append(group)
+    for name, members in lines.items():
+        members.sort(key=lambda g: float(str(g.way.get("strength", 1))))
+        x, x_error = zip(*(mean_and_error(g.values(content)) for g in members), strict=True)
+        y, y_error = zip(*(mean_and_error(g.values(style)) for g in members), strict=True)
+        axes.errorbar(x, y, xerr=x_error, yerr=y_error, label=name, marker="o", markersize=5, linewidth=1.4, elinewidth=0.7)
+        if len(members) > 1:
+            for a, b, group in zip(x, y, members, strict=True):
+                axes.annotate(f"{group.way['strength']:g}", (a, b), textcoords="offset points", xytext=(5, 5), fontsize=8)
+    axes.set_xlabel(f"{COLUMNS[content].rstrip(' ↓↑')}  (less: more of the content)")
+    axes.set_ylabel("style distance  (less: more of the style)")
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=160)
+
+
+# --- sheets ----------------------------------------------------------------------------------------------------------
+
+
+def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 256) -> list[Path]:
+    """``ways.png``: the first pairs in every way at its greatest strength; ``strength-*.png``: a sweep for each network."""
+    made = [g for g in groups(records) if g.way["kind"] != "untouched"]
+    sweeps: dict[str, list[Group]] = {}
+    for group in made:
+        sweeps.setdefault(" ".join(str(group.way[k]) for k in ("model", "method") if k in group.way), []).append(group)
+    strongest = []
+    written = []
+    for name, members in sweeps.items():
+        members.sort(key=lambda g: float(str(g.way.get("strength", 1))))
+        strongest.append(members[-1])
+        if len({g.way.get("strength") for g in members}) > 1:
+            written.append(_sheet(run, f"strength-{slug(name)}.png", members, rows, cell))
+    if strongest:
+        written.insert(0, _sheet(run, "ways.png", strongest, rows, cell))
+    return written
+
+
+def _sheet(run: Path, name: str, columns: Sequence[Group], rows: int, cell: int) -> Path:
+    files = list(dict.fromkeys(tuple(r["files"]) for g in columns for r in g.records))[:rows]
+    lines: list[list[Tensor | None]] = []
+    for content, style in files:
+        inputs = [_picture(input_path(run, side, name)) for side, name in (("content", content), ("style", style))]
+        lines.append([*inputs, *(_picture(picture_path(run, g.label, content, style)) for g in columns)])
+    path = run / name
+    write_picture(path, sheet(lines, column_labels=["content", "style", *(g.label for g in columns)], cell=cell))
+    return path
+
+
+def _picture(path: Path) -> Tensor | None:
+    return read_picture(path).rgb if path.is_file() else None
+
+
+def render(run: Path) -> list[Path]:
+    """Everything that can be made of a run's records: table.md, tradeoff.png (with matplotlib), sheets."""
+    records = read_records(run)
+    if not records:
+        raise ValueError(f"{run} has no records; run an evaluation into it first")
+    (run / "table.md").write_text(table(records))
+    written = [run / "table.md"]
+    try:
+        tradeoff(records, run / "tradeoff.png")
+        written.append(run / "tradeoff.png")
+    except ImportError:  # matplotlib is not needed for anything else
+        pass
+    return [*written, *sheets(records, run)]

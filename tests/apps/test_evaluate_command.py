@@ -1,0 +1,94 @@
+"""``efdm evaluate style``: what it measures by default, resuming, and sentences for what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from training import noise_pictures, numbered_vgg
+
+pytest.importorskip("typer")
+
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from efdm.apps.evaluate import app
+from efdm.models import build
+from efdm.models.weights import save_network
+from efdm.style.evaluate import read_records
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate")
+    noise_pictures(folder / "content", 2, seed=1)
+    noise_pictures(folder / "style", 2, seed=2)
+    save_file(numbered_vgg("vgg16"), folder / "vgg16.safetensors")
+    save_network(build("small"), folder / "network.safetensors", {"encoder": "small", "method": "adain"})
+    return folder
+
+
+def run(home: Path, *arguments: str, out: str = "run"):
+    fixed = ["style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
+    sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--seen-at", "32"]
+    return runner.invoke(app, [*fixed, *sets, "--likeness", "likeness", *arguments], env={"COLUMNS": "200"})
+
+
+def test_a_network_of_ones_own_over_strengths_and_an_optimiser(home: Path) -> None:
+    network = f"mine={home / 'network.safetensors'}"
+    arguments = ("--network", network, "--strength", "0,1", "--optimiser", "efdm", "--iterations", "2")
+    result = run(home, *arguments, "--pairs", "1")
+    assert result.exit_code == 0, result.output
+    labels = ["content untouched", "mine adain 0", "mine adain 1", "optimiser efdm 2"]  # trained with adain
+    assert [r["label"] for r in read_records(home / "run")] == labels
+    assert "| mine adain 1 | 1 |" in result.output
+    before = (home / "run" / "records.jsonl").read_text()
+    result = run(home, *arguments, "--pairs", "2")
+    assert "| mine adain 1 | 2 |" in result.output
+    after = (home / "run" / "records.jsonl").read_text()
+    assert after.startswith(before)
+    assert len(after.splitlines()) == 8
+    shown = runner.invoke(app, ["style", "--table", "-o", str(home / "run")], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "| mine adain 1 | 2 |" in shown.output
+    assert (home / "run" / "records.jsonl").read_text() == after
+
+
+def test_methods_that_are_given_go_before_the_files_own(home: Path) -> None:
+    network = f"mine={home / 'network.safetensors'}"
+    result = run(
+        home, "--network", network, "--method", "efdm", "--method", "hm", "--pairing", "grid", "--pairs", "3", out="m"
+    )
+    assert result.exit_code == 0, result.output
+    assert [r["label"] for r in read_records(home / "m")] == ["content untouched", "mine efdm 1", "mine hm 1"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--strength", "2"), "write 1 or 0,0.5,1"),
+        (("--strength", "a"), "write 1 or 0,0.5,1"),
+        (("--model", "smal"), "did you mean 'small'"),
+        (("--network", "file"), "should be NAME=FILE"),
+        (("--network", "mine=/nowhere"), "there is no file /nowhere"),
+        (("--optimiser", "gaty"), "did you mean 'gatys'"),
+        (("--pairing", "all"), "'order', 'grid'"),
+        (("--likeness", "ssim"), "'lpips', 'likeness'"),
+        (("--vgg", "/nowhere"), "there is no file /nowhere"),
+        (("--content", "/nowhere"), "/nowhere does not exist"),
+        (("--content", ""), "--content and --style are needed"),
+        (("--table",), "no records"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(home: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run(home, *arguments, out="wrong")
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_brackets_of_a_users_file_are_not_markup(home: Path) -> None:
+    result = run(home, "--network", "mine=/nowhere/[red]x", out="wrong")
+    assert "/nowhere/[red]x" in result.output

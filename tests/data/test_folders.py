@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from efdm.data import PictureError, find_pictures, folders
+
+
+def picture_bytes(colour: int = 100, size: tuple[int, int] = (4, 3)) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, (colour, 0, 0)).save(out, "PNG")
+    return out.getvalue()
+
+
+FILES = {  # name -> is it to be found?
+    "b.png": True,
+    "a/z.JPG": True,
+    "a/b/c.webp": True,
+    "a.png": True,
+    ".hidden.png": False,
+    ".git/x.png": False,
+    "a/._b.png": False,
+    "__MACOSX/b.png": False,
+    "notes.txt": False,
+    "a/inner.zip": False,
+}
+
+
+def folder_of(path: Path, names: list[str]) -> Path:
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(picture_bytes())
+    return path
+
+
+def zip_of(path: Path, names: list[str]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/", b"")
+        for name in names:
+            archive.writestr(name, picture_bytes())
+    return path
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_pictures_are_found_sorted_and_can_be_read(tmp_path: Path, kind: str) -> None:
+    source = folder_of(tmp_path, list(FILES)) if kind == "folder" else zip_of(tmp_path / "set.ZIP", list(FILES))
+    found = find_pictures(source)
+    assert [s.name for s in found] == sorted(name for name, wanted in FILES.items() if wanted)
+    assert [s.stem for s in found] == ["a", "a/b/c", "a/z", "b"]
+    for item in found:
+        assert item.read().rgb.shape == (3, 3, 4)
+        with item.open() as file:
+            assert file.read() == picture_bytes()
+    assert pickle.loads(pickle.dumps(found)) == found  # for workers in other processes
+
+
+def test_one_file_whatever_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "upload.v2").write_bytes(picture_bytes())
+    (found,) = find_pictures(tmp_path / "upload.v2")
+    assert (found.name, found.stem) == ("upload.v2", "upload")
+    assert found.read().rgb.shape == (3, 3, 4)
+
+
+def test_stems_are_unique_even_where_case_does_not_count(tmp_path: Path) -> None:
+    found = find_pictures(zip_of(tmp_path / "s.zip", ["p.jpg", "p.png", "P.png", "p-2.png", "Qr.png", "qR.png"]))
+    stems = [s.stem for s in found]
+    assert len({stem.lower() for stem in stems}) == 6
+    assert "p-2" in stems
+
+
+def test_stems_stay_below_the_folder_they_are_joined_to(tmp_path: Path) -> None:
+    names = ["../up.png", "/etc/root.png", "a/../../x.png", "C:\\windows\\y.png", "..\\z.png", "what?.png"]
+    found = find_pictures(zip_of(tmp_path / "evil.zip", names))
+    assert [s.name for s in found] == ["/etc/root.png", "C:/windows/y.png", "what?.png"]
+    assert [s.stem for s in found] == ["etc/root", "C_/windows/y", "what_"]
+    assert folders._safe("../../x.png") == "x"
+    for item in found:
+        target = Path(os.path.normpath(tmp_path / (item.stem + ".png")))
+        assert tmp_path in target.parents
+        assert not set('\\:?*"<>|') & set(item.stem)
+        assert item.read().rgb.shape == (3, 3, 4)
+
+
+def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
+    folder_of(tmp_path / "elsewhere", ["p.png"])
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "round").symlink_to(tmp_path / "elsewhere")
+    assert [s.name for s in find_pictures(tmp_path / "set")] == ["link/p.png"]
+
+
+def test_nothing_to_find_has_its_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.zip").write_bytes(b"PK not really")
+    cases = {"empty": "holds no pictures", "broken.zip": "not a zip", "none": "does not exist", "none.zip": "does not exist"}
+    for name, sentence in cases.items():
+        with pytest.raises(PictureError, match=sentence) as caught:
+            find_pictures(tmp_path / name)
+        assert name in str(caught.value)
+
+
+def test_a_member_may_not_unpack_to_absurd_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = find_pictures(zip_of(tmp_path / "s.zip", ["p.png"]))
+    monkeypatch.setattr(folders, "MAX_MEMBER_BYTES", len(picture_bytes()) - 1)
+    with pytest.raises(PictureError, match=r"p\.png unpacks to"):
+        found.read()
+
+
+def test_a_member_that_lies_about_its_size_unpacks_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("p.png", bytes(10**7))
+    data = path.read_bytes().replace((10**7).to_bytes(4, "little"), (50).to_bytes(4, "little"))
+    path.write_bytes(data)
+    (found,) = find_pictures(path)
+    with pytest.raises(PictureError, match=r"p\.png is damaged"):
+        found.open()
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["lzma", "bzip2"])
+def test_packing_without_limits_is_refused(tmp_path: Path, how: int) -> None:
+    with zipfile.ZipFile(tmp_path / "s.zip", "w", how) as archive:
+        archive.writestr("p.png", picture_bytes())
+    with pytest.raises(PictureError, match="deflate"):
+        find_pictures(tmp_path / "s.zip")[0].read()
+
+
+def test_encrypted_and_damaged_members(tmp_path: Path) -> None:
+    path = zip_of(tmp_path / "s.zip", ["p.png"])
+    whole = path.read_bytes()
+    at = whole.rindex(b"PK\x01\x02")  # the first entry is the folder
+    path.write_bytes(whole[: at + 8] + b"\x01" + whole[at + 9 :])
+    with pytest.raises(PictureError, match="encrypted"):
+        find_pictures(path)[0].read()
+    body = whole.index(b"p.png") + 12
+    (tmp_path / "t.zip").write_bytes(whole[:body] + b"\xff\xff\xff" + whole[body + 3 :])
+    with pytest.raises(PictureError, match="damaged"):
+        find_pictures(tmp_path / "t.zip")[0].read()
+
+
+def test_a_zip_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
+    path = zip_of(tmp_path / "s.zip", ["p.png"])
+    (found,) = find_pictures(path)
+    before = found.read().rgb
+    with zipfile.ZipFile(tmp_path / "new.zip", "w") as archive:
+        archive.writestr("p.png", picture_bytes(colour=200))
+    os.utime(tmp_path / "new.zip", ns=(1, 1))
+    os.replace(tmp_path / "new.zip", path)
+    assert not torch.equal(found.read().rgb, before)

@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageCms, ImageOps
+from torch import Tensor
+
+from efdm.data import (
+    WRITABLE,
+    PictureError,
+    on_white,
+    png16,
+    read_mask,
+    read_picture,
+    resize,
+    resize_short_side,
+    write_picture,
+)
+from efdm.data import images as images_file
+
+
+def noise(height: int = 5, width: int = 7, channels: int = 3, top: int = 255) -> np.ndarray:
+    dtype = np.uint8 if top == 255 else np.uint16
+    return np.random.default_rng(0).integers(0, top + 1, (height, width, channels)).astype(dtype)
+
+
+def levels(values: Tensor, top: int = 255) -> np.ndarray:
+    return (values * top).round().permute(1, 2, 0).numpy().astype(int)
+
+
+def saved(folder: Path, image: Image.Image, name: str = "picture.png", **options: object) -> Path:
+    image.save(folder / name, **options)
+    return folder / name
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_rgb_keeps_every_level(tmp_path: Path) -> None:
+    picture = read_picture(saved(tmp_path, Image.fromarray(noise())))
+    assert picture.rgb.shape == (3, 5, 7)
+    assert picture.rgb.dtype == torch.float32
+    assert np.array_equal(levels(picture.rgb), noise())
+    assert picture.alpha is None
+    assert picture.depth == "8"
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK", "YCbCr"])
+def test_opaque_modes_become_rgb(tmp_path: Path, mode: str) -> None:
+    image = Image.fromarray(noise()).convert(mode)
+    name = {"CMYK": "p.tif", "YCbCr": "p.tif"}.get(mode, "p.png")
+    picture = read_picture(saved(tmp_path, image, name))
+    assert np.array_equal(levels(picture.rgb), np.asarray(image.convert("RGB")))
+    assert picture.alpha is None
+
+
+def test_gray_with_alpha(tmp_path: Path) -> None:
+    values = noise(channels=2)
+    picture = read_picture(saved(tmp_path, Image.fromarray(values, "LA")))
+    assert np.array_equal(levels(picture.rgb), values[..., [0, 0, 0]])
+    assert picture.alpha is not None
+    assert np.array_equal(levels(picture.alpha), values[..., 1:])
+
+
+def test_rgba(tmp_path: Path) -> None:
+    picture = read_picture(saved(tmp_path, Image.fromarray(noise(channels=4))))
+    assert picture.alpha is not None
+    assert np.array_equal(levels(torch.cat([picture.rgb, picture.alpha])), noise(channels=4))
+
+
+def test_palette_with_a_transparent_entry(tmp_path: Path) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 200, 100, 50])
+    image.putpixel((1, 0), 1)
+    picture = read_picture(saved(tmp_path, image, transparency=0))
+    assert picture.alpha is not None
+    assert levels(picture.alpha).ravel().tolist() == [0, 255]
+    assert levels(picture.rgb)[0, 1].tolist() == [200, 100, 50]
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4], ids=["gray", "gray_alpha", "rgb", "rgb_alpha"])
+def test_16_bit_png_keeps_every_level(tmp_path: Path, channels: int) -> None:
+    values = noise(channels=channels, top=65535)
+    path = tmp_path / "deep.png"
+    path.write_bytes(png16.encode(values))
+    picture = read_picture(path)
+    rgb = values[..., :3] if channels > 2 else values[..., [0, 0, 0]]
+    assert picture.depth == "16"
+    assert np.array_equal(levels(picture.rgb, 65535), rgb)
+    assert (picture.alpha is not None) == (channels in (2, 4))
+    if picture.alpha is not None:
+        assert np.array_equal(levels(picture.alpha, 65535), values[..., -1:])
+
+
+def test_16_bit_gray_tiff(tmp_path: Path) -> None:
+    values = noise(channels=1, top=65535)
+    picture = read_picture(saved(tmp_path, Image.fromarray(values[..., 0]), "deep.tif"))
+    assert picture.depth == "16"
+    assert np.array_equal(levels(picture.rgb, 65535), values[..., [0, 0, 0]])
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.webp", "a.png"])
+def test_of_an_animation_the_first_frame(tmp_path: Path, name: str) -> None:
+    red, blue = Image.new("RGB", (4, 4), (255, 0, 0)), Image.new("RGB", (4, 4), (0, 0, 255))
+    picture = read_picture(saved(tmp_path, red, name, save_all=True, append_images=[blue], lossless=True))
+    assert levels(picture.rgb)[0, 0].tolist() == [255, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["o.jpg", "o.png", "o.webp", "o.tif"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_is_applied(tmp_path: Path, orientation: int, name: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = saved(tmp_path, Image.fromarray(noise(16, 24)), name, exif=exif, lossless=True)
+    expected = ImageOps.exif_transpose(Image.open(path))
+    assert np.array_equal(levels(read_picture(path).rgb), np.asarray(expected))
+    if name == "o.png":
+        upright = {6: np.rot90(noise(16, 24), -1), 8: np.rot90(noise(16, 24)), 2: noise(16, 24)[:, ::-1]}
+        assert np.array_equal(np.asarray(expected), upright.get(orientation, np.asarray(expected)))
+
+
+def test_orientation_of_a_16_bit_png(tmp_path: Path) -> None:
+    values = noise(3, 4, top=65535)
+    data = png16.encode(values)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    body = exif.tobytes().removeprefix(b"Exif\0\0")
+    chunk = struct.pack(">I", len(body)) + b"eXIf" + body + struct.pack(">I", zlib.crc32(b"eXIf" + body))
+    (tmp_path / "o.png").write_bytes(data[:33] + chunk + data[33:])
+    assert np.array_equal(levels(read_picture(tmp_path / "o.png").rgb, 65535), np.rot90(values, -1))
+
+
+def wide_profile() -> bytes:
+    """sRGB with its red and green colorants exchanged: no screen is like that, so a conversion cannot go unnoticed."""
+    data = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    count = struct.unpack(">I", data[128:132])[0]
+    entries = {bytes(data[at : at + 4]): at for at in range(132, 132 + 12 * count, 12)}
+    red, green = entries[b"rXYZ"], entries[b"gXYZ"]
+    data[red : red + 4], data[green : green + 4] = b"gXYZ", b"rXYZ"
+    return bytes(data)
+
+
+def with_profile(png: bytes, profile: bytes) -> bytes:
+    body = b"p\0\0" + zlib.compress(profile)
+    chunk = struct.pack(">I", len(body)) + b"iCCP" + body + struct.pack(">I", zlib.crc32(b"iCCP" + body))
+    return png[:33] + chunk + png[33:]
+
+
+def test_a_profile_is_applied(tmp_path: Path) -> None:
+    image = Image.new("RGB", (2, 2), (200, 40, 40))
+    plain, managed = saved(tmp_path, image, "a.png"), saved(tmp_path, image, "b.png", icc_profile=wide_profile())
+    assert levels(read_picture(plain).rgb)[0, 0].tolist() == [200, 40, 40]
+    red, green, _ = levels(read_picture(managed).rgb)[0, 0].tolist()
+    assert red < 60
+    assert green > 180
+
+
+def test_a_profile_is_applied_to_16_bits_and_alpha_is_kept(tmp_path: Path) -> None:
+    values = np.full((2, 2, 4), 10280, np.uint16)
+    values[..., 0], values[..., 3] = 51400, 12345
+    (tmp_path / "p.png").write_bytes(with_profile(png16.encode(values), wide_profile()))
+    picture = read_picture(tmp_path / "p.png")
+    assert picture.depth == "16"
+    assert picture.alpha is not None
+    assert levels(picture.alpha, 65535)[0, 0, 0] == 12345
+    assert picture.rgb[1].min() > 0.7
+
+
+def test_an_srgb_profile_changes_nothing(tmp_path: Path) -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    path = saved(tmp_path, Image.fromarray(noise(64, 64)), icc_profile=profile)
+    assert np.array_equal(levels(read_picture(path).rgb), noise(64, 64))
+
+
+def test_an_srgb_profile_leaves_16_bits_alone(tmp_path: Path) -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    (tmp_path / "p.png").write_bytes(with_profile(png16.encode(noise(top=65535)), profile))
+    assert np.array_equal(levels(read_picture(tmp_path / "p.png").rgb, 65535), noise(top=65535))
+
+
+@pytest.mark.parametrize("profile", [b"nonsense", b"\0" * 200, wide_profile()[:300]], ids=["text", "zeros", "cut_short"])
+def test_a_broken_profile_does_no_harm(tmp_path: Path, profile: bytes) -> None:
+    path = saved(tmp_path, Image.fromarray(noise()), icc_profile=profile)
+    assert np.array_equal(levels(read_picture(path).rgb), noise())
+
+
+def test_a_jpeg_near_a_size_stays_at_least_twice_that(tmp_path: Path) -> None:
+    path = saved(tmp_path, Image.new("RGB", (1600, 1200)), "large.jpg")
+    with open(path, "rb") as file:
+        assert images_file.decode(file, "large.jpg", near=250).shape == (600, 800, 3)
+
+
+# --- what cannot be read ---------------------------------------------------------------------------------------------
+
+
+def test_each_failure_has_its_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "text.png").write_text("not a picture")
+    cases = {"missing.png": "does not exist", ".": "is a folder", "empty.png": "is empty", "text.png": "not a picture"}
+    for name, sentence in cases.items():
+        with pytest.raises(PictureError, match=sentence) as caught:
+            read_picture(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["t.png", "t.jpg", "t.webp", "t.gif", "t.bmp", "t.tif"])
+@pytest.mark.parametrize("kept", [0.04, 0.6, 0.95])
+def test_truncated(tmp_path: Path, name: str, kept: float) -> None:
+    path = saved(tmp_path, Image.fromarray(noise(64, 64)), name)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * kept)])
+    with pytest.raises(PictureError, match=r"t\.\w+ is cut short or damaged"):
+        read_picture(path)
+
+
+def test_truncated_16_bit(tmp_path: Path) -> None:
+    data = png16.encode(noise(64, 64, top=65535))
+    (tmp_path / "t.png").write_bytes(data[: len(data) // 2])
+    with pytest.raises(PictureError, match="cut short"):
+        read_picture(tmp_path / "t.png")
+
+
+@pytest.mark.parametrize("name", ["b.png", "b.jpg", "b.webp", "b.gif", "b.bmp", "b.tif"])
+def test_too_many_pixels_are_refused_before_they_are_decoded(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(tmp_path, Image.new("RGB", (40, 30)), name)
+    assert read_picture(path, max_pixels=1200).rgb.shape == (3, 30, 40)
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
+    with pytest.raises(PictureError, match=r"40 x 30 pixels.*1199"):
+        read_picture(path, max_pixels=1199)
+
+
+def test_the_limit_is_ours_and_not_pillows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Image.open would now refuse anything above 200
+    path = saved(tmp_path, Image.new("RGB", (40, 30)))
+    assert read_picture(path).rgb.shape == (3, 30, 40)
+
+
+def test_a_huge_header_costs_nothing(tmp_path: Path) -> None:
+    data = png16.encode(noise(2, 2, top=65535))
+    header = b"IHDR" + struct.pack(">II", 10**6, 10**6) + data[24:29]
+    (tmp_path / "bomb.png").write_bytes(data[:12] + header + struct.pack(">I", zlib.crc32(header)) + data[33:])
+    with pytest.raises(PictureError, match="1000000 x 1000000"):
+        read_picture(tmp_path / "bomb.png")
+
+
+def test_32_bits_a_channel(tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match="32 bits"):
+        read_picture(saved(tmp_path, Image.new("F", (2, 2)), "f.tif"))
+
+
+def denied(*_: object, **__: object) -> io.BytesIO:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_permission_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, Image.new("RGB", (2, 2)))
+    monkeypatch.setattr(images_file, "open", denied, raising=False)  # an administrator may read everything
+    with pytest.raises(PictureError, match=r"picture\.png may not be read"):
+        read_picture(path)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extension", sorted(WRITABLE))
+def test_written_is_read(tmp_path: Path, extension: str) -> None:
+    smooth = torch.linspace(0, 1, 3 * 16 * 16).reshape(3, 16, 16)
+    path = tmp_path / "new" / "folder" / f"p{extension.upper()}"
+    write_picture(path, smooth, quality=100)
+    exact = extension not in (".jpg", ".jpeg", ".webp")
+    assert (read_picture(path).rgb - smooth).abs().max() <= (0.5 / 255 + 1e-6 if exact else 0.03)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("extension", [".png", ".tif", ".webp"])
+def test_alpha_is_kept(tmp_path: Path, extension: str) -> None:
+    rgb, alpha = torch.rand(3, 6, 5), torch.rand(1, 6, 5)
+    write_picture(tmp_path / f"p{extension}", rgb, alpha=alpha)
+    read = read_picture(tmp_path / f"p{extension}").alpha
+    assert read is not None
+    assert (read - alpha).abs().max() <= 0.5 / 255 + 1e-6
+
+
+@pytest.mark.parametrize("extension", [".jpg", ".bmp"])
+def test_without_alpha_on_white(tmp_path: Path, extension: str) -> None:
+    write_picture(tmp_path / f"p{extension}", torch.zeros(3, 4, 4), alpha=torch.full((1, 4, 4), 0.25))
+    picture = read_picture(tmp_path / f"p{extension}")
+    assert picture.alpha is None
+    assert picture.rgb.mean().item() == pytest.approx(0.75, abs=0.01)
+
+
+@pytest.mark.parametrize("depth", ["8", "16"])
+def test_a_picture_read_and_written_is_the_same(tmp_path: Path, depth: str) -> None:
+    top = images_file.LEVELS[depth]
+    first = torch.arange(4 * 20 * 30).reshape(4, 20, 30) * 37 % (top + 1) / top
+    write_picture(tmp_path / "a.png", first[:3], alpha=first[3:], depth=depth)
+    a = read_picture(tmp_path / "a.png")
+    assert a.depth == depth
+    assert a.alpha is not None
+    assert torch.equal(torch.cat([a.rgb, a.alpha]), first)
+    write_picture(tmp_path / "b.png", a.rgb, alpha=a.alpha, depth=a.depth)
+    assert (tmp_path / "b.png").read_bytes() == (tmp_path / "a.png").read_bytes()
+
+
+def test_values_are_clamped_and_rounded(tmp_path: Path) -> None:
+    values = torch.tensor([-1.0, 0.4 / 255, 0.6 / 255, 254.4 / 255, 254.6 / 255, 7.0, float("inf")])
+    write_picture(tmp_path / "p.png", values.expand(3, 1, -1))
+    assert levels(read_picture(tmp_path / "p.png").rgb)[0, :, 0].tolist() == [0, 0, 1, 254, 255, 255, 255]
+
+
+def test_what_is_no_picture_is_not_written(tmp_path: Path) -> None:
+    good = torch.rand(3, 4, 4)
+    spoilt = good.clone()
+    spoilt[1, 2, 3] = float("nan")
+    cases = [
+        (spoilt, {}, "holds NaN"),
+        (good, {"alpha": torch.full((1, 4, 4), float("nan"))}, "holds NaN"),
+        (good[None], {}, "expected \\(3, h, w\\)"),
+        (good[:, :0], {}, "expected \\(3, h, w\\)"),
+        (good.to(torch.uint8), {}, "divide by 255"),
+        (good, {"alpha": torch.rand(1, 4, 5)}, "the size of rgb"),
+        (good, {"depth": "12"}, "depth='12'"),
+        (good, {"quality": 0}, "1 to 100"),
+    ]
+    for rgb, options, sentence in cases:
+        with pytest.raises(ValueError, match=sentence):
+            write_picture(tmp_path / "below" / "p.png", rgb, **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "below").exists()
+
+
+def test_extension_decides_and_is_named_when_unknown(tmp_path: Path) -> None:
+    for name in ("p.xyz", "p"):
+        with pytest.raises(PictureError, match=r"\.png, \.jpg, .*\.bmp"):
+            write_picture(tmp_path / name, torch.rand(3, 2, 2))
+    write_picture(tmp_path / "p.jpg", torch.rand(3, 2, 2))
+    assert Image.open(tmp_path / "p.jpg").format == "JPEG"
+
+
+def test_a_size_the_format_cannot_hold(tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"as WEBP .*try \.png"):
+        write_picture(tmp_path / "p.webp", torch.zeros(3, 1, 16384))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError], ids=["interrupted", "disk_full"])
+@pytest.mark.parametrize("where", ["write", "replace"])
+def test_a_failure_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, failure: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "p.png"
+    path.write_bytes(b"old")
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    def half(name: str, mode: str) -> io.FileIO:
+        class Half(io.FileIO):
+            def write(self, data: bytes) -> int:  # type: ignore[override]
+                super().write(data[:10])
+                raise failure
+
+        return Half(name, mode)
+
+    if where == "write":
+        monkeypatch.setattr(images_file, "open", half, raising=False)
+    else:
+        monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(PictureError if failure is OSError else failure):
+        write_picture(path, torch.rand(3, 4, 4))
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("p.png", b"old")]
+
+
+def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(PictureError, match="not a folder"):
+        write_picture(tmp_path / "file" / "p.png", torch.rand(3, 2, 2))
+    with pytest.raises(PictureError, match="is a folder"):
+        write_picture(tmp_path / "folder.png", torch.rand(3, 2, 2))
+    monkeypatch.setattr(images_file, "open", denied, raising=False)
+    with pytest.raises(PictureError, match="may not be written"):
+        write_picture(tmp_path / "p.png", torch.rand(3, 2, 2))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.png"]
+
+
+def test_a_written_file_has_the_usual_permissions_and_links_stay(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    (tmp_path / "link.png").symlink_to(tmp_path / "real.png")
+    write_picture(tmp_path / "link.png", torch.rand(3, 2, 2))
+    assert (tmp_path / "link.png").is_symlink()
+    assert (tmp_path / "real.png").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_on_white_is_the_picture_where_opaque_and_white_where_clear() -> None:
+    rgb = torch.rand(3, 2, 2)
+    assert torch.equal(on_white(rgb, torch.ones(1, 2, 2)), rgb)
+    assert torch.equal(on_white(rgb, torch.zeros(1, 2, 2)), torch.ones(3, 2, 2))
+
+
+# --- masks and sizes -------------------------------------------------------------------------------------------------
+
+
+def test_mask_selects_white_from_one_half(tmp_path: Path) -> None:
+    gray = Image.fromarray(np.array([[0, 127, 128, 255]], np.uint8))
+    mask = read_mask(saved(tmp_path, gray))
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [[False, False, True, True]]
+    clear = Image.fromarray(np.array([[[255, 255], [255, 0]]], np.uint8), "LA")
+    assert read_mask(saved(tmp_path, clear)).tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+@pytest.mark.parametrize("size", [(13, 40), (64, 20), (90, 90)], ids=["smaller", "both_ways", "larger"])
+def test_resize_agrees_with_pillows_bicubic(size: tuple[int, int], dtype: torch.dtype) -> None:
+    values = noise(48, 64) // 2 + 64  # away from the ends: Pillow also clamps between its two passes
+    tensor = torch.from_numpy(values).permute(2, 0, 1)
+    tensor = tensor / 255 if dtype == torch.float32 else tensor
+    ours = resize(tensor, size)
+    assert ours.dtype == dtype
+    pillow = np.asarray(Image.fromarray(values).resize(size[::-1], Image.Resampling.BICUBIC)).astype(int)
+    assert abs(levels(ours if dtype == torch.float32 else ours / 255) - pillow).max() <= 1
+    assert ours.min() >= 0
+    assert dtype == torch.uint8 or ours.max() <= 1
+
+
+def test_resize_does_not_overshoot() -> None:
+    edge = (torch.arange(16) > 7).float().expand(3, 16, 16)
+    larger = resize(edge, (40, 40))
+    assert larger.min() == 0
+    assert larger.max() == 1
+
+
+def test_resize_takes_batches_and_keeps_constants() -> None:
+    assert torch.allclose(resize(torch.full((2, 3, 9, 9), 0.3), (4, 5)), torch.tensor(0.3))
+    same = torch.rand(3, 4, 5)
+    assert torch.equal(resize(same, (4, 5)), same)
+    with pytest.raises(ValueError, match="at least 1"):
+        resize(same, (0, 5))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((40, 60), (20, 30)), ((60, 40), (30, 20)), ((7, 7), (20, 20)), ((30, 31), (20, 21))]
+)
+def test_short_side(shape: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert resize_short_side(torch.rand(3, *shape), 20).shape == (3, *expected)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from efdm.data import Crops, ImageSet, PictureError, draw_crops, find_pictures, take_crops
+
+SIZES = {"landscape.png": (30, 50), "portrait.png": (44, 31), "square.png": (30, 30), "small.png": (10, 15)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name, size in SIZES.items():
+        Image.fromarray(rng.integers(0, 256, (*size, 3), np.uint8)).save(tmp_path / name)
+    return tmp_path
+
+
+def test_pictures_in_order_with_exact_pixels(folder: Path) -> None:
+    images = ImageSet.load(folder, min_side=10, workers=3)
+    assert images.names == sorted(SIZES)
+    assert len(images) == 4
+    assert images.sizes.tolist() == [list(SIZES[name]) for name in images.names]
+    for name, image in zip(images.names, images.images, strict=True):
+        assert image.dtype == torch.uint8
+        assert np.array_equal(image.permute(1, 2, 0).numpy(), np.asarray(Image.open(folder / name)))
+    assert images[1] is images.images[1]
+
+
+def test_small_pictures_grow_and_others_stay(folder: Path) -> None:
+    images = ImageSet.load(folder, min_side=30)
+    assert dict(zip(images.names, images.sizes.tolist(), strict=True)) == {
+        "landscape.png": [30, 50],
+        "portrait.png": [44, 31],
+        "square.png": [30, 30],
+        "small.png": [30, 45],
+    }
+
+
+def test_short_side_is_made_the_same(folder: Path) -> None:
+    images = ImageSet.load(folder, short_side=20)
+    assert images.sizes.min(dim=1).values.tolist() == [20] * 4
+    assert images.sizes[images.names.index("landscape.png")].tolist() == [20, 33]
+
+
+def test_a_zip_gives_the_same_set(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("zip") / "set.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in SIZES:
+            archive.write(folder / name, name)
+    one, other = ImageSet.load(folder), ImageSet.load(find_pictures(path), workers=1)
+    assert one.names == other.names
+    assert all(torch.equal(a, b) for a, b in zip(one.images, other.images, strict=True))
+
+
+def test_damaged_pictures_are_skipped_and_remembered(folder: Path) -> None:
+    whole = (folder / "square.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.jpg").touch()
+    (folder / "gone.png").symlink_to(folder / "nowhere.png")
+    Image.new("RGB", (500, 2)).save(folder / "strip.png")
+    seen: list[tuple[int, int]] = []
+    images = ImageSet.load(folder, progress=lambda done, total: seen.append((done, total)))
+    assert images.names == sorted(SIZES)
+    reasons = dict(images.skipped)
+    assert list(reasons) == ["cut.png", "empty.jpg", "gone.png", "strip.png"]
+    expected = ("cut short", "is empty", "does not exist", "strip of 2 x 500")
+    assert all(part in reason for part, reason in zip(expected, reasons.values(), strict=True))
+    assert seen == [(n, 8) for n in range(1, 9)]
+
+
+def test_a_set_without_any_picture_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("text")
+    with pytest.raises(PictureError, match=r"none of 1 pictures.*a\.png is not a picture"):
+        ImageSet.load(tmp_path)
+
+
+def test_an_interrupt_cancels_what_has_not_begun(folder: Path) -> None:
+    started = []
+    original = find_pictures(folder)
+
+    class Counted(type(original[0])):  # type: ignore[misc]
+        def open(self):  # type: ignore[no-untyped-def]
+            started.append(self.name)
+            return super().open()
+
+    many = [Counted(s.name, s.stem, s.path) for s in original] * 200
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ImageSet.load(many, workers=1, progress=stop)
+    assert len(started) < len(many) // 2
+
+
+def test_transparent_parts_are_white_and_16_bits_become_8(tmp_path: Path) -> None:
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(tmp_path / "clear.png")
+    Image.fromarray(np.full((8, 8), 257 * 77 + 100, np.uint16)).save(tmp_path / "deep.png")
+    clear, deep = ImageSet.load(tmp_path, min_side=8).images
+    assert clear.shape == (3, 8, 8)
+    assert clear.unique().tolist() == [255]
+    assert deep.unique().tolist() == [77]
+
+
+def test_a_large_jpeg_decoded_at_a_fraction_looks_the_same(tmp_path: Path) -> None:
+    x = np.linspace(0, 12, 1600)
+    waves = (127 + 120 * np.sin(x)[:, None, None] * np.cos(x * 0.7)[None, :, None] * np.ones(3)).astype(np.uint8)
+    Image.fromarray(waves).save(tmp_path / "large.jpg", quality=95)
+    Image.fromarray(waves).save(tmp_path / "large.png")
+    jpeg, png = (ImageSet.load(tmp_path / name, short_side=100)[0].int() for name in ("large.jpg", "large.png"))
+    assert (jpeg - png).abs().max() <= 4
+
+
+# --- crops -----------------------------------------------------------------------------------------------------------
+
+
+def test_crops_are_plain_slices(folder: Path, device: torch.device) -> None:
+    images = ImageSet.load(folder, min_side=30)
+    indices = torch.tensor([3, 0, 1, 2, 0, 0])
+    tops, lefts = torch.tensor([0, 1, 14, 0, 0, 5]), torch.tensor([14, 0, 1, 0, 34, 7])
+    flips = torch.tensor([False, True, False, True, False, True])
+    size = 16
+    pack = images.pack().to(device)
+    taken = take_crops(pack, Crops(*(v.to(device) for v in (indices, tops, lefts, flips))), size)
+    assert taken.is_contiguous()
+    assert taken.dtype == torch.uint8
+    for crop, i, top, left, flip in zip(taken.cpu(), indices, tops, lefts, flips, strict=True):
+        plain = images[int(i)][:, top : top + size, left : left + size]
+        assert torch.equal(crop, plain.flip(-1) if flip else plain)
+
+
+def test_the_set_and_its_pack_cut_the_same(folder: Path) -> None:
+    images = ImageSet.load(folder, min_side=30)
+    indices = torch.tensor([0, 1, 2, 3, 3])
+    pack = images.pack()
+    drawn = draw_crops(pack.sizes, indices, 20, torch.Generator().manual_seed(5))
+    from_set = images.crops(indices, 20, torch.Generator().manual_seed(5))
+    assert from_set.shape == (5, 3, 20, 20)
+    assert torch.equal(take_crops(pack, drawn, 20), from_set)
+    assert not torch.equal(images.crops(indices, 20, torch.Generator().manual_seed(6)), from_set)
+
+
+@pytest.mark.parametrize("size", [1, 29, 30], ids=["one_pixel", "one_less", "all_of_the_short_side"])
+def test_draws_reach_every_place_and_no_further(size: int) -> None:
+    sizes = torch.tensor([[30, 33], [31, 30]])
+    indices = torch.arange(2).repeat(6000)
+    crops = draw_crops(sizes, indices, size, torch.Generator().manual_seed(0))
+    for picture in range(2):
+        of = crops.indices == picture
+        for drawn, length in zip((crops.tops[of], crops.lefts[of]), sizes[picture].tolist(), strict=True):
+            assert sorted(drawn.unique().tolist()) == list(range(length - size + 1))
+    assert 0.45 < crops.flips.float().mean() < 0.55
+
+
+def test_draws_are_on_the_device_of_the_generator(device: torch.device) -> None:
+    generator = torch.Generator(device).manual_seed(1)
+    crops = draw_crops(torch.tensor([[8, 9]]), torch.tensor([0, 0]), 4, generator)
+    assert {values.device.type for values in crops} == {device.type}
+
+
+def test_crops_larger_than_the_smallest_picture_are_refused(folder: Path) -> None:
+    images = ImageSet.load(folder, min_side=30)
+    indices = torch.tensor([0])
+    with pytest.raises(ValueError, match="min_side=31"):
+        images.crops(indices, 31)
+    with pytest.raises(ValueError, match="min_side=31"):
+        take_crops(images.pack(), draw_crops(images.sizes, indices, 31), 31)

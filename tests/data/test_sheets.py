@@ -1,0 +1,113 @@
+"""Contact sheets: where pictures go, what stays paper, and labels that keep to their places."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from efdm.data.sheets import PAPER, sheet
+
+WHITE = torch.tensor(PAPER)[:, None, None] / 255
+
+
+def plain(red: float, green: float, blue: float, height: int = 20, width: int = 20) -> Tensor:
+    return torch.tensor([red, green, blue], dtype=torch.float32)[:, None, None].expand(3, height, width)
+
+
+RED, GREEN, BLUE = plain(1, 0, 0), plain(0, 1, 0), plain(0, 0, 1)
+
+
+def inked(area: Tensor) -> bool:
+    return bool(((area - WHITE).abs() > 0.1).any())
+
+
+def test_pictures_lie_in_their_cells_and_paper_between() -> None:
+    page = sheet([[RED, GREEN], [None, BLUE]], cell=20, gap=4)
+    assert page.shape == (3, 52, 52)
+    assert page.dtype == torch.float32
+    expected = WHITE.repeat(1, 52, 52)
+    expected[:, 4:24, 4:24] = RED
+    expected[:, 4:24, 28:48] = GREEN
+    expected[:, 28:48, 28:48] = BLUE
+    assert torch.equal(page, expected)
+
+
+def test_a_picture_of_the_size_of_a_cell_is_not_resampled() -> None:
+    picture = torch.rand(3, 20, 20)
+    assert torch.equal(sheet([[picture]], cell=20, gap=1)[:, 1:21, 1:21], picture)
+
+
+def test_rows_may_be_of_different_lengths() -> None:
+    assert torch.equal(sheet([[RED], [GREEN, BLUE]], cell=8, gap=1), sheet([[RED, None], [GREEN, BLUE]], cell=8, gap=1))
+
+
+def test_crop_shows_the_middle() -> None:
+    wide = torch.cat([RED, GREEN, BLUE], -1)
+    assert torch.equal(sheet([[wide]], cell=20, gap=0), GREEN)
+
+
+def test_letterbox_shows_all_of_it_between_paper() -> None:
+    page = sheet([[plain(0, 0, 1, 20, 40)]], cell=20, gap=0, fit="letterbox")
+    assert torch.equal(page[:, :5], WHITE.repeat(1, 5, 20))
+    assert torch.equal(page[:, 15:], WHITE.repeat(1, 5, 20))
+    assert torch.allclose(page[:, 5:15], plain(0, 0, 1, 10, 20), atol=1e-5)
+
+
+def test_grey_and_half_precision_and_values_beyond_the_range_are_taken() -> None:
+    page = sheet([[torch.full((1, 9, 9), 2.0, dtype=torch.float16)]], cell=9, gap=0)
+    assert torch.equal(page, torch.ones(3, 9, 9))
+
+
+def test_labels_stand_outside_the_cells() -> None:
+    cells, gap = 64, 4
+    bare = sheet([[RED, GREEN], [BLUE, RED]], cell=cells, gap=gap)
+    page = sheet(
+        [[RED, GREEN], [BLUE, RED]], cell=cells, gap=gap, title="Styles", row_labels=["cat", "cup"], column_labels=["0", "1"]
+    )
+    top, left = page.shape[1] - bare.shape[1], page.shape[2] - bare.shape[2]
+    assert top > 0
+    assert left > 0
+    assert torch.equal(page[:, top + gap :, left + gap :], bare[:, gap:, gap:])
+    assert inked(page[:, :top])
+    assert inked(page[:, top:, :left])
+
+
+@pytest.mark.parametrize("where", ["title", "row_labels", "column_labels"])
+def test_every_kind_of_label_is_drawn(where: str) -> None:
+    one, other = (sheet([[RED]], cell=64, **{where: text if where == "title" else [text]}) for text in ("HHH", "iii"))  # type: ignore[arg-type]
+    assert one.shape != other.shape or not torch.equal(one, other)
+
+
+def test_a_label_too_long_is_cut_and_does_not_reach_its_neighbour() -> None:
+    page = sheet([[RED, GREEN]], cell=64, gap=4, column_labels=["x" * 100, ""])
+    top = page.shape[1] - 68
+    assert inked(page[:, :top, 4:68])
+    assert not inked(page[:, :top, 72:])
+
+
+def test_the_pictures_are_left_as_they_were() -> None:
+    picture = torch.rand(3, 20, 20, requires_grad=True)
+    before = picture.detach().clone()
+    page = sheet([[picture]], cell=20, gap=0)
+    page.zero_()
+    assert not page.requires_grad
+    assert torch.equal(picture, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows": []}, "at least one picture"),
+        ({"rows": [[]]}, "at least one picture"),
+        ({"rows": [[RED]], "row_labels": ["a", "b"]}, "1 rows and 2 row_labels"),
+        ({"rows": [[RED]], "column_labels": ["a", "b"]}, "1 columns and 2 column_labels"),
+        ({"rows": [[RED[None]]]}, "one sample out of a batch"),
+        ({"rows": [[RED]], "fit": "stretch"}, "crop, letterbox"),
+        ({"rows": [[RED]], "cell": 0}, "one pixel or more"),
+    ],
+    ids=["empty", "empty_row", "row_labels", "column_labels", "batch", "fit", "cell"],
+)
+def test_errors_say_what_to_try(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sheet(**arguments)  # type: ignore[arg-type]

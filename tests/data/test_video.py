@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from efdm.data.video import VIDEO_KINDS, VideoError, VideoReader, VideoWriter, video_kind
+
+av = pytest.importorskip("av")
+
+HEIGHT, WIDTH, COUNT, FPS, RATE = 48, 64, 8, 8, 16_000
+CODED = 8 / 255  # what compression at our quality may change of a smooth frame, on average
+
+
+def pictures(height: int = HEIGHT, width: int = WIDTH, count: int = COUNT) -> list[Tensor]:
+    """Smooth ramps of colour that get brighter: every frame can be told from its neighbours and from its mirror images."""
+    y, x = torch.linspace(0, 1, height)[:, None], torch.linspace(0, 1, width)[None]
+    ramp = torch.stack([y + 0 * x, x + 0 * y, 1 - y * x])
+    return [(ramp * (0.3 + 0.6 * i / count)).clamp(0, 1) for i in range(count)]
+
+
+def sine(seconds: float, rate: int = RATE) -> np.ndarray[Any, Any]:
+    return (np.sin(np.arange(int(seconds * rate)) * 2 * np.pi * 440 / rate) * 20_000).astype(np.int16)[None]
+
+
+def make(
+    path: Path, *, sound: str | None = "aac", times: list[int] | None = None, matrix: tuple[int, ...] | None = None,
+    options: dict[str, str] | None = None,
+) -> Path:  # fmt: skip
+    """A clip made with PyAV alone. ``times`` are in sixteenths of a second."""
+    with av.open(str(path), "w", options=options or {}) as out:
+        video = out.add_stream("libx264", rate=FPS, options={"crf": "10"})
+        video.width, video.height, video.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        video.codec_context.time_base = Fraction(1, 16)
+        if matrix:
+            video.codec_context.sample_aspect_ratio = Fraction(4, 3)
+            video.set_display_matrix(matrix)
+        audio = out.add_stream(sound, rate=RATE, layout="mono") if sound else None
+        for i, rgb in enumerate(pictures()):
+            array = (rgb * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+            frame = av.VideoFrame.from_ndarray(array, format="rgb24").reformat(format="yuv420p")
+            frame.pts, frame.time_base = (times[i] if times else 2 * i), Fraction(1, 16)
+            out.mux(video.encode(frame))
+        out.mux(video.encode(None))
+        if audio is not None:
+            heard = av.AudioFrame.from_ndarray(sine(COUNT / FPS), format="s16", layout="mono")
+            heard.sample_rate, heard.pts, heard.time_base = RATE, 0, Fraction(1, RATE)
+            out.mux(audio.encode(heard))
+            out.mux(audio.encode(None))
+    return path
+
+
+def heard(path: Path) -> tuple[str, np.ndarray[Any, Any], list[bytes]]:
+    """Codec, samples and packets of the sound."""
+    with av.open(str(path)) as file:
+        stream = file.streams.audio[0]
+        packets = [bytes(p) for p in file.demux(stream) if p.size]
+    with av.open(str(path)) as file:
+        samples = np.concatenate([f.to_ndarray().astype(np.float64).reshape(1, -1) for f in file.decode(audio=0)], axis=1)
+    return stream.codec.canonical_name, samples, packets
+
+
+def close(a: Tensor, b: Tensor) -> bool:
+    return bool((a.float() / 255 - b.float() / 255).abs().mean() < CODED)
+
+
+def whole(frames: list[Tensor]) -> list[Tensor]:
+    return [(f * 255).round().to(torch.uint8) for f in frames]
+
+
+def rewrite(source: Path, out: Path) -> None:
+    with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=source, aspect=reader.aspect) as writer:
+        for frame in reader:
+            writer.write(frame.rgb, frame.time)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_frames_are_what_was_written(tmp_path: Path) -> None:
+    with VideoReader(make(tmp_path / "clip.mp4")) as reader:
+        assert (reader.size, reader.fps, reader.frames, reader.aspect) == ((HEIGHT, WIDTH), FPS, COUNT, 1)
+        frames = list(reader)
+        assert list(reader) == []  # once
+    assert [f.time for f in frames] == [Fraction(i, FPS) for i in range(COUNT)]
+    assert all(f.rgb.dtype == torch.uint8 and f.rgb.shape == (3, HEIGHT, WIDTH) for f in frames)
+    assert all(close(f.rgb, p) for f, p in zip(frames, whole(pictures()), strict=True))
+    assert not close(frames[0].rgb, frames[-1].rgb)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "turns"),
+    [((0, 65536, 0, -65536, 0, 0, 0, 0, 1 << 30), -1), ((-65536, 0, 0, 0, -65536, 0, 0, 0, 1 << 30), 2)],
+    ids=["phone_held_upright", "upside_down"],
+)
+def test_rotation_is_applied(tmp_path: Path, matrix: tuple[int, ...], turns: int) -> None:
+    """(x, y) goes to (-y, x) in the first: what was right is then below, a quarter turn clockwise."""
+    with VideoReader(make(tmp_path / "clip.mp4", sound=None, matrix=matrix)) as reader:
+        expected = whole(pictures())[0].rot90(turns, (1, 2))
+        assert reader.size == tuple(expected.shape[1:])
+        assert reader.aspect == (Fraction(3, 4) if turns % 2 else Fraction(4, 3))
+        assert close(next(iter(reader)).rgb, expected)
+
+
+def test_a_variable_rate_keeps_its_times(tmp_path: Path) -> None:
+    times = [0, 1, 2, 6, 7, 12, 13, 20]
+    source, out = make(tmp_path / "clip.mp4", times=times), tmp_path / "out.mp4"
+    rewrite(source, out)
+    for path in (source, out):
+        with VideoReader(path) as reader:
+            assert [f.time for f in reader] == [Fraction(t, 16) for t in times]
+
+
+def test_the_number_of_frames_is_estimated_where_unknown(tmp_path: Path) -> None:
+    with VideoReader(make(tmp_path / "clip.mkv", sound=None)) as reader:
+        assert abs((reader.frames or 0) - COUNT) <= 1
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", VIDEO_KINDS)
+def test_every_kind_is_written_and_read_back(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"out{suffix}"
+    with VideoWriter(path, fps=FPS) as writer:
+        for picture in pictures():
+            writer.write(picture)
+    with VideoReader(path) as reader:
+        frames = list(reader)
+    assert len(frames) == COUNT
+    assert all(abs(float(f.time) - i / FPS) < 0.011 for i, f in enumerate(frames))
+    assert all((f.rgb.float() / 255 - p).abs().mean() < 2 * CODED for f, p in zip(frames, pictures(), strict=True))
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_strong_colours_survive(tmp_path: Path) -> None:
+    """A wrong matrix between RGB and YUV, on one side alone, moves pure colours by far more than compression."""
+    colours = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
+        for colour in colours:
+            writer.write(colour[:, None, None].expand(3, HEIGHT, WIDTH))
+    with VideoReader(tmp_path / "out.mp4") as reader:
+        for frame, colour in zip(reader, colours, strict=True):
+            assert (frame.rgb.float() / 255 - colour[:, None, None]).abs().max() < 0.03
+
+
+def test_mp4_is_what_every_player_plays_and_lasts_as_long(tmp_path: Path) -> None:
+    rewrite(make(tmp_path / "clip.mp4", sound=None), tmp_path / "out.mp4")
+    with av.open(str(tmp_path / "out.mp4")) as file:
+        stream = file.streams.video[0]
+        assert (stream.codec.canonical_name, stream.pix_fmt, stream.average_rate) == ("h264", "yuv420p", FPS)
+        assert stream.duration * stream.time_base == Fraction(COUNT, FPS)
+
+
+@pytest.mark.parametrize("size", [(47, 63), (48, 63), (1, 1)], ids=["both_odd", "odd_width", "one_pixel"])
+def test_odd_sizes_get_a_repeated_border(tmp_path: Path, size: tuple[int, int]) -> None:
+    pictures_ = pictures(*size, count=2)
+    with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
+        for picture in pictures_:
+            writer.write(picture)
+    with VideoReader(tmp_path / "out.mp4") as reader:
+        assert reader.size == (size[0] + size[0] % 2, size[1] + size[1] % 2)
+        assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], whole(pictures_)[0])
+
+
+def test_wide_pixels_stay_wide(tmp_path: Path) -> None:
+    with VideoWriter(tmp_path / "out.mp4", fps=FPS, aspect=Fraction(4, 3)) as writer:
+        writer.write(pictures()[0])
+    with VideoReader(tmp_path / "out.mp4") as reader:
+        assert reader.aspect == Fraction(4, 3)
+
+
+# --- sound -----------------------------------------------------------------------------------------------------------
+
+
+def test_sound_is_copied_packet_by_packet(tmp_path: Path) -> None:
+    source, out = make(tmp_path / "clip.mp4"), tmp_path / "out.mp4"
+    rewrite(source, out)
+    before, after = heard(source), heard(out)
+    assert after[0] == before[0] == "aac"
+    assert after[2] == before[2]
+    assert len(after[2]) > 5
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [(".mp4", "aac"), (".webm", "opus")])
+def test_sound_that_cannot_be_kept_is_encoded_again(tmp_path: Path, suffix: str, codec: str) -> None:
+    source, out = make(tmp_path / "clip.mkv", sound="pcm_s16le"), tmp_path / f"out{suffix}"
+    rewrite(source, out)
+    name, samples, _ = heard(out)
+    assert name == codec
+    with av.open(str(out)) as file:
+        rate = file.streams.audio[0].rate
+    assert abs(samples.shape[1] / rate - COUNT / FPS) < 0.15
+    peak = np.abs(np.fft.rfft(samples[0])).argmax() * rate / samples.shape[1]
+    assert abs(peak - 440) < 3
+
+
+def test_silence_stays_silent_and_a_gif_has_no_sound(tmp_path: Path) -> None:
+    rewrite(make(tmp_path / "silent.mp4", sound=None), tmp_path / "out.mp4")
+    rewrite(make(tmp_path / "loud.mp4"), tmp_path / "out.gif")
+    for name in ("out.mp4", "out.gif"):
+        with av.open(str(tmp_path / name)) as file:
+            assert not file.streams.audio
+
+
+# --- the whole or nothing --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_nothing_is_left_when_interrupted(tmp_path: Path, error: type[BaseException]) -> None:
+    source, folder = make(tmp_path / "clip.mp4"), tmp_path / "out"
+    folder.mkdir()
+    (folder / "out.mp4").write_text("before")
+
+    def interrupted() -> None:
+        with VideoWriter(folder / "out.mp4", fps=FPS, sound_of=source) as writer:
+            for picture in pictures()[:3]:
+                writer.write(picture)
+            assert len(os.listdir(folder)) == 2  # a temporary file beside the old one
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert os.listdir(folder) == ["out.mp4"]
+    assert (folder / "out.mp4").read_text() == "before"
+
+
+def test_a_video_can_replace_its_own_source(tmp_path: Path) -> None:
+    source = make(tmp_path / "clip.mp4")
+    packets = heard(source)[2]
+    rewrite(source, source)
+    assert heard(source)[2] == packets
+    assert os.listdir(tmp_path) == ["clip.mp4"]
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _text(path: Path) -> None:
+    path.write_text("not a video at all " * 100)
+
+
+def _sound_alone(path: Path) -> None:
+    with av.open(str(path), "w", format="mp4") as out:
+        audio = out.add_stream("aac", rate=RATE, layout="mono")
+        frame = av.AudioFrame.from_ndarray(sine(1), format="s16", layout="mono")
+        frame.sample_rate, frame.pts, frame.time_base = RATE, 0, Fraction(1, RATE)
+        out.mux(audio.encode(frame))
+        out.mux(audio.encode(None))
+
+
+def _headless(path: Path) -> None:
+    make(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+BAD = {
+    "missing": (lambda path: None, "does not exist"),
+    "folder": (Path.mkdir, "is a folder"),
+    "empty": (Path.touch, "is empty"),
+    "text": (_text, "is not a video"),
+    "sound_alone": (_sound_alone, "has no video"),
+    "cut_before_its_index": (_headless, "is not a video, or is cut short"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_a_sentence(tmp_path: Path, name: str) -> None:
+    spoil, sentence = BAD[name]
+    path = tmp_path / "bad.mp4"
+    spoil(path)
+    with pytest.raises(VideoError, match=sentence) as caught:
+        VideoReader(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_ends_early_says_after_how_many_frames(tmp_path: Path) -> None:
+    path = make(tmp_path / "clip.mp4", sound=None, options={"movflags": "+faststart"})  # its index comes first
+    path.write_bytes(path.read_bytes()[:-200])
+    with VideoReader(path) as reader, pytest.raises(VideoError, match=r"cut short or damaged after \d frames"):
+        list(reader)
+
+
+def test_unknown_extensions_name_the_known_ones() -> None:
+    with pytest.raises(VideoError, match=r"\.mp4.*\.gif"):
+        video_kind("out.xyz")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(VideoError, match="may not be written"), VideoWriter(tmp_path / "out.mp4"):
+        pass
+
+
+def test_a_folder_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(VideoError, match="not a folder"), VideoWriter(tmp_path / "file" / "out.mp4"):
+        pass
+
+
+def test_no_frames_no_file(tmp_path: Path) -> None:
+    with pytest.raises(VideoError, match="no frames"), VideoWriter(tmp_path / "out.mp4"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_frames_of_another_shape_are_refused(tmp_path: Path) -> None:
+    with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
+        writer.write(pictures()[0])
+        with pytest.raises(ValueError, match="the first was"):
+            writer.write(pictures(HEIGHT * 2)[0])
+        with pytest.raises(ValueError, match="expected"):
+            writer.write(pictures()[0][None])
+
+
+def test_without_pyav_the_command_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *args: Any) -> Any:
+        if name == "av":
+            raise ImportError
+        return real(name, *args)
+
+    monkeypatch.delitem(sys.modules, "av")
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(VideoError, match="pip install av"):
+        VideoReader(tmp_path / "clip.mp4")

@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tolerances import close
+from torch import Tensor, nn
+from training import WIDTHS, numbered_vgg
+
+from efdm.models import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalise
+from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD, _pad_by_parts, conv_names, pad
+
+ODD = (2, 3, 37, 30)  # a height and a width that pooling cannot halve twice
+
+
+def numbers(state: dict[str, Tensor]) -> list[int]:
+    return sorted({int(k.split(".")[1]) for k in state})
+
+
+def slowly(name: str, state: dict[str, Tensor], images: Tensor, *, padding: str, pooling: str) -> dict[str, Tensor]:
+    """Every tap, layer by layer, from torchvision's numbers alone: a gap in them is a pooling."""
+    x = (images - torch.tensor(IMAGENET_MEAN).view(3, 1, 1)) / torch.tensor(IMAGENET_STD).view(3, 1, 1)
+    taps, block, place, before = {}, 1, 0, -2
+    for n in numbers(state):
+        if n != before + 2:
+            x = F.max_pool2d(x, 2, ceil_mode=pooling == "ceil")
+            block, place = block + 1, 0
+        before, place = n, place + 1
+        x = F.pad(x, (1, 1, 1, 1), mode="reflect" if padding == "reflect" else "constant")
+        x = F.conv2d(x, state[f"features.{n}.weight"], state[f"features.{n}.bias"])
+        taps[f"conv{block}_{place}"] = x
+        x = x.relu()
+        taps[f"relu{block}_{place}"] = x
+    return taps
+
+
+# --- features --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "padding", "pooling"),
+    [
+        ("vgg16", "relu4_3", "reflect", "ceil"),
+        ("vgg16", "relu4_3", "zeros", "floor"),
+        ("vgg19", "relu3_4", "reflect", "floor"),
+        ("vgg19", "relu3_4", "zeros", "ceil"),
+    ],
+)
+def test_every_tap_is_what_a_slow_network_has(name: str, last: str, padding: str, pooling: str) -> None:
+    state = numbered_vgg(name, blocks=int(last[4]))
+    encoder = load_vgg(VGG(name, last, padding=padding, pooling=pooling), state)
+    images = torch.rand(ODD)
+    expected = slowly(name, state, images, padding=padding, pooling=pooling)
+    taps = [t for t in expected if t.startswith("relu")]
+    with torch.no_grad():
+        found = encoder.taps(images, taps)
+    assert len(taps) == len(encoder.names)
+    for tap, features in zip(taps, found, strict=True):
+        torch.testing.assert_close(features, expected[tap], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "letter"), [("vgg16", "D"), ("vgg19", "E")])
+def test_equals_torchvisions_own_features(name: str, letter: str) -> None:
+    vgg = pytest.importorskip("torchvision.models.vgg")
+    plan = vgg.cfgs[letter]
+    theirs = vgg.make_layers(plan[: plan.index(512) + 1])  # until relu4_1
+    state = {f"features.{k}": v for k, v in theirs.state_dict().items()}
+    ours = load_vgg(VGG(name, padding="zeros", pooling="floor"), state)
+    images = torch.rand(1, 3, 48, 64)
+    normal = (images - torch.tensor(IMAGENET_MEAN).view(3, 1, 1)) / torch.tensor(IMAGENET_STD).view(3, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(images), theirs(normal), rtol=1e-4, atol=1e-6)
+
+
+def test_taps_come_in_order_of_depth_before_and_after_the_relu() -> None:
+    encoder = VGG("vgg16", "relu2_1")
+    images = torch.rand(1, 3, 8, 8)
+    before, after, deep = encoder.taps(images, ("relu2_1", "relu1_1", "conv1_1"))
+    assert before.min() < 0
+    assert torch.equal(before.relu(), after)
+    assert torch.equal(deep, encoder(images))
+    assert encoder.taps(images, ()) == []
+
+
+def test_a_cut_encoder_has_only_what_it_needs() -> None:
+    encoder = VGG("vgg19", "relu3_1")
+    assert encoder.names == ("conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1")
+    assert [n for n, _ in encoder.named_children()] == ["input", *encoder.names]
+    assert encoder.width == encoder(torch.rand(1, 3, 8, 8)).shape[1] == 256
+    assert VGG("vgg16", "conv1_2")(torch.rand(1, 3, 8, 8)).min() < 0  # cut before a ReLU
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: VGG("vgg11"), "'vgg11' is not an encoder; choose one of vgg16, vgg19"),
+        (lambda: VGG("vgg16", "relu3_4"), "vgg16 has no tap 'relu3_4'; it has relu1_1, "),
+        (lambda: VGG("vgg16", padding="mirror"), "padding is reflect or zeros, pooling is ceil or floor; got 'mirror'"),
+        (lambda: VGG("vgg16", pooling="avg"), "got 'reflect', 'avg'"),
+        (
+            lambda: VGG("vgg16", "relu1_2").taps(torch.rand(1, 3, 4, 4), ["relu1_1", "relu2_1"]),
+            "cut at relu1_2 has no relu2_1",
+        ),
+        (lambda: MirrorDecoder("vgg16", "pool4"), "vgg16 has no tap 'pool4'"),
+    ],
+)
+def test_wrong_names_are_told(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
+        make()  # type: ignore[operator]
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 5), (2, 2), (3, 2)])
+def test_tiny_pictures_have_features(size: tuple[int, int]) -> None:
+    features = VGG("vgg16", "relu4_1")(torch.rand(1, 3, *size))
+    assert features.shape == (1, 512, 1, 1)
+    assert features.isfinite().all()
+
+
+@pytest.mark.parametrize("border", ["reflect", "replicate"])
+@pytest.mark.parametrize("size", [(2, 2), (5, 3), (4, 7)])
+def test_pad_is_torchs(size: tuple[int, int], border: str, device: torch.device) -> None:
+    x = torch.randn(2, 3, *size, device=device)
+    expected = F.pad(x, (1, 1, 1, 1), mode=border)
+    assert torch.equal(pad(x, border), expected)
+    assert torch.equal(_pad_by_parts(x, border), expected)  # what a GPU runs
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 4), (3, 1)])
+def test_pad_repeats_where_it_cannot_mirror(size: tuple[int, int]) -> None:
+    x = torch.randn(1, 2, *size)
+    assert torch.equal(pad(x), F.pad(x, (1, 1, 1, 1), mode="replicate"))
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_with_a_classifier_loads() -> None:
+    extra = {
+        "classifier.0.weight": torch.zeros(4, 8),
+        "classifier.0.bias": torch.zeros(4),
+        "head.fc.weight": torch.zeros(4, 4),
+    }
+    state = numbered_vgg("vgg16", blocks=4)
+    encoder = load_vgg(VGG("vgg16"), {**extra, **state})
+    assert torch.equal(encoder.get_submodule("conv4_1").weight, state["features.17.weight"])
+    assert torch.equal(encoder.get_submodule("conv2_1").bias, state["features.5.bias"])
+
+
+def test_timms_names_load() -> None:
+    timm = pytest.importorskip("timm")
+    model = timm.create_model("vgg16", pretrained=False, num_classes=0, mlp_ratio=1 / 64)
+    encoder = load_vgg(VGG("vgg16", "relu5_3", padding="zeros", pooling="floor"), model.state_dict())
+    images = torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        theirs = model.features(encoder.input(images))
+        torch.testing.assert_close(F.max_pool2d(encoder(images), 2), theirs, rtol=1e-4, atol=1e-6)
+
+
+@functools.cache
+def vgg_normalised() -> dict[str, Tensor]:
+    """Numbered as in `vgg_normalised.pth`: a 1x1 convolution, then padding, convolution and ReLU, and pooling."""
+    state = numbered_vgg("vgg19", blocks=4)
+    renamed = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.randn(3)}
+    for n, at in zip(numbers(state), (2, 5, 9, 12, 16, 19, 22, 25, 29, 32, 35, 38), strict=True):
+        renamed |= {f"{at}.{kind}": state[f"features.{n}.{kind}"] for kind in ("weight", "bias")}
+    return renamed
+
+
+def test_vgg_normalised_brings_its_own_change_of_colours() -> None:
+    state = vgg_normalised()
+    encoder = load_vgg(VGG("vgg19"), state)
+    layers: list[nn.Module] = [nn.Conv2d(3, 3, 1)]
+    inputs = 3
+    for block, count in enumerate((2, 2, 4, 1)):
+        for _ in range(count):
+            layers += [nn.ReflectionPad2d(1), nn.Conv2d(inputs, WIDTHS[block], 3), nn.ReLU()]
+            inputs = WIDTHS[block]
+        layers += [nn.MaxPool2d(2, ceil_mode=True)]
+    whole = nn.Sequential(*layers[:-1])
+    whole.load_state_dict({k: v for k, v in state.items() if int(k.split(".")[0]) <= 29})
+    images = torch.rand(ODD)
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images), whole(images), rtol=1e-4, atol=1e-4)
+
+
+def test_our_own_names_load_also_into_a_shorter_encoder() -> None:
+    whole = VGG("vgg16", "relu3_1")
+    nn.init.normal_(whole.input.weight)
+    short = load_vgg(VGG("vgg16", "relu2_1"), whole.state_dict())
+    images = torch.rand(1, 3, 9, 9)
+    assert torch.equal(short(images), whole.taps(images, ["relu2_1"])[0])
+
+
+def grey() -> dict[str, Tensor]:
+    return {"conv1_1.weight": torch.zeros(64, 1, 3, 3), "conv1_1.bias": torch.zeros(64)}
+
+
+def with_batch_norm() -> dict[str, Tensor]:
+    return {
+        "features.0.weight": torch.zeros(64, 3, 3, 3),
+        "features.0.bias": torch.zeros(64),
+        "features.1.weight": torch.ones(64),
+    }
+
+
+@pytest.mark.parametrize(
+    ("encoder", "state", "message"),
+    [
+        (
+            ("vgg16",),
+            dict,
+            "the checkpoint has no conv1_1.weight (and 15 more) for vgg16 until relu4_1; expected torchvision's",
+        ),
+        (("vgg16",), lambda: {"layer1.0.conv1.weight": torch.zeros(64, 64, 3, 3)}, "the checkpoint has no conv1_1.weight"),
+        (("vgg16", "relu5_1"), lambda: numbered_vgg("vgg16", blocks=4), "the checkpoint has no conv5_1.weight (and 1 more)"),
+        (("vgg16",), lambda: numbered_vgg("vgg19", blocks=4), "is it the other VGG?"),
+        (("vgg19",), lambda: numbered_vgg("vgg16", blocks=4), "is it the other VGG?"),
+        (("vgg16", "relu2_1"), lambda: numbered_vgg("vgg19", blocks=4), "is it the other VGG?"),
+        (("vgg16", "relu2_1"), vgg_normalised, "is it the other VGG?"),
+        (("vgg16", "relu1_1"), grey, "conv1_1.weight is (64, 1, 3, 3) in the checkpoint and (64, 3, 3, 3) in vgg16"),
+        (("vgg16",), with_batch_norm, "the checkpoint has batch normalisation"),
+    ],
+    ids=["empty", "resnet", "too_short", "19_in_16", "16_in_19", "19_in_a_short_16", "normalised_19", "grey", "batch_norm"],
+)
+def test_wrong_checkpoints_are_told(encoder: tuple[str, ...], state: Callable[[], dict[str, Tensor]], message: str) -> None:
+    with pytest.raises(ValueError, match="checkpoint") as caught:
+        load_vgg(VGG(*encoder), state())
+    assert message in str(caught.value)
+
+
+# --- normalisation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def encoder() -> VGG:
+    return load_vgg(VGG("vgg16", "relu3_1"), numbered_vgg("vgg16", blocks=4))
+
+
+def test_normalised_means_are_one_where_they_were_measured(encoder: VGG) -> None:
+    batches = [torch.rand(2, 3, 24, 20), torch.rand(1, 3, 17, 31)]
+    means = mean_activations(encoder, batches)
+    assert max((m - 1).abs().max() for m in means.values()) > 0.1
+    for name, mean in mean_activations(normalise(encoder, means), batches).items():
+        alive = means[name] > 0
+        assert alive.float().mean() > 0.8
+        torch.testing.assert_close(mean, alive.float(), rtol=1e-4, atol=1e-4)
+
+
+def test_every_picture_counts_the_same_whatever_its_batch(encoder: VGG) -> None:
+    pictures = [torch.rand(3, 16, 16) for _ in range(3)]
+    apart = mean_activations(encoder, [p[None] for p in pictures])
+    together = mean_activations(encoder, [torch.stack(pictures)])
+    each = [mean_activations(encoder, [p[None]])["conv2_1"] for p in pictures]
+    close(apart["conv2_1"], together["conv2_1"])
+    close(apart["conv2_1"], torch.stack(each).mean(0))
+
+
+def test_normalising_changes_nothing_but_the_scale_of_channels(encoder: VGG) -> None:
+    taps = [n.replace("conv", "relu") for n in encoder.names]
+    images = torch.rand(1, 3, 19, 22)
+    before = encoder.taps(images, taps)
+    means = {n: torch.rand(WIDTHS[int(n[4]) - 1]) + 0.5 for n in encoder.names}
+    for name, old, new in zip(encoder.names, before, normalise(encoder, means).taps(images, taps), strict=True):
+        torch.testing.assert_close(new * means[name].view(-1, 1, 1), old, rtol=1e-4, atol=1e-5)
+
+
+def test_a_channel_that_never_fires_keeps_its_scale(encoder: VGG) -> None:
+    with torch.no_grad():
+        encoder.get_submodule("conv1_2").bias[3] = -1e4  # type: ignore[index, operator]
+    images = torch.rand(2, 3, 16, 16)
+    means = mean_activations(encoder, [images])
+    assert means["conv1_2"][3] == 0
+    normalise(encoder, means)
+    assert all(p.isfinite().all() for p in encoder.parameters())
+    assert encoder.get_submodule("conv1_2").bias[3] == -1e4  # type: ignore[index]
+    after = mean_activations(encoder, [images])["conv2_1"]
+    torch.testing.assert_close(after, (means["conv2_1"] > 0).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_what_cannot_be_normalised_is_told(encoder: VGG) -> None:
+    with pytest.raises(ValueError, match="needs at least one batch"):
+        mean_activations(encoder, [])
+    with pytest.raises(ValueError, match="the means have no conv3_1; measure them with an encoder until relu3_1"):
+        normalise(encoder, mean_activations(VGG("vgg16", "relu2_2"), [torch.rand(1, 3, 8, 8)]))
+
+
+# --- the decoder -----------------------------------------------------------------------------------------------------
+
+
+def mirrored() -> nn.Sequential:
+    """`decoder.pth` of VGG-19, as its paper draws it: widths of section 3 of our methods, "up" for an upsampling."""
+    plan = [
+        (512, 256),
+        "up",
+        (256, 256),
+        (256, 256),
+        (256, 256),
+        (256, 128),
+        "up",
+        (128, 128),
+        (128, 64),
+        "up",
+        (64, 64),
+        (64, 3),
+    ]
+    layers: list[nn.Module] = []
+    for step in plan:
+        if isinstance(step, str):
+            layers.append(nn.Upsample(scale_factor=2, mode="nearest"))
+        else:
+            layers += [nn.ReflectionPad2d(1), nn.Conv2d(*step, 3), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def test_the_decoder_is_the_published_one() -> None:
+    whole = mirrored()
+    decoder = load_decoder(MirrorDecoder("vgg19"), whole.state_dict())
+    features = torch.randn(2, 512, 4, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(decoder(features), whole(features))
+    assert decoder(features).shape == (2, 3, 32, 40)
+
+
+def test_a_decoder_of_vgg16_mirrors_vgg16() -> None:
+    decoder = MirrorDecoder("vgg16", "relu3_2")
+    found = [(c.in_channels, c.out_channels, up) for c, up in zip(decoder.convs, decoder.up_after, strict=True)]
+    assert found == [
+        (256, 256, False),
+        (256, 128, True),
+        (128, 128, False),
+        (128, 64, True),
+        (64, 64, False),
+        (64, 3, False),
+    ]
+    assert len(MirrorDecoder("vgg16").convs) == len(conv_names("vgg16", "relu4_1")) == 8
+
+
+def test_our_own_decoder_file_loads() -> None:
+    one, two = MirrorDecoder("vgg16", "relu2_1"), MirrorDecoder("vgg16", "relu2_1")
+    load_decoder(two, one.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (lambda: mirrored().state_dict(), "the checkpoint has 9 convolutions, a decoder of vgg16 from relu4_1 has 8"),
+        (lambda: {f"{i}.weight": torch.zeros(3, 3, 3, 3) for i in range(8)}, "does not fit a decoder of vgg16 from relu4_1"),
+        (lambda: {f"layer.{i}.conv": torch.zeros(1) for i in range(8)}, "does not fit a decoder of vgg16 from relu4_1"),
+    ],
+    ids=["other_vgg", "no_bias", "other_names"],
+)
+def test_wrong_decoders_are_told(state: Callable[[], dict[str, Tensor]], message: str) -> None:
+    with pytest.raises(ValueError, match="checkpoint") as caught:
+        load_decoder(MirrorDecoder("vgg16"), state())
+    assert message in str(caught.value)

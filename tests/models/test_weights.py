@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+from training import numbered_vgg
+
+from efdm.data import read_picture
+from efdm.data.embedded import photos
+from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations
+from efdm.models import weights as module
+from efdm.models.weights import (
+    PRETRAINED,
+    WEIGHTS,
+    MissingWeights,
+    checksum,
+    find,
+    folders,
+    load_encoder,
+    load_network,
+    load_normalised_encoder,
+    pretrained,
+    read,
+    save_encoder,
+    save_network,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place for weights, and no other."""
+    monkeypatch.setenv("EFDM_WEIGHTS", str(tmp_path / "mine"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    (tmp_path / "mine").mkdir()
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_every_row_says_what_it_is(name: str) -> None:
+    row = WEIGHTS[name]
+    assert row.about
+    assert row.source
+    assert row.licence
+    assert row.files
+    assert row.place in ("user", "package")
+    assert all(Path(f).suffix in (".pth", ".safetensors") for f in row.files)
+
+
+@pytest.mark.parametrize("name", [n for n, row in WEIGHTS.items() if row.place == "package"])
+def test_shipped_files_are_the_ones_in_the_table(name: str) -> None:
+    try:
+        file = find(name)
+    except MissingWeights:
+        pytest.skip("not in this copy")
+    assert checksum(file) == WEIGHTS[name].sha256
+
+
+def test_what_is_offered_is_in_the_tables() -> None:
+    for name, (network, weight) in PRETRAINED.items():
+        assert build(network).name == network
+        assert weight in WEIGHTS, name
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_is_named_with_its_folder_and_source(folder: Path) -> None:
+    with pytest.raises(MissingWeights) as caught:
+        find("vgg19-normalised")
+    sentence = str(caught.value)
+    assert "vgg_normalised.pth" in sentence
+    assert str(folder) in sentence
+    assert WEIGHTS["vgg19-normalised"].source in sentence
+    assert "EFDM_WEIGHTS" in sentence
+
+
+def test_without_the_variable_our_cache_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EFDM_WEIGHTS")
+    assert folders()[0] == folder.parent / "cache" / "efdm" / "weights"
+    with pytest.raises(MissingWeights, match=r"cache.efdm.weights"):
+        find("vgg16")
+
+
+def test_the_folder_in_the_variable_goes_first(folder: Path) -> None:
+    elsewhere = folder.parent / "torch" / "hub" / "checkpoints"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "vgg16-397923af.pth").touch()
+    assert find("vgg16") == elsewhere / "vgg16-397923af.pth"  # torch's own downloads
+    (folder / "vgg16.safetensors").touch()
+    assert find("vgg16") == folder / "vgg16.safetensors"  # a second name, but the first folder
+    given = folder.parent / "given.pth"
+    given.touch()
+    assert find("vgg16", given) == given
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "message"),
+    [
+        ("vgg13", None, "'vgg13' is not a known weight; known are small, "),
+        ("vgg16", "nowhere.pth", "there is no file nowhere.pth with the weights of vgg16"),
+    ],
+)
+def test_wrong_names_and_paths_are_told(name: str, path: str | None, message: str) -> None:
+    with pytest.raises((ValueError, MissingWeights)) as caught:
+        find(name, path)
+    assert message in str(caught.value)
+
+
+def test_an_installation_without_its_files_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.resources, "files", lambda _: tmp_path)
+    with pytest.raises(MissingWeights, match=r"the package has no small\.safetensors"):
+        find("small")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("harm",)
+
+
+def test_a_pickle_with_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"conv1_1.weight": Harmful()}, "zipped.pth")
+    Path("plain.pth").write_bytes(pickle.dumps({"conv1_1.weight": Harmful()}, 2))
+    for name in ("zipped.pth", "plain.pth"):
+        with pytest.raises(ValueError, match=f"{name} is not a file of weights that can be read safely"):
+            read(name)
+    assert not Path("harm").exists()
+
+
+def test_what_is_not_a_dictionary_of_tensors_is_told(tmp_path: Path) -> None:
+    torch.save([torch.zeros(1)], tmp_path / "list.pth")
+    torch.save({"epoch": 3}, tmp_path / "numbers.pth")
+    (tmp_path / "text.safetensors").write_text("weights")
+    (tmp_path / "text.pth").write_text("weights")
+    for name in ("list.pth", "numbers.pth"):
+        with pytest.raises(ValueError, match="does not hold a dictionary of tensors"):
+            read(tmp_path / name)
+    for name in ("text.safetensors", "text.pth"):
+        with pytest.raises(ValueError, match="is not a file of weights"):
+            read(tmp_path / name)
+    for name in ("absent.pth", "absent.safetensors"):
+        with pytest.raises(MissingWeights, match="there is no file"):
+            read(tmp_path / name)
+
+
+def test_a_checkpoint_of_a_training_is_opened(tmp_path: Path) -> None:
+    torch.save({"state_dict": {"a": torch.ones(2)}, "epoch": 3}, tmp_path / "checkpoint.pth")
+    assert list(read(tmp_path / "checkpoint.pth")) == ["a"]
+
+
+# --- encoders --------------------------------------------------------------------------------------------------------
+
+
+def test_encoders_load_from_either_format(folder: Path) -> None:
+    state = numbered_vgg("vgg16", blocks=4)
+    save_file(state, folder / "vgg16.safetensors")
+    torch.save(state, folder / "vgg16-397923af.pth")
+    images = torch.rand(1, 3, 16, 16)
+    one = load_encoder("vgg16", "relu2_1", path=folder / "vgg16.safetensors")
+    two = load_encoder("vgg16", "relu2_1")
+    assert not one.training
+    assert torch.equal(one(images), two(images))
+
+
+def test_imagenet_weights_are_normalised_and_others_are_left(folder: Path) -> None:
+    save_file(numbered_vgg("vgg16", blocks=4), folder / "vgg16.safetensors")
+    means = read(find("vgg16-means"))
+    plain = load_encoder("vgg16", "relu1_1")
+    scaled = load_normalised_encoder(VGG("vgg16", "relu1_1"))
+    images = torch.rand(1, 3, 8, 8)
+    torch.testing.assert_close(scaled(images) * means["conv1_1"].view(-1, 1, 1), plain(images))
+    save_encoder(scaled, folder / "deep" / "own.safetensors")
+    again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "deep" / "own.safetensors")
+    assert torch.equal(again.conv1_1.weight, scaled.conv1_1.weight.half().float())
+
+
+def test_vgg19_is_normalised_by_its_file_only(folder: Path) -> None:
+    save_file(numbered_vgg("vgg19", blocks=1), folder / "vgg19.safetensors")
+    with pytest.raises(MissingWeights, match=r"vgg_normalised\.pth"):
+        load_normalised_encoder(VGG("vgg19", "relu1_1"))
+    with pytest.raises(ValueError, match=r"vgg19.safetensors is not normalised.*use vgg_normalised\.pth"):
+        load_normalised_encoder(VGG("vgg19", "relu1_1"), path=folder / "vgg19.safetensors")
+
+
+def test_the_shipped_means_fit_vgg16() -> None:
+    means = read(find("vgg16-means"))
+    encoder = VGG("vgg16", "relu5_3")
+    assert {n: m.shape for n, m in means.items()} == {n: (encoder.get_submodule(n).out_channels,) for n in encoder.names}
+    assert all((m >= 0).all() and m.isfinite().all() for m in means.values())
+
+
+def test_imagenets_own_weights_have_means_near_one() -> None:
+    """Only where somebody has the real file: on photographs, what was measured elsewhere must nearly hold."""
+    try:
+        encoder = load_normalised_encoder(VGG("vgg16"))
+    except MissingWeights:
+        pytest.skip("no ImageNet weights here")
+    pictures = [read_picture(path).rgb[None, :, :160, :160] for path in photos().values()]
+    for mean in mean_activations(encoder, pictures).values():
+        assert 0.5 < mean.median() < 2
+
+
+# --- networks --------------------------------------------------------------------------------------------------------
+
+
+def scrambled(name: str) -> StyleNetwork:
+    network = build(name)
+    for p in network.parameters():
+        nn.init.normal_(p, std=0.05)
+    return network
+
+
+@pytest.mark.parametrize("name", ["small", "vgg16"])
+def test_saved_networks_come_back(name: str, tmp_path: Path) -> None:
+    network = scrambled(name)
+    for dtype, same in (("float32", torch.float32), ("float16", torch.float16)):
+        path = tmp_path / "deep" / f"{dtype}.safetensors"
+        save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
+        again = load_network(build(name), path)
+        trained = [network, again] if name == "small" else [network.decoder, again.decoder]
+        for a, b in zip(*(m.state_dict().values() for m in trained), strict=True):
+            assert b.dtype == torch.float32
+            assert torch.equal(a.to(same).float(), b)
+        with safe_open(path, "pt") as file:
+            told = file.metadata()
+        assert told["network"] == name
+        assert json.loads(told["settings"]) == {"lr": 0.1, "out": str(tmp_path)}
+        assert any(k.startswith("stages.") for k in read(path)) == (name == "small")  # a VGG's encoder is not ours to give
+
+
+def test_files_of_other_networks_are_told(tmp_path: Path) -> None:
+    save_network(build("small"), tmp_path / "small.safetensors", {})
+    save_network(build("vgg16"), tmp_path / "vgg16.safetensors", {})
+    torch.save({"0.weight": torch.zeros(1)}, tmp_path / "decoder.pth")
+    for network, file in [("vgg16", "small.safetensors"), ("small", "vgg16.safetensors"), ("vgg19", "vgg16.safetensors")]:
+        with pytest.raises(ValueError, match=f"{file} does not fit the network {network}"):
+            load_network(build(network), tmp_path / file)
+    with pytest.raises(ValueError, match=r"decoder\.pth is not a file of the network small"):
+        load_network(build("small"), tmp_path / "decoder.pth")
+    with pytest.raises(ValueError, match="the checkpoint has 1 convolutions"):
+        load_network(build("vgg16"), tmp_path / "decoder.pth")
+
+
+def test_pretrained_networks_are_ready_for_use(folder: Path) -> None:
+    save_network(scrambled("small"), folder / "trained.safetensors", {})
+    network = pretrained("small", weights=folder / "trained.safetensors")
+    assert not network.training
+    assert not any(p.requires_grad for p in network.parameters())
+
+
+def test_pretrained_vgg19_is_the_published_pair(folder: Path) -> None:
+    numbered = numbered_vgg("vgg19", blocks=4)
+    encoder = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
+    convs = sorted({int(k.split(".")[1]) for k in numbered})
+    for place, n in enumerate(convs, 1):
+        encoder |= {f"{3 * place}.{kind}": numbered[f"features.{n}.{kind}"] for kind in ("weight", "bias")}
+    torch.save(encoder, folder / "vgg_normalised.pth")
+    decoder = MirrorDecoder("vgg19").state_dict()
+    torch.save({f"{3 * int(k.split('.')[1]) + 1}.{k.split('.')[2]}": v for k, v in decoder.items()}, folder / "decoder.pth")
+    network = pretrained("vgg19")
+    assert torch.equal(network.stages[0].input.weight, encoder["0.weight"])
+    assert torch.equal(network.stages[0].conv4_1.weight, numbered["features.19.weight"])  # not rescaled
+    assert all(torch.equal(a, b) for a, b in zip(network.decoder.state_dict().values(), decoder.values(), strict=True))
+
+
+def test_unknown_models_are_told() -> None:
+    with pytest.raises(ValueError, match="'vgg' is not a model; choose one of small, vgg16, vgg19"):
+        pretrained("vgg")

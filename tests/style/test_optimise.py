@@ -1,0 +1,144 @@
+"""Optimising pixels: every row brings its own loss down, keeps to the conventions of pictures, and tells its progress."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from training import numbered_vgg
+
+from efdm.models import VGG, load_vgg
+from efdm.ops import efdm
+from efdm.style.measures import gram_distance, style_distance
+from efdm.style.optimise import (
+    OPTIMISERS,
+    SOLVERS,
+    central_moments_loss,
+    gram_loss,
+    optimise,
+    sorted_loss,
+)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> VGG:
+    return load_vgg(VGG("vgg16", "relu5_1"), numbered_vgg("vgg16")).requires_grad_(False)
+
+
+def picture(count: int = 1, side: int = 32) -> torch.Tensor:
+    return F.interpolate(torch.rand(count, 3, 8, 8), (side, side + 8), mode="bilinear") * torch.rand(count, 3, 1, 1)
+
+
+LOSSES = {"gram": gram_loss, "moments": central_moments_loss, "sorted": sorted_loss}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_is_zero_for_the_style_and_blind_to_places(name: str) -> None:
+    style = torch.rand(1, 6, 12, 12)
+    moved = style.flatten(2)[..., torch.randperm(144)].view_as(style)
+    loss = LOSSES[name](style)
+    assert loss(style).item() == pytest.approx(0, abs=1e-5)
+    assert loss(moved).item() == pytest.approx(0, abs=1e-5)
+    assert loss(style**2).item() > 0.01
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_draws_features_towards_the_style(name: str) -> None:
+    style, features = torch.rand(1, 6, 12, 12), torch.randn(1, 6, 8, 8).requires_grad_()
+    loss = LOSSES[name](style)
+    before = loss(features)
+    before.backward()
+    assert features.grad is not None
+    step = 1e-3 * features.grad / features.grad.norm()
+    assert loss(features.detach() - step) < before
+    assert loss(style.clone().requires_grad_()).backward() is None  # no NaN where nothing is left to do
+
+
+def test_moments_are_central_and_of_the_sigmoid() -> None:
+    style = torch.logit(torch.tensor([0.2, 0.4, 0.6, 0.8])).view(1, 1, 2, 2)
+    features = torch.logit(torch.full((1, 1, 2, 2), 0.5))
+    # mean 0.5 of both; second moment 0.05, third 0, fourth 0.0041, fifth 0
+    assert central_moments_loss(style)(features).item() == pytest.approx(0.05 + 0.0041, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", OPTIMISERS)
+def test_style_comes_nearer(method: str, encoder: VGG) -> None:
+    content, style = picture(), picture(side=40)
+    told: list[tuple[int, int, float]] = []
+    output = optimise(content, style, method, encoder, iterations=12, progress=lambda *a: told.append(a))
+    assert output.shape == content.shape
+    assert 0 <= output.min() <= output.max() <= 1
+    assert [t[0] for t in told] == [min(i, 12) for i in range(1, len(told) + 1)]  # a line search may look once more
+    assert 12 <= len(told) < 40
+    assert {t[1] for t in told} == {12}
+    assert told[-1][2] < 0.75 * told[0][2]
+    measure = gram_distance if method == "gatys" else style_distance
+    layers = [encoder.taps(x, ("relu1_1", "relu2_1")) for x in (content, output, style)]
+    before, after = (sum(measure(f, s).item() for f, s in zip(fs, layers[2], strict=True)) for fs in layers[:2])
+    assert after < before
+
+
+@pytest.mark.parametrize("method", [m for m, row in OPTIMISERS.items() if row.content_tap])
+def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
+    content, style = picture(), picture()
+    little, much = (
+        optimise(content, style, method, encoder, iterations=8, content_weight=OPTIMISERS[method].content_weight * w)
+        for w in (0.0, 1e4)
+    )
+    kept = [F.mse_loss(*(encoder.taps(x, ("relu4_1",))[0] for x in (o, content))).item() for o in (little, much)]
+    assert kept[1] < 0.5 * kept[0]
+
+
+def test_content_in_its_own_style_stays(encoder: VGG) -> None:
+    content = picture()
+    assert torch.allclose(optimise(content, content, "gatys", encoder, iterations=3), content, atol=1e-3)
+
+
+def test_each_picture_of_a_batch_is_optimised_by_itself(encoder: VGG) -> None:
+    contents, styles = picture(2), picture(2)
+    together = optimise(contents, styles, "gatys", encoder, iterations=3)
+    alone = optimise(contents[1:], styles[1:], "gatys", encoder, iterations=3)
+    assert torch.allclose(together[1:], alone, atol=1e-4)
+    shared = optimise(contents, styles[1:], "gatys", encoder, iterations=3)
+    assert torch.allclose(shared[1:], alone, atol=1e-4)
+
+
+def test_it_works_inside_inference_mode_and_on_channels_last(encoder: VGG) -> None:
+    with torch.inference_mode():
+        content = picture().contiguous(memory_format=torch.channels_last)
+        output = optimise(content, picture(), "efdm", encoder, iterations=2)
+    assert not torch.equal(output, content)
+    assert not output.requires_grad
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_solvers_find_a_minimum(solver: str) -> None:
+    pixels, wanted = torch.zeros(5, requires_grad=True), torch.tensor([0.3, -0.2, 0.1, 0.0, 0.5])
+    SOLVERS[solver](pixels, lambda: (pixels - wanted).square().sum(), 60, 0.1, lambda *_: None)
+    assert torch.allclose(pixels.detach(), wanted, atol=0.03)
+
+
+def test_the_loss_of_efdm_measures_the_distance_to_the_matched_features() -> None:
+    features, style = torch.rand(1, 4, 9, 9), torch.randn(1, 4, 9, 9)
+    matched = efdm(features, style)
+    assert sorted_loss(style)(matched).item() == pytest.approx(0, abs=1e-10)
+    assert sorted_loss(style)(features).item() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.rand(3, 32, 32), torch.rand(1, 3, 32, 32), "efdm"), "content has shape"),
+        ((torch.rand(1, 3, 32, 32), torch.rand(1, 1, 32, 32), "efdm"), "style has shape"),
+        ((torch.rand(3, 3, 32, 32), torch.rand(2, 3, 32, 32), "efdm"), "3 contents and 2 styles"),
+        ((torch.rand(1, 3, 32, 8), torch.rand(1, 3, 32, 32), "efdm"), "at least 16"),
+        ((torch.rand(1, 3, 32, 32), torch.rand(1, 3, 32, 32), "gaty"), "did you mean 'gatys'"),
+    ],
+)
+def test_bad_arguments_say_what_is_wrong(
+    arguments: tuple[torch.Tensor, torch.Tensor, str], message: str, encoder: VGG
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        optimise(*arguments, encoder)
+    with pytest.raises(ValueError, match="1 or more"):
+        optimise(picture(), picture(), "cmd", encoder, iterations=0)

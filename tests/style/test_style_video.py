@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import io
+import os
+import wave
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from efdm import efdm, prepare
+from efdm.models import build
+from efdm.ops import MATCHERS
+from efdm.style.flicker import clip, measure
+from efdm.style.look import Look
+from efdm.style.stylizer import Stylizer
+from efdm.style.video import KNOTS, TEMPORAL, Curves, Outputs, along_curve, is_cut, knots, stylize_frames
+
+SIZE = (48, 64)
+
+
+@pytest.fixture(scope="module")
+def stylizer() -> Stylizer:
+    torch.manual_seed(0)
+    return Stylizer(build("small"), "cpu")
+
+
+@pytest.fixture(scope="module")
+def look(stylizer: Stylizer) -> Look:
+    return stylizer.prepare(torch.rand(3, 40, 40, generator=torch.Generator().manual_seed(1)))
+
+
+def frames(count: int = 4, size: tuple[int, int] = SIZE) -> list[Tensor]:
+    return clip("pan", frames=count, size=size).frames
+
+
+def look_of(style: Tensor) -> Look:
+    return Look((style,), (None,), (1.0,), ((prepare(style),),))
+
+
+# --- the stream ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temporal", TEMPORAL)
+def test_one_output_for_each_frame_in_its_size(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    made = list(stylize_frames(stylizer, frames(), look, temporal=temporal))
+    assert [m.shape for m in made] == [(3, *SIZE)] * 4
+    assert all(0 <= m.min() <= m.max() <= 1 for m in made)
+
+
+def test_none_is_every_frame_for_itself(stylizer: Stylizer, look: Look) -> None:
+    made = list(stylize_frames(stylizer, frames(), look, strength=0.7, method="adain", temporal="none"))
+    for frame, output in zip(frames(), made, strict=True):
+        assert torch.equal(output, stylizer.stylize(frame, look, strength=0.7, method="adain"))
+
+
+@pytest.mark.parametrize("temporal", TEMPORAL)
+def test_the_first_frame_is_as_without(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    """Features here have fewer values than a curve has points, so that the first curve is the exact match."""
+    first = next(stylize_frames(stylizer, frames(), look, temporal=temporal))
+    assert torch.allclose(first, stylizer.stylize(frames()[0], look), atol=1e-4)
+
+
+@pytest.mark.parametrize("temporal", TEMPORAL)
+def test_the_past_is_forgotten_at_a_cut(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    scene, other = frames(3), [f * 0.1 for f in clip("passing", frames=3, size=SIZE).frames]
+    after = list(stylize_frames(stylizer, scene + other, look, temporal=temporal))[3:]
+    alone = list(stylize_frames(stylizer, other, look, temporal=temporal))
+    assert all(torch.equal(a, b) for a, b in zip(after, alone, strict=True))
+    if temporal != "none":
+        going_on = list(stylize_frames(stylizer, [*frames(4), *frames(6)[4:]], look, temporal=temporal))[-1]
+        assert not torch.equal(going_on, next(stylize_frames(stylizer, frames(6)[5:], look, temporal=temporal)))
+
+
+def test_cuts_are_told_from_motion_and_exposure() -> None:
+    pan, exposure = (clip(name, frames=2, size=SIZE).frames for name in ("pan", "exposure"))
+    assert not is_cut(*pan)
+    assert not is_cut(*exposure)
+    assert is_cut(pan[0], clip("passing", frames=1, size=SIZE).frames[0] * 0.3)
+
+
+def test_frames_are_taken_one_at_a_time(stylizer: Stylizer, look: Look) -> None:
+    """A film does not fit into memory."""
+    asked = []
+
+    def endless() -> object:
+        for i in range(1_000_000):
+            asked.append(i)
+            yield torch.rand(3, *SIZE)
+
+    made = stylize_frames(stylizer, endless(), look)  # type: ignore[arg-type]
+    next(made), next(made)
+    assert asked == [0, 1]
+
+
+def test_gradient_mode_is_left_alone_between_frames(stylizer: Stylizer, look: Look) -> None:
+    for made in stylize_frames(stylizer, frames(2), look):
+        assert torch.is_grad_enabled()
+        assert not torch.is_inference_mode_enabled()
+        assert not made.requires_grad
+
+
+def test_bytes_are_frames_too(stylizer: Stylizer, look: Look) -> None:
+    whole = [(f * 255).round().to(torch.uint8) for f in frames(2)]
+    a = list(stylize_frames(stylizer, whole, look))
+    b = list(stylize_frames(stylizer, [w.float() / 255 for w in whole], look))
+    assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_size_makes_smaller_and_never_larger(stylizer: Stylizer, look: Look) -> None:
+    assert next(stylize_frames(stylizer, frames(2), look, size=24)).shape == (3, 24, 32)
+    assert next(stylize_frames(stylizer, frames(2), look, size=100)).shape == (3, *SIZE)
+
+
+def test_wrong_names_are_told_at_once(stylizer: Stylizer, look: Look) -> None:
+    with pytest.raises(ValueError, match="did you mean 'smooth'"):
+        stylize_frames(stylizer, frames(), look, temporal="smoth")
+    with pytest.raises(ValueError, match="method"):
+        stylize_frames(stylizer, frames(), look, method="magic")
+    with pytest.raises(ValueError, match="size=0"):
+        stylize_frames(stylizer, frames(), look, size=0)
+
+
+# --- less flicker ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "temporal", "share"),
+    [("passing", "still", 0.5), ("passing", "smooth", 0.6), ("pan", "smooth", 0.7), ("exposure", "smooth", 0.5)],
+)
+def test_flicker_gets_less(stylizer: Stylizer, look: Look, name: str, temporal: str, share: float) -> None:
+    """With noise that the eye would see, and a network of random weights; benchmarks/flicker.py measures a trained one."""
+    shown = clip(name, frames=6, size=(96, 128), noise=4 / 255)
+    plain, calm = (
+        measure(shown.frames, list(stylize_frames(stylizer, shown.frames, look, temporal=t)), shown.motions)["warping"]
+        for t in ("none", temporal)
+    )
+    assert calm < share * plain
+
+
+def test_what_changed_is_not_held_back() -> None:
+    """A blend must not leave a ghost: where the content is new, the output is."""
+    outputs = Outputs(0.8, "none")
+    content, new = torch.full((3, *SIZE), 0.2), torch.full((3, *SIZE), 0.2)
+    new[:, :, :32] = 0.9
+    outputs.blend(content, torch.zeros(3, *SIZE))
+    made = outputs.blend(new, torch.ones(3, *SIZE))
+    assert (made[:, :, :29] > 0.999).all()
+    assert torch.allclose(made[:, :, 35:], torch.tensor(0.2))
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", MATCHERS)
+def test_the_first_curve_is_the_matcher(method: str) -> None:
+    x, style = torch.randn(1, 4, 16, 16), torch.randn(1, 4, 20, 20) * 2 + 1
+    curves = Curves(look_of(style), 0.9, method)
+    assert torch.allclose(curves.match(0, x), MATCHERS[method](x, prepare(style)), atol=1e-4)
+
+
+def test_more_values_than_points_is_nearly_exact() -> None:
+    x, style = torch.randn(1, 2, 80, 100), torch.randn(1, 2, 80, 100).exp()
+    assert x[0, 0].numel() > 4 * KNOTS
+    made, exact = Curves(look_of(style), 0.9, "efdm").match(0, x), efdm(x, style)
+    assert (made - exact).abs().mean() < 0.005 * style.std()
+    assert torch.equal(made.amax((2, 3)), exact.amax((2, 3)))
+
+
+def test_the_curve_follows_slowly() -> None:
+    """A shift of all values, which an exact match would not even see, is first passed on and then forgotten."""
+    x, style = torch.randn(1, 1, 30, 30), torch.randn(1, 1, 30, 30)
+    curves = Curves(look_of(style), 0.5, "efdm")
+    still = curves.match(0, x)
+    shifts = [float((curves.match(0, x + 1) - still).mean()) for _ in range(8)]
+    assert shifts[0] > 0.3
+    assert all(a > b for a, b in pairwise(shifts))
+    assert shifts[-1] < 0.02
+
+
+def test_equal_values_stay_equal() -> None:
+    """Half of the features behind a ReLU are zero; they all get the mean of what the style has for them."""
+    x, style = torch.randn(1, 3, 16, 16).relu(), torch.randn(1, 3, 16, 16)
+    made = Curves(look_of(style), 0.9, "efdm").match(0, x)
+    for channel in range(3):
+        values = made[0, channel][x[0, channel] == 0]
+        lowest = style[0, channel].flatten().sort().values[: len(values)]
+        assert values.max() == values.min()
+        assert values[0] == pytest.approx(float(lowest.mean()), abs=1e-4)
+
+
+def test_a_curve_is_straight_between_and_level_beyond() -> None:
+    xs, ys = torch.tensor([[[0.0, 1.0, 3.0]]]), torch.tensor([[[10.0, 20.0, 0.0]]])
+    at = torch.tensor([[[-5.0, 0.0, 0.25, 1.0, 2.0, 3.0, 9.0]]])
+    assert along_curve(at, xs, ys).flatten().tolist() == [10, 10, 12.5, 20, 10, 0, 0]
+    assert knots(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[[1.0, 2.0, 5.0]]]))[1].flatten().tolist() == [1.5, 1.5, 5]
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_sound_from_end_to_end(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:
+    av = pytest.importorskip("av")
+    console = pytest.importorskip("rich.console").Console(quiet=True)
+    from efdm.apps.video import run
+    from efdm.data.video import VideoReader, VideoWriter
+
+    with wave.open(str(tmp_path / "noise.wav"), "wb") as noise:
+        noise.setparams((1, 2, 8000, 0, "NONE", ""))
+        noise.writeframes(os.urandom(8000))
+    with VideoWriter(tmp_path / "in.mp4", fps=8, sound_of=tmp_path / "noise.wav") as writer:
+        for i, frame in enumerate(frames(8)):
+            writer.write(frame, Fraction(i * i, 64))
+    settings = {"strength": 1.0, "method": "efdm", "temporal": "smooth", "size": 24, "console": console}
+    for sound, tracks in (("keep", 1), ("drop", 0)):
+        run(tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look, sound=sound, **settings)  # type: ignore[arg-type]
+        with VideoReader(tmp_path / "out.mp4") as reader:
+            assert reader.size == (24, 32)
+            assert [f.time for f in reader] == [Fraction(i * i, 64) for i in range(8)]
+        with av.open(str(tmp_path / "out.mp4")) as file:
+            assert len(file.streams.audio) == tracks
+
+
+def test_ctrl_c_leaves_nothing_and_says_so(
+    tmp_path: Path, stylizer: Stylizer, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("av")
+    typer, rich = pytest.importorskip("typer"), pytest.importorskip("rich.console")
+    from efdm.apps import video as app
+    from efdm.data.video import VideoWriter
+
+    with VideoWriter(tmp_path / "in.mp4", fps=8) as writer:
+        for frame in frames(4):
+            writer.write(frame)
+
+    def interrupted(_: object, contents: object, *args: object, **kwargs: object) -> object:
+        yield next(contents)  # type: ignore[call-overload]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "stylize_frames", interrupted)
+    console = rich.Console(record=True, file=io.StringIO(), width=300)
+    with pytest.raises(typer.Exit) as stopped:
+        app.run(
+            tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look,
+            strength=1.0, method="efdm", temporal="none", size=None, console=console,
+        )  # fmt: skip
+    assert stopped.value.exit_code == 130
+    assert "interrupted after 1 frames" in console.export_text()
+    assert os.listdir(tmp_path) == ["in.mp4"]

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from style.test_tiles import shaken
+from torch import Tensor
+
+from efdm.data import Picture, write_picture
+from efdm.models import build
+from efdm.models.weights import save_network
+from efdm.ops import MATCHERS, blend, interpolate_styles
+from efdm.style.look import cells, coverage, style_cells
+from efdm.style.stylizer import Stylizer
+from efdm.style.transfer import restyled, transfer
+
+
+@pytest.fixture(scope="module")
+def stylizer() -> Stylizer:
+    torch.manual_seed(0)
+    return Stylizer(shaken("small", torch.float32), "cpu")
+
+
+def half(h: int, w: int) -> Tensor:
+    mask = torch.zeros(h, w, dtype=torch.bool)
+    mask[:, : w // 2] = True
+    return mask
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 30), (23, 1), (2, 3), (5, 64), (33, 47)], ids=str)
+@pytest.mark.parametrize("method", MATCHERS)
+def test_the_content_gives_the_size(stylizer: Stylizer, size: tuple[int, int], method: str) -> None:
+    made = stylizer.stylize(torch.rand(3, *size), torch.rand(3, 21, 34), method=method)
+    assert made.shape == (3, *size)
+    assert made.isfinite().all()
+    assert made.min() >= 0
+    assert made.max() <= 1
+
+
+def test_a_tiny_style(stylizer: Stylizer) -> None:
+    assert stylizer.stylize(torch.rand(3, 20, 31), torch.rand(3, 1, 1)).shape == (3, 20, 31)
+
+
+def test_a_batch_is_its_pictures(stylizer: Stylizer) -> None:
+    contents, look = torch.rand(2, 3, 24, 36), stylizer.prepare(torch.rand(3, 30, 30))
+    made = stylizer.stylize(contents, look, preserve_color="content", photoreal="guided")
+    for one, content in zip(made, contents, strict=True):
+        alone = stylizer.stylize(content, look, preserve_color="content", photoreal="guided")
+        torch.testing.assert_close(one, alone, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_working_at_another_size_gives_the_contents_size(stylizer: Stylizer, size: int) -> None:
+    assert stylizer.stylize(torch.rand(3, 30, 41), torch.rand(3, 50, 40), size=size).shape == (3, 30, 41)
+
+
+# --- matching --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", MATCHERS)
+@pytest.mark.parametrize("name", ["small", "vgg16"])
+def test_the_plain_version_agrees(name: str, method: str) -> None:
+    network = shaken(name, torch.float32)
+    content, style = torch.rand(1, 3, 37, 45), torch.rand(1, 3, 41, 30)
+    with torch.no_grad():
+        expected = transfer(network, content, network.features(style), method=method).clamp(0, 1)
+    torch.testing.assert_close(Stylizer(network, "cpu").stylize(content, style, method=method), expected, rtol=0, atol=1e-4)
+
+
+def test_strength_blends_with_the_contents_own_features() -> None:
+    network = shaken("small", torch.float32)
+    content, other = torch.rand(1, 3, 24, 32), torch.rand(1, 3, 24, 32)
+    match = lambda depth, x: x.flip(-1)  # noqa: E731
+    with torch.no_grad():
+        full, none = restyled(network, content, match), restyled(network, content, match, strength=0.0)
+        torch.testing.assert_close(none, network(content))
+        last: list[Tensor] = []
+        restyled(network, content, lambda depth, x: last.append(x.flip(-1)) or last[-1])
+        between = network.decoder(blend(network.features(content)[-1], last[-1], 0.3))
+        torch.testing.assert_close(restyled(network, content, match, strength=0.3), between)
+        assert not torch.allclose(full, none, atol=1e-3)
+        assert not torch.allclose(none, network(other), atol=1e-3)
+
+
+def test_a_prepared_look_is_the_style(stylizer: Stylizer) -> None:
+    content, style = torch.rand(3, 32, 40), torch.rand(3, 28, 44)
+    look = stylizer.prepare(style)
+    for _ in range(2):  # what is remembered must not change anything
+        assert torch.equal(stylizer.stylize(content, look), stylizer.stylize(content, style))
+
+
+@pytest.mark.parametrize("method", MATCHERS)
+def test_mixed_styles_are_averaged_after_matching(stylizer: Stylizer, method: str) -> None:
+    styles = [torch.rand(3, 32, 40), torch.rand(3, 25, 31) ** 2]
+    look = stylizer.prepare(styles, weights=[3, 1])
+    x = torch.randn(1, 80, 9, 11)
+    for depth in range(3):
+        parts = [style[depth] for style in look.features]
+        expected = interpolate_styles(x, parts, [0.75, 0.25], method=method)
+        torch.testing.assert_close(look.match(x, depth, slice(None), method), expected)
+        some = look.match(x[:, 3:8], depth, slice(3, 8), method)
+        torch.testing.assert_close(some, expected[:, 3:8])
+
+
+def test_all_weight_on_one_style(stylizer: Stylizer) -> None:
+    content, styles = torch.rand(3, 24, 24), [torch.rand(3, 20, 20), torch.rand(3, 24, 30)]
+    look = stylizer.prepare(styles)
+    stylizer.stylize(content, look)  # fills what the equal mixture remembers
+    torch.testing.assert_close(
+        stylizer.stylize(content, look.mixed([0, 1])), stylizer.stylize(content, styles[1]), rtol=0, atol=1e-4
+    )
+
+
+def test_random_ties_follow_the_generator(stylizer: Stylizer) -> None:
+    content, style = torch.full((3, 24, 24), 0.5), torch.rand(3, 24, 24)
+    made = [stylizer.stylize(content, style, ties="random", generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+
+
+# --- colours ---------------------------------------------------------------------------------------------------------
+
+
+def test_preserved_colour_makes_a_grey_style_of_a_grey_content(stylizer: Stylizer) -> None:
+    content, style = torch.rand(1, 20, 30).expand(3, 20, 30), torch.rand(3, 20, 30)
+    kept = stylizer.stylize(content, style, preserve_color="luminance")
+    torch.testing.assert_close(kept[0], kept[1], rtol=0, atol=1e-5)
+    look = stylizer.prepare(style)
+    assert torch.equal(
+        stylizer.stylize(content, style, preserve_color="content"), stylizer.stylize(content, look, preserve_color="content")
+    )
+    assert not torch.equal(stylizer.stylize(content, style, preserve_color="content"), stylizer.stylize(content, style))
+
+
+# --- regions ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_no_region_covers_stays(stylizer: Stylizer) -> None:
+    content, mask = torch.rand(3, 33, 40), half(33, 40)
+    made = stylizer.stylize(content, regions=[(mask, torch.rand(3, 30, 30))])
+    assert torch.equal(made[:, ~mask], content[:, ~mask])
+    assert not torch.allclose(made[:, mask], content[:, mask], atol=1e-2)
+
+
+def test_regions_that_cover_everything_with_one_look_each(stylizer: Stylizer) -> None:
+    content, mask = torch.rand(3, 64, 96), half(64, 96)
+    dark, bright = 0.2 * torch.rand(3, 40, 40), 0.8 + 0.2 * torch.rand(3, 40, 40)
+    look_dark, look_bright = stylizer.prepare(dark), stylizer.prepare(bright)
+    one, other = (
+        stylizer.stylize(content, regions=[(mask, a), (~mask, b)])
+        for a, b in ((look_dark, look_bright), (look_bright, look_bright))
+    )
+    near, far = one[:, :, :16] - other[:, :, :16], one[:, :, -1:] - other[:, :, -1:]
+    assert near.abs().mean() > 10 * far.abs().mean()
+
+
+def test_a_region_can_take_a_part_of_a_style(stylizer: Stylizer) -> None:
+    content, style = torch.rand(3, 32, 32), torch.rand(3, 48, 64)
+    everywhere = torch.ones(32, 32, dtype=torch.bool)
+    part = stylizer.stylize(content, style, regions=[(everywhere, half(48, 64))])
+    same = stylizer.stylize(content, stylizer.prepare(style, masks=half(48, 64)))
+    torch.testing.assert_close(part, same, rtol=0, atol=1e-4)
+    assert not torch.allclose(part, stylizer.stylize(content, style), atol=1e-3)
+
+
+def test_what_is_transparent_does_not_count(stylizer: Stylizer) -> None:
+    rgb, mask = torch.rand(3, 32, 48), half(32, 48)
+    alpha = mask[None].float()
+    hidden = torch.where(mask, rgb, torch.zeros(()))
+    content = torch.rand(3, 24, 24)
+    seen = stylizer.prepare(Picture(hidden, alpha)).features[0][0]
+    expected = stylizer.prepare(rgb, masks=mask).features[0][0]
+    n = int(expected.mask.sum())  # type: ignore[union-attr]
+    # cells near the edge look across it; away from it the same values remain
+    assert (seen.values[..., :n] - expected.values[..., :n]).abs().median() < 0.05
+    made = stylizer.stylize(Picture(rgb, alpha), content)
+    assert torch.equal(made[:, ~mask], rgb[:, ~mask])
+
+
+def test_cells_belong_to_one_region_and_the_last_lies_on_top() -> None:
+    first, second = half(20, 24), torch.zeros(20, 24, dtype=torch.bool)
+    second[:10] = True
+    a, b = cells([first, second], (20, 24), 4)
+    assert a.shape == (5, 6)
+    assert not (a & b).any()
+    assert b[:2].all()
+    assert not b[3:].any()
+    assert a[3:, :3].all()
+
+
+def test_coverage_counts_what_is_inside_the_picture() -> None:
+    assert torch.equal(coverage(torch.ones(5, 7, dtype=torch.bool), (5, 7), 4), torch.ones(2, 2))
+    thin = torch.zeros(16, 16, dtype=torch.bool)
+    thin[3, 3] = True
+    assert style_cells(thin, (16, 16), 8).sum() == 1  # too little for half a cell, but all there is
+
+
+# --- doors -----------------------------------------------------------------------------------------------------------
+
+
+def test_from_pretrained_and_paths(tmp_path: Path) -> None:
+    network = build("small")
+    save_network(network, tmp_path / "mine.safetensors", {}, "float32")
+    stylizer = Stylizer.from_pretrained("small", "cpu", weights=tmp_path / "mine.safetensors")
+    assert "small" in repr(stylizer)
+    assert "cpu" in repr(stylizer)
+    content = torch.rand(3, 20, 28)
+    write_picture(tmp_path / "content.png", content, depth="16")
+    made = stylizer.stylize(tmp_path / "content.png", str(tmp_path / "content.png"))
+    torch.testing.assert_close(made, stylizer.stylize(content, content), rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (torch.rand(1, 8, 8), {}, r"content has shape \(1, 8, 8\); expected RGB"),
+        (torch.zeros(3, 8, 8, dtype=torch.uint8), {}, "content / 255"),
+        (torch.rand(3, 8, 8) * 255, {}, "divide bytes by 255"),
+        (torch.full((3, 8, 8), torch.nan), {}, "values from nan to nan"),
+        (torch.rand(3, 8, 8), {"style": None}, "there is no style"),
+        (torch.rand(3, 8, 8), {"method": "adian"}, "did you mean 'adain'"),
+        (torch.rand(3, 8, 8), {"preserve_color": "yes"}, "'none', 'content', 'luminance'"),
+        (torch.rand(3, 8, 8), {"photoreal": "yes"}, "'none', 'guided', 'grid'"),
+        (torch.rand(3, 8, 8), {"strength": 2}, "outside 0"),
+        (torch.rand(3, 8, 8), {"size": 0}, "one pixel or more"),
+        (torch.rand(3, 8, 8), {"ties": "random", "method": "adain"}, "goes with method='efdm'"),
+        (torch.rand(3, 8, 8), {"regions": []}, "regions is empty"),
+        (torch.rand(3, 8, 8), {"regions": [(torch.ones(4, 4) > 0, torch.rand(3, 8, 8))]}, "bring it to that size"),
+        (torch.rand(3, 8, 8), {"regions": [(torch.ones(8, 8), torch.rand(3, 8, 8))]}, "expected bool"),
+        (torch.rand(2, 3, 8, 8), {"style": torch.rand(3, 3, 8, 8)}, "give one, or one for each"),
+    ],
+)
+def test_wrong_calls_say_what_to_try(
+    stylizer: Stylizer, content: Tensor, arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        stylizer.stylize(content, **{"style": torch.rand(3, 8, 8), **arguments})
+
+
+def test_wrong_styles_say_what_to_try(stylizer: Stylizer) -> None:
+    style = torch.rand(3, 8, 8)
+    with pytest.raises(ValueError, match="2 styles and 1 weights"):
+        stylizer.prepare([style, style], weights=[1])
+    with pytest.raises(ValueError, match="not all zero"):
+        stylizer.prepare([style, style], weights=[0, 0])
+    with pytest.raises(ValueError, match="2 styles and 1 masks"):
+        stylizer.prepare([style, style], masks=[None])
