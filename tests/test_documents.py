@@ -36,13 +36,37 @@ def test_every_command_is_of_a_kind_that_is_tested() -> None:
     assert {c.split()[0] for c in commands()} == {"pip", "efdm", "make"}
 
 
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the commands name, small."""
+    from efdm.data import read_picture, resize_short_side, write_picture
+    from efdm.data.embedded import photos
+    from efdm.data.paint import paint
+    from efdm.data.video import VideoWriter
+
+    folder = tmp_path_factory.mktemp("workplace")
+    cat, rocket = (resize_short_side(read_picture(photos()[n]).rgb, 96) for n in ("cat", "rocket"))
+    painting = paint("fauve", 96)
+    for name, picture in {
+        "photo.jpg": cat, "other.jpg": rocket, "painting.jpg": painting, "photos/a.jpg": cat, "photos/b.jpg": rocket,
+        "paintings/p.png": painting,
+    }.items():  # fmt: skip
+        write_picture(folder / name, picture)
+    with VideoWriter(folder / "clip.mp4", fps=10) as video:
+        for shift in range(4):
+            video.write(cat.roll(shift, -1)[:, :64, :64])
+    return folder
+
+
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("efdm")])
-def test_efdm_commands_run(command: str) -> None:
+def test_efdm_commands_run(command: str, workplace: Path) -> None:
     pytest.importorskip("typer")
-    done = subprocess.run(
-        [sys.executable, "-m", "efdm.apps.cli", *command.split()[1:]], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    words = [sys.executable, "-m", "efdm.apps.cli", *command.split()[1:]]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=workplace)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "-o" in words:
+        out = workplace / words[words.index("-o") + 1]
+        assert out.is_file() or any(out.iterdir())
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
@@ -107,4 +131,4 @@ def test_figures_can_be_made_again(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     subprocess.run([sys.executable, str(ROOT / "docs/figures/make.py"), str(tmp_path)], check=True)
     made = {p.name for p in tmp_path.iterdir()}
-    assert made == {p.name for p in (ROOT / "docs/figures").glob("*.png")}
+    assert made == {p.name for p in (ROOT / "docs/figures").iterdir() if p.suffix in (".png", ".jpg")}

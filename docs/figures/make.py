@@ -12,6 +12,11 @@ import matplotlib.pyplot as plt
 import torch
 
 from efdm import adain, channel_stats, efdm, histogram_match
+from efdm.apps.demo import Workshop, contact_sheet
+from efdm.data import read_picture, resize, write_picture
+from efdm.data.embedded import photos
+from efdm.data.sheets import sheet
+from efdm.style import Stylizer
 
 INK, STYLE, MATCHED = "#1b1b1e", "#d1495b", "#00798c"
 
@@ -67,5 +72,29 @@ def distributions(folder: Path) -> Path:
     return out
 
 
+def demo(folder: Path) -> Path:
+    """The contact sheet of `make demo`, smaller."""
+    *_, made = contact_sheet(Workshop(Stylizer.from_pretrained("small"), 256))
+    out = folder / "demo.jpg"
+    write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=88)
+    return out
+
+
+def photoreal(folder: Path) -> Path:
+    """The plain model and its photo-realistic settings on photographs."""
+    stylizer = Stylizer.from_pretrained("small")
+    rows = []
+    for content, style in (("coffee", "rocket"), ("astronaut", "coffee")):
+        pictures = [read_picture(photos()[name]).rgb for name in (content, style)]
+        made = [stylizer.stylize(*pictures, photoreal=how) for how in ("none", "guided")]
+        rows.append([*pictures, *made])
+    out = folder / "photoreal.jpg"
+    write_picture(out, sheet(rows, column_labels=("content", "style", "plain", "photoreal"), cell=320), quality=88)
+    return out
+
+
+FIGURES = (distributions, demo, photoreal)
+
 if __name__ == "__main__":
-    print(distributions(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))
+    for figure in FIGURES:
+        print(figure(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))

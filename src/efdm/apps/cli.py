@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import platform
 import sys
 from importlib import metadata
@@ -18,12 +19,9 @@ import torch
 
 import efdm
 from efdm import kernels
-from efdm.apps import train, weights
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Exact feature distribution matching.")
 console = Console()
-app.add_typer(train.app, name="train")
-app.add_typer(weights.app, name="weights")
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PACKAGES = ("numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
@@ -106,6 +104,38 @@ def info(
         console.print(f"{shape} {dtype}: {kernels.explain(target, DTYPES[dtype], n)}", soft_wrap=True)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=kernels.VARIABLE) from error
+
+
+# commands with files of their own, and the function or group in each; they need the packages of the extra `style`
+COMMANDS = {
+    "stylize": ("efdm.apps.stylize", "stylize"),
+    "demo": ("efdm.apps.demo", "demo"),
+    "train": ("efdm.apps.train", "app"),
+    "evaluate": ("efdm.apps.evaluate", "app"),
+    "weights": ("efdm.apps.weights", "app"),
+}
+
+
+def _add(name: str, module: str, what: str) -> None:
+    try:
+        found = getattr(importlib.import_module(module), what)
+    except ModuleNotFoundError as error:
+        missing = error.name
+
+        @app.command(name, help="Needs more packages.", context_settings={"ignore_unknown_options": True})
+        def without(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+            console.print(f"efdm {name} needs {missing}: pip install 'efdm[style]'", style="red", markup=False)
+            raise typer.Exit(2)
+
+        return
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
+
+
+for _name, (_module, _what) in COMMANDS.items():
+    _add(_name, _module, _what)
 
 
 def main() -> None:

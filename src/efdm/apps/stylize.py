@@ -155,9 +155,11 @@ def stylize(
 ) -> None:
     """Stylize pictures or a video.
 
-    Every content gets every style: with several of either, OUT is a folder of CONTENT__STYLE.png. With --weight or
-    --mix equal, all styles are mixed into one look. With --content-mask, each region of the content has its own style,
-    or its own part (--style-mask) of one style; the rest stays as it is.
+    Every content gets every style; several results go into the folder OUT as CONTENT__STYLE.png.
+
+    With --weight or --mix equal, all styles are mixed into one look.
+
+    With --content-mask, each region has its own style, or its own part (--style-mask) of one; the rest stays as it is.
     """
     try:
         _checked(

@@ -46,7 +46,7 @@ def where(name: Annotated[str, typer.Argument(help=f"One of {', '.join(WEIGHTS)}
     try:
         console.print(str(find(name)), soft_wrap=True)
     except (MissingWeights, ValueError) as error:
-        console.print(f"[red]{error}[/red]", soft_wrap=True)
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
 
 
@@ -65,7 +65,7 @@ def normalise_encoder(
         encoder = load_vgg(VGG(name, DEEPEST), read(find(name, vgg or None)))
         photos = ImageSet.load(content)
     except (MissingWeights, PictureError, ValueError) as error:
-        console.print(f"[red]{error}[/red]", soft_wrap=True)
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
     import torch
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
-LEAST_VARIANCE = 1e-5  # of a colour direction: a grey style has none to spread
+LEAST_VARIANCE = 1e-6  # added in every direction of colour: a grey style has none to spread
 
 
 def recolor(
@@ -39,12 +39,12 @@ def _colors(picture: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     pixels = pixels.double()
     mean = pixels.mean(-1, keepdim=True)
     off = pixels - mean
-    return mean, off @ off.mT / pixels.shape[-1]
+    return mean, off @ off.mT / pixels.shape[-1] + LEAST_VARIANCE * torch.eye(3).to(off)
 
 
 def _power(covariance: Tensor, exponent: float) -> Tensor:
     values, vectors = torch.linalg.eigh(covariance)
-    return vectors * values.clamp(min=LEAST_VARIANCE).pow(exponent).unsqueeze(-2) @ vectors.mT
+    return vectors * values.clamp(min=torch.finfo(values.dtype).tiny).pow(exponent).unsqueeze(-2) @ vectors.mT
 
 
 def luminance(output: Tensor, content: Tensor) -> Tensor:

@@ -124,9 +124,9 @@ def _at(kind: str, *depths: int) -> tuple[str, ...]:
 
 OPTIMISERS: Mapping[str, Optimiser] = MappingProxyType({
     "gatys": Optimiser(
-        # content 20 and not his 1: with torchvision's VGG-16 that gave faces away for hardly more style
+        # content 20 and not his 1, which lost the face in the one portrait it was tried on (128 px, VGG-16)
         "Gram matrices (Gatys et al.)", _at("relu", 1, 2, 3, 4, 5), gram_loss, 1.0, "relu4_2", 20.0, "value",
-        solver="lbfgs", lr=1.0, iterations=500,  # authors' code
+        solver="lbfgs", lr=1.0, iterations=500,
     ),
     "cmd": Optimiser(
         "central moments (Kalischek et al.)", _at("conv", 1, 2, 3, 4, 5), central_moments_loss, 1.0, "", 0.0, "value",

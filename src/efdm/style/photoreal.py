@@ -76,7 +76,8 @@ def _size(picture: Tensor) -> tuple[int, int]:
 
 def _for_fitting(content: Tensor, stylized: Tensor) -> tuple[Tensor, Tensor]:
     h, w = _size(content)
-    size = short_side_size(h, w, min(FIT_SIDE, h, w))
+    # not larger than either: a picture that was enlarged is blurred, and would make the maps dull
+    size = short_side_size(h, w, min(FIT_SIDE, h, w, *_size(stylized)))
     return resize(content, size), resize(stylized, size)
 
 

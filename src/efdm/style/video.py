@@ -20,7 +20,7 @@ from torch import Tensor
 from efdm import kernels
 from efdm.data import resize
 from efdm.data.images import short_side_size
-from efdm.ops import MATCHERS, blend
+from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.ops.runs import run_bounds
 from efdm.style.look import Look
@@ -152,8 +152,7 @@ class Curves:
 
     def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
         batch = content[None].contiguous(memory_format=torch.channels_last)
-        restyle = lambda depth, x: blend(x, self.match(depth, x), strength)  # noqa: E731
-        return restyled(stylizer.network, batch, restyle, "auto")[0].clamp(0, 1)
+        return restyled(stylizer.network, batch, self.match, "auto", strength)[0].clamp(0, 1)
 
     def match(self, depth: int, x: Tensor) -> Tensor:
         """Map the frame's features ``(1, c, h, w)`` through the curve from smoothed content to style."""

@@ -1,0 +1,112 @@
+"""Time whole pictures: encode, match and decode at 512 x 512, and write a record.
+
+    python benchmarks/pictures.py [--device cpu|cuda] [--out FILE]
+
+Two settings: "prepared" (the style's sorted features are there already, as in a gallery or a video) and "whole" (the style
+is encoded, too). Methods take turns within one run, so that their ratios see the same machine. Weights are random: time does
+not depend on them. On a GPU the network is in bfloat16 and the pass is replayed as a CUDA graph; every time is taken with
+the device synchronised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from efdm import prepare
+from efdm.environment import environment
+from efdm.models import build
+from efdm.style.transfer import transfer
+
+HERE = Path(__file__).parent
+SIDE = 512
+METHODS = ("efdm", "adain")
+BATCHES = {"cpu": (1,), "cuda": (1, 8)}
+ROUNDS = {"cpu": 11, "cuda": 51}
+
+
+def passes(network_name: str, method: str, batch: int, device: str) -> dict[str, Callable[[], Tensor]]:
+    """The two ways to stylize a batch, as calls without arguments."""
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    network = build(network_name).eval().to(device, dtype).to(memory_format=torch.channels_last)
+    content, style = (
+        torch.rand(batch, 3, SIDE, SIDE).to(device, dtype).contiguous(memory_format=torch.channels_last) for _ in range(2)
+    )
+    prepared = [prepare(f) for f in network.features(style)]
+    calls = {
+        "prepared": lambda: transfer(network, content, prepared, method=method),
+        "whole": lambda: transfer(network, content, network.features(style), method=method),
+    }
+    return {k: _graphed(c) for k, c in calls.items()} if device == "cuda" else calls
+
+
+def _graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = call()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return output
+
+    return replay
+
+
+def seconds(call: Callable[[], Tensor], device: str) -> float:
+    start = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+@torch.inference_mode()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=tuple(BATCHES), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    device = options.device
+    if device == "cuda":
+        torch.backends.cudnn.benchmark = True
+    rows = []
+    for network in ("small", "vgg16"):
+        for batch in BATCHES[device]:
+            calls = {(m, way): c for m in METHODS for way, c in passes(network, m, batch, device).items()}
+            times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
+            for _ in range(2):
+                for call in calls.values():
+                    seconds(call, device)
+            for _ in range(ROUNDS[device]):
+                for key, call in calls.items():
+                    times[key].append(seconds(call, device))
+            for (method, way), found in times.items():
+                low, middle, high = statistics.quantiles(found, n=4)
+                row = {
+                    "network": network, "batch": batch, "method": method, "way": way, "side": SIDE,
+                    "seconds": round(middle, 6), "spread": round((high - low) / 2, 6),
+                    "pictures_per_second": round(batch / middle, 2),
+                }  # fmt: skip
+                print(
+                    f"{network:6} batch {batch} {method:6} {way:9} {middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s",
+                    flush=True,
+                )
+                rows.append(row)
+    out = options.out or HERE / "results" / f"style-{device}.json"
+    out.write_text(json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
