@@ -13,8 +13,9 @@ import torch
 
 from efdm import adain, channel_stats, efdm, histogram_match
 from efdm.apps.demo import Workshop, contact_sheet
-from efdm.data import read_picture, resize, write_picture
+from efdm.data import read_picture, resize, resize_short_side, write_picture
 from efdm.data.embedded import photos
+from efdm.data.paint import paint
 from efdm.data.sheets import sheet
 from efdm.style import Stylizer
 
@@ -93,7 +94,27 @@ def photoreal(folder: Path) -> Path:
     return out
 
 
-FIGURES = (distributions, demo, photoreal)
+FAILURES = {  # what goes wrong: (photo, painted style)
+    "smooth areas": ("rocket", "wave"),
+    "faces": ("hopper", "mosaic"),
+    "large patterns": ("cat", "bauhaus"),
+}
+
+
+def failures(folder: Path) -> Path:
+    """Where the small model fails."""
+    stylizer = Stylizer.from_pretrained("small")
+    rows = []
+    for photo, style in FAILURES.values():
+        content, painting = resize_short_side(read_picture(photos()[photo]).rgb, 384), paint(style, 384)
+        rows.append([content, painting, stylizer.stylize(content, painting)])
+    columns = list(map(list, zip(*rows, strict=True)))
+    out = folder / "failures.jpg"
+    write_picture(out, sheet(columns, column_labels=tuple(FAILURES), cell=300), quality=85)
+    return out
+
+
+FIGURES = (distributions, demo, photoreal, failures)
 
 if __name__ == "__main__":
     for figure in FIGURES:

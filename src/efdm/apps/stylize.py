@@ -19,6 +19,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import NAMED, check_choice
 from efdm.style.color import COLORS
 from efdm.style.photoreal import PHOTOREAL
+from efdm.style.step import PRECISIONS
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL
 
@@ -148,6 +149,7 @@ def stylize(
     weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
     vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
+    precision: Annotated[str, typer.Option(help=f"One of {', '.join(PRECISIONS)}; bf16 is faster on a GPU.")] = "fp32",
     ties: Annotated[str | None, typer.Option(help=f"Order of equal values: {', '.join(NAMED['ties'])} (efdm).")] = None,
     seed: Annotated[int, typer.Option(help="For --ties random.")] = 0,
     temporal: Annotated[str, typer.Option(help=f"Against flicker in videos: {', '.join(TEMPORAL)}.")] = "smooth",
@@ -165,7 +167,7 @@ def stylize(
         _checked(
             method=(method, tuple(MATCHERS)), preserve_color=(preserve_color, tuple(COLORS)),
             photoreal=(photoreal, tuple(PHOTOREAL)), model=(model, tuple(PRETRAINED)),
-            temporal=(temporal, tuple(TEMPORAL)), audio=(audio, AUDIO),
+            temporal=(temporal, tuple(TEMPORAL)), audio=(audio, AUDIO), precision=(precision, tuple(PRECISIONS)),
         )  # fmt: skip
         if not 0 <= strength <= 1:
             raise ValueError(f"--strength {strength} is outside 0 (the content) to 1")
@@ -175,7 +177,7 @@ def stylize(
         video = _is_video(content, out)
         contents = [] if video else find_pictures(content)
         namer = None if video else make_namer(content, out, contents, wishes)
-        stylizer = Stylizer.from_pretrained(model, pick_device(device), weights, vgg)
+        stylizer = Stylizer.from_pretrained(model, pick_device(device), weights, vgg, precision=precision)
         if namer is None:
             if (preserve_color, photoreal, ties) != ("none", "none", None):
                 raise ValueError("--preserve-color, --photoreal and --ties are for pictures; leave them out for a video")

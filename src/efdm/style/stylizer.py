@@ -20,6 +20,7 @@ from efdm.ops.choices import check_choice
 from efdm.style.color import COLORS
 from efdm.style.look import Look, cells, shares, style_cells
 from efdm.style.photoreal import PHOTOREAL
+from efdm.style.step import PRECISIONS
 from efdm.style.tiles import in_shares, run_stage, tile_side
 from efdm.style.transfer import restyled
 
@@ -49,9 +50,11 @@ class Stylizer:
     torch.Size([3, 40, 60])
     """
 
-    def __init__(self, network: StyleNetwork, device: str | torch.device | None = None) -> None:
+    def __init__(self, network: StyleNetwork, device: str | torch.device | None = None, *, precision: str = "fp32") -> None:
+        check_choice("precision", precision, tuple(PRECISIONS))
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.network = network.eval().to(self.device, torch.float32)
+        self.dtype = PRECISIONS[precision]
+        self.network = network.eval().to(self.device, self.dtype)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @classmethod
@@ -61,9 +64,14 @@ class Stylizer:
         device: str | torch.device | None = None,
         weights: str | Path | None = None,
         vgg: str | Path | None = None,
+        *,
+        precision: str = "fp32",
     ) -> Stylizer:
-        """A trained model by name. ``weights`` is the file of a training of your own, ``vgg`` that of a VGG's encoder."""
-        return cls(pretrained(name, weights=weights, vgg=vgg), device)
+        """A trained model by name. ``weights`` is the file of a training of your own, ``vgg`` that of a VGG's encoder.
+
+        ``precision`` is fp32 or bf16; the latter is several times faster on a GPU and differs by less than paint does.
+        """
+        return cls(pretrained(name, weights=weights, vgg=vgg), device, precision=precision)
 
     def __repr__(self) -> str:
         return f"Stylizer({self.network.name}, device={self.device})"
@@ -169,12 +177,12 @@ class Stylizer:
 
             return in_shares(x, match_some)
 
-        return restyled(self.network, content, match, tile, strength)
+        return restyled(self.network, content.to(self.dtype), match, tile, strength).float()
 
     def _features(self, picture: Tensor, mask: Tensor | None, tile: str | int) -> tuple[PreparedStyle, ...]:
         size = (picture.shape[-2], picture.shape[-1])
         side = tile_side(tile, size)
-        x = picture.contiguous(memory_format=torch.channels_last)
+        x = picture.to(self.dtype).contiguous(memory_format=torch.channels_last)
         found = []
         for depth, step in enumerate(self.network.strides):
             x = run_stage(self.network, depth, x, size, side)

@@ -151,8 +151,8 @@ class Curves:
         self._sorted: dict[int, Tensor] = {}
 
     def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
-        batch = content[None].contiguous(memory_format=torch.channels_last)
-        return restyled(stylizer.network, batch, self.match, "auto", strength)[0].clamp(0, 1)
+        batch = content[None].to(stylizer.dtype).contiguous(memory_format=torch.channels_last)
+        return restyled(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
 
     def match(self, depth: int, x: Tensor) -> Tensor:
         """Map the frame's features ``(1, c, h, w)`` through the curve from smoothed content to style."""
