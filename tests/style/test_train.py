@@ -175,6 +175,20 @@ def test_a_run_can_start_with_a_network(place: Path, tmp_path: Path) -> None:
     assert not torch.equal(weights(other), weights(second))
 
 
+def test_a_run_can_go_on_counting_from_another(place: Path, tmp_path: Path) -> None:
+    """With the learning rates and the pictures of the longer run it continues."""
+    still = {"reconstruct": 0, "lr": 1e-9, "weight_decay": 0.0, "iterations": 4}
+    train(small(place, **still), tmp_path / "long", log_every=1)
+    train(small(place, **{**still, "iterations": 2}), tmp_path / "first", log_every=1)
+    start = str(tmp_path / "first" / "network.safetensors")
+    train(small(place, **still, start=start, begun=2), tmp_path / "second", log_every=1)
+    read = lambda run: [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()]  # noqa: E731
+    wanted, found = read("long")[2:], read("second")
+    assert [r["iteration"] for r in found] == [3, 4]
+    assert [r["lr"] for r in found] == [r["lr"] for r in wanted]
+    assert [r["loss"] for r in found] == pytest.approx([r["loss"] for r in wanted], rel=1e-2)  # stored as halves
+
+
 def test_damaged_pictures_are_left_out_and_named(place: Path, tmp_path: Path) -> None:
     noise_pictures(tmp_path / "content", 2, seed=3)
     (tmp_path / "content" / "torn.png").write_bytes((tmp_path / "content" / "0.png").read_bytes()[:60])

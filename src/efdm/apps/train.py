@@ -57,6 +57,7 @@ def style(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
     vgg: Annotated[str, typer.Option(help="File of the VGG; default: looked up, see `efdm weights`.")] = "",
     start: Annotated[str, typer.Option(help="A network.safetensors to begin with.")] = "",
+    begun: Annotated[int, typer.Option(help="Iterations that --start has behind it; the run goes on from there.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")] = False,
     log_every: Annotated[int, typer.Option(min=1, help="Iterations between lines of the log.")] = 50,
     save_every: Annotated[int, typer.Option(min=1, help="Iterations between checkpoints.")] = 5000,
@@ -84,6 +85,7 @@ def style(
         else:
             settings = training.Settings(
                 content=content, style=style, encoder=encoder, method=method, seed=seed, device=target, vgg=vgg, start=start,
+                begun=begun,
                 **{**training.RECIPES[encoder], **{k: v for k, v in chosen.items() if v is not None}},
             )  # fmt: skip
         _run(settings, out, resume, log_every, save_every, preview_every)

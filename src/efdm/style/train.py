@@ -60,6 +60,7 @@ class Settings:
     device: str = "cuda"
     vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
     start: str = ""  # a network to begin with
+    begun: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
 
 
 def public(settings: Settings) -> dict[str, Any]:
@@ -241,7 +242,7 @@ def train(
             average=settings.average if phase.name == "style" else 0.0, longest=settings.longest,
             precision=settings.precision, speed=settings.speed,
         )  # fmt: skip
-        begin = 0
+        begin = settings.begun if phase.name == "style" else 0
         if state is not None:
             if phase.name != state["phase"]:
                 continue  # finished before
