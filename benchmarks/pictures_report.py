@@ -34,7 +34,7 @@ def speed() -> list[Record]:
     return [json.loads(file.read_text()) for file in files if file.exists()]
 
 
-def _time(network: str, **wanted: object) -> str:
+def _time(network: str) -> str:
     """The time of one picture with a prepared style, on every device that has a record."""
     told = []
     for record in speed():
@@ -44,11 +44,11 @@ def _time(network: str, **wanted: object) -> str:
             if (r["network"], r["method"], r["way"], r["batch"]) == (network, "efdm", "prepared", 1)
         )  # fmt: skip
         told.append(f"{row['seconds'] * 1e3:.1f} ms (H200)" if on_gpu else f"{row['seconds']:.2f} s (2 CPU cores)")
-    return ", ".join(told)
+    return ", ".join(told) or "not measured"
 
 
 def mean(records: list[Record], measure: str) -> str:
-    values = [r[measure] for r in records]
+    values = [r[measure] for r in records if r[measure] is not None]
     error = statistics.stdev(values) / len(values) ** 0.5
     return f"{statistics.mean(values):.3f} ± {error:.3f}"
 

@@ -21,10 +21,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
-def test_python_runs(document: Path) -> None:
+def test_python_runs(document: Path, tmp_path: Path) -> None:
     script = "\n".join(blocks(document.read_text(), "python"))
     assert script, "a document without an example"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -25,7 +25,7 @@ def environment(device: str | torch.device) -> dict[str, object]:
             continue
     return {
         "device": device.type,
-        "device_name": torch.cuda.get_device_name() if device.type == "cuda" else _processor(),
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "versions": versions,

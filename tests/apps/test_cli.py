@@ -44,10 +44,10 @@ def test_info_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: str) -
         (("--shape", "64"), "write batch, channels and space like 1,512,64,64"),
         (("--shape", "1,2,x"), "is not a shape"),
         (("--dtype", "int8"), "is not one of float64"),
-        (("--device", "tpuu"), "try cpu or cuda"),
+        (("--device", "tpuu"), "--device tpuu cannot be used here; try --device cpu"),
         pytest.param(
             ("--device", "mps"),
-            "torch cannot use mps here; try --device cpu",
+            "--device mps cannot be used here; try --device cpu",
             marks=pytest.mark.skipif(torch.backends.mps.is_available(), reason="it can"),
         ),
     ],

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from efdm.apps.evaluate import app
-from efdm.models import build
-from efdm.models.weights import save_network
+from efdm.models import VGG, build
+from efdm.models.weights import checksum, save_encoder, save_network
 from efdm.style.evaluate import read_records
 
 runner = CliRunner()
@@ -27,6 +27,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     noise_pictures(folder / "style", 2, seed=2)
     save_file(numbered_vgg("vgg16"), folder / "vgg16.safetensors")
     save_network(build("small"), folder / "network.safetensors", {"encoder": "small", "method": "adain"})
+    save_network(build("vgg16"), folder / "deep.safetensors", {"encoder": "vgg16", "method": "efdm"})
+    save_encoder(VGG("vgg16"), folder / "normalised.safetensors")
     return folder
 
 
@@ -44,6 +46,9 @@ def test_a_network_of_ones_own_over_strengths_and_an_optimiser(home: Path) -> No
     labels = ["content untouched", "mine adain 0", "mine adain 1", "optimiser efdm 2"]  # trained with adain
     assert [r["label"] for r in read_records(home / "run")] == labels
     assert "| mine adain 1 | 1 |" in result.output
+    way = read_records(home / "run")[3]["way"]
+    assert (way["padding"], way["pooling"]) == ("zeros", "floor")  # VGG as it was trained
+    assert way["weights"] == checksum(home / "vgg16.safetensors")[:12]
     before = (home / "run" / "records.jsonl").read_text()
     result = run(home, *arguments, "--pairs", "2")
     assert "| mine adain 1 | 2 |" in result.output
@@ -65,6 +70,20 @@ def test_methods_that_are_given_go_before_the_files_own(home: Path) -> None:
     assert [r["label"] for r in read_records(home / "m")] == ["content untouched", "mine efdm 1", "mine hm 1"] * 3
 
 
+def test_the_lens_and_the_models_have_files_of_their_own(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])  # nothing can be looked up
+    network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
+    result = run(home, *network, out="deep")
+    assert result.exit_code == 2  # the lens' file is not used for the network
+    assert "vgg16-397923af.pth" in result.output
+    result = run(home, *network, "--encoder", f"vgg16={home / 'normalised.safetensors'}", out="deep")
+    assert result.exit_code == 0, result.output
+    used = [checksum(home / name)[:12] for name in ("deep.safetensors", "normalised.safetensors")]
+    assert read_records(home / "deep")[1]["way"]["weights"] == "+".join(used)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -77,6 +96,10 @@ def test_methods_that_are_given_go_before_the_files_own(home: Path) -> None:
         (("--pairing", "all"), "'order', 'grid'"),
         (("--likeness", "ssim"), "'lpips', 'likeness'"),
         (("--vgg", "/nowhere"), "there is no file /nowhere"),
+        (("--encoder", "file"), "should be NAME=FILE"),
+        (("--encoder", "vgg=file"), "is not one of 'vgg16', 'vgg19'"),
+        (("--encoder", "vgg16=file"), "no model of this command has it"),
+        (("--device", "cudaa"), "--device cudaa cannot be used here"),
         (("--content", "/nowhere"), "/nowhere does not exist"),
         (("--content", ""), "--content and --style are needed"),
         (("--table",), "no records"),

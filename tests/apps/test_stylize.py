@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from efdm.apps import stylize as stylizing
-from efdm.apps.wishes import make_wishes
+from efdm.apps.wishes import SOUND, make_wishes
 from efdm.data import Source, read_picture, write_picture
 from efdm.models import build
 from efdm.models.weights import save_network
@@ -91,9 +91,18 @@ def test_a_zip_of_contents(place: Path, run) -> None:
 
 
 def test_a_painted_style(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.apps.wishes.PAINTED_SIZE", 32)
+    monkeypatch.setattr("efdm.apps.wishes.PAINTED", 32)
     assert run("photo.png", "--style", "glass", "-o", "out").exit_code == 0
     assert files(place / "out") == ["photo__glass.png"]
+
+
+def test_a_mask_of_another_size_is_stretched(place: Path, run) -> None:
+    assert run("wide.png", "--style", "style.png", "--content-mask", "left.png", "-o", "out.png").exit_code == 0
+    before, after = (read_picture(p).rgb for p in ("wide.png", "out.png"))
+    changed = (before - after).abs().amax((0, 1)) > 1e-6
+    half = changed.numel() // 2
+    assert changed[: half - 1].any()
+    assert not changed[half + 1 :].any()
 
 
 def test_weights_mix_all_styles_into_one(place: Path, run) -> None:
@@ -140,12 +149,27 @@ def test_options_reach_the_stylizer(place: Path, run) -> None:
         "photoreal": ("--photoreal", "grid"),
         "size": ("--size", 12),
         "style_size": ("--style-size", 40),
-        "ties": ("--ties", "random", "--seed", 3),
     }.items():
         assert run(*plain, *options, "-o", f"{name}.png").exit_code == 0
         made[name] = read_picture(f"{name}.png").rgb
-    assert all(not torch.equal(made["plain"], m) for n, m in made.items() if n not in ("plain", "ties"))
+    assert all(not torch.equal(made["plain"], m) for n, m in made.items() if n != "plain")
     assert all(m.shape == (3, 20, 24) for m in made.values())
+
+
+def test_ties_and_seed_reach_the_stylizer(place: Path, run) -> None:
+    write_picture("flat.png", torch.full((3, 20, 24), 0.5))  # nothing but ties
+    made = {}
+    for name, options in {
+        "plain": (),
+        "three": ("--ties", "random", "--seed", 3),
+        "again": ("--ties", "random", "--seed", 3),
+        "four": ("--ties", "random", "--seed", 4),
+    }.items():
+        assert run("flat.png", "--style", "style.png", *options, "-o", f"{name}.png").exit_code == 0
+        made[name] = read_picture(f"{name}.png").rgb
+    assert torch.equal(made["three"], made["again"])
+    assert not torch.equal(made["three"], made["four"])
+    assert not torch.equal(made["three"], made["plain"])
 
 
 def test_videos_are_handed_on(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +202,7 @@ def test_videos_are_handed_on(place: Path, run, monkeypatch: pytest.MonkeyPatch)
         (("photo.png", "--style", "style.png", "--photoreal", "yes"), "--photoreal='yes' is not one of"),
         (("photo.png", "--style", "style.png", "--ties", "x"), "--ties='x' is not one of"),
         (("photo.png", "--style", "style.png", "--mix", "x"), "'none', 'equal'"),
-        (("photo.png", "--style", "style.png", "--device", "tpuu"), "try cpu"),
+        (("photo.png", "--style", "style.png", "--device", "tpuu"), "try --device cpu"),
         (("photo.png", "--style", "styles", "--weight", "1"), "2 styles and 1 weights"),
         (("photo.png", "--style", "style.png", "--weight", "-1"), "from 0 up"),
         (("photo.png", "--style", "styles", "--style-mask", "left.png"), "one for each style, or none"),
@@ -187,7 +211,8 @@ def test_videos_are_handed_on(place: Path, run, monkeypatch: pytest.MonkeyPatch)
             ("photo.png", "--style", "style.png", "--content-mask", "left.png", "--mix", "equal"),
             "leave --weight and --mix out",
         ),
-        (("wide.png", "--style", "style.png", "--content-mask", "left.png"), "bring it to that size"),
+        (("photo.png", "--style", "style.png", "--size", "huge"), "write a number, full or auto"),
+        (("photo.png", "--style", "style.png", "--mix", "both"), "--mix='both'"),
         (("contents", "--style", "style.png"), "give a folder"),
     ],
 )
@@ -201,7 +226,7 @@ def test_wrong_calls_are_one_sentence(place: Path, run, arguments: tuple[str, ..
 
 @pytest.mark.parametrize(
     ("out", "message"),
-    [("photo.png", "is the content itself"), ("out.xyz", "cannot be written"), ("style.png/out", "choose another one")],
+    [("photo.png", "would replace photo.png"), ("out.xyz", "cannot be written"), ("style.png/out", "choose another one")],
 )
 def test_where_nothing_can_go(place: Path, run, out: str, message: str) -> None:
     before = Path("photo.png").read_bytes()
@@ -209,6 +234,34 @@ def test_where_nothing_can_go(place: Path, run, out: str, message: str) -> None:
     assert result.exit_code == 2
     assert message in result.output
     assert Path("photo.png").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out"),
+    [
+        (("photo.png", "--style", "style.png"), "style.png"),
+        (("photo.png", "--style", "style.png"), "./sub/../style.png"),
+        (("photo.png", "--style", "style.png"), "link.png"),
+        (("photo.png", "--style", "styles", "--mix", "equal"), "styles/y.png"),
+        (("photo.png", "--style", "style.png", "--content-mask", "left.png"), "left.png"),
+        (("photo.png", "--style", "style.png", "--style-mask", "left.png"), "left.png"),
+        (("contents", "--style", "style.png"), "contents"),
+        (("film.mp4", "--style", "style.png"), "film.mp4"),
+        (("film.mp4", "--style", "moving.gif"), "moving.gif"),
+    ],
+    ids=["style", "other_name", "link", "one_of_a_folder", "content_mask", "style_mask", "in_a_folder", "video", "gif"],
+)
+def test_nothing_that_is_read_is_replaced(place: Path, run, arguments: tuple[str, ...], out: str) -> None:
+    Path("sub").mkdir()
+    Path("link.png").symlink_to("style.png")
+    Path("film.mp4").write_bytes(b"a film")
+    Path("moving.gif").write_bytes(b"a moving picture")
+    Path("contents/a__style.png").write_bytes(Path("photo.png").read_bytes())  # of an earlier run
+    before = {name: Path(name).read_bytes() for name in files(place)}
+    result = run(*arguments, "-o", out)
+    assert result.exit_code == 2, result.output
+    assert "would replace" in result.output
+    assert {name: Path(name).read_bytes() for name in files(place)} == before
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may write anywhere")
@@ -249,14 +302,34 @@ def test_when_everything_fails_an_old_result_stays(place: Path, run) -> None:
     assert not list(Path().glob(".*.tmp"))
 
 
-def test_short_memory_is_a_sentence(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "work at a smaller --size"),
+        (torch.OutOfMemoryError("tried to allocate much"), "work at a smaller --size"),
+        (RuntimeError("CUDA error: out of memory"), "work at a smaller --size"),
+        (MemoryError(), "work at a smaller --size"),
+        (RuntimeError("an illegal memory access was encountered"), "an illegal memory access"),
+    ],
+    ids=["cpu", "torch", "driver", "python", "not_short"],
+)
+def test_short_memory_is_a_sentence(
+    place: Path, run, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+) -> None:
     def full(*arguments: object, **options: object) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        raise error
 
     monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", full)
     result = run("photo.png", "--style", "style.png", "-o", "out.png")
     assert result.exit_code == 2
-    assert "work at a smaller --size" in result.output
+    assert sentence in result.output
+    assert ("--size" in result.output) == ("--size" in sentence)
+
+
+def test_what_becomes_of_the_sound_is_one_choice() -> None:
+    from efdm.apps import video
+
+    assert video.SOUND is stylizing.SOUND is SOUND
 
 
 def test_same_names_from_two_folders_do_not_collide() -> None:

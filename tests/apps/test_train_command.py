@@ -99,12 +99,37 @@ def test_resuming_needs_nothing_but_the_folder(place: Path, tmp_path: Path) -> N
 
 
 def test_what_moved_can_be_told_when_resuming(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(*options(place, tmp_path / "run", iterations=1)).exit_code == 0
+    assert run(*options(place, tmp_path / "run", iterations=1, speed="graph")).exit_code == 0
     seen = []
     monkeypatch.setattr(training, "train", lambda settings, *_, **__: seen.append(settings))
-    run("train", "style", "--resume", "-o", str(tmp_path / "run"), "--content", "moved", "--lr", "9", "--device", "cpu")
-    assert (seen[0].content, seen[0].style, seen[0].lr) == ("moved", str(place / "style"), 1e-4)
+    resume = ("train", "style", "--resume", "-o", str(tmp_path / "run"))
+    run(*resume, "--content", "moved")
+    assert (seen[0].content, seen[0].style) == ("moved", str(place / "style"))
     assert seen[0].vgg == str(place / "random-vgg16.safetensors")
+    assert (seen[0].device, seen[0].speed, seen[0].encoder) == ("cpu", "graph", "vgg16")  # the run's own
+    run(*resume, "--speed", "plain")
+    assert seen[1].speed == "plain"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("--lr", "9"), "began with lr 0.0001, not 9.0; resume it with its own settings"),
+        (("--iterations", "7"), "began with iterations 1, not 7"),
+        (("--method", "adain", "--seed", "2"), "began with method efdm, not adain, seed 0, not 2"),
+        (("--encoder", "small"), "began with encoder vgg16, not small"),
+    ],
+)
+def test_a_resumed_run_does_not_become_another(place: Path, tmp_path: Path, changes: tuple[str, ...], message: str) -> None:
+    assert run(*options(place, tmp_path / "run", iterations=1)).exit_code == 0
+    result = run("train", "style", "--resume", "-o", str(tmp_path / "run"), *changes)
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+
+
+def test_the_help_tells_how_long_each_recipe_trains() -> None:
+    result = runner.invoke(app, ["train", "style", "--help"], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert "160000 for vgg16, 160000 for vgg19, 28000 for small" in " ".join(result.output.split())
 
 
 def test_an_interruption_says_how_to_go_on(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +155,7 @@ def test_damaged_pictures_are_counted(place: Path, tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"method": "efmd"}, "method='efmd' is not one of"),
-        ({"encoder": "vgg13"}, "--encoder vgg13 is not one of vgg16, vgg19, small"),
+        ({"encoder": "vgg13"}, "encoder='vgg13' is not one of 'vgg16', 'vgg19', 'small'"),
         ({"schedule": "linear"}, "schedule='linear' is not one of"),
         ({"content": "nowhere"}, "nowhere"),
         ({"content": None}, "training needs --content and --style"),
@@ -138,11 +163,12 @@ def test_damaged_pictures_are_counted(place: Path, tmp_path: Path) -> None:
         ({"vgg": __file__}, "is not a file of weights that can be read safely"),
         ({"start": "[nowhere].pth"}, "there is no file [nowhere].pth"),
         ({"size": 64}, "crops of 64 pixels do not fit"),
-        ({"device": "tpuu"}, "torch cannot use --device tpuu here; try --device cpu"),
+        ({"device": "tpuu"}, "--device tpuu cannot be used here; try --device cpu"),
         ({"out": __file__}, "is a file; choose a folder"),
         ({"lr": 1e30}, "try a lower --lr"),
         ({"log-every": 0}, "--log-every"),
         ({"batch": 0}, "--batch"),
+        ({"batch": 1, "encoder": "small"}, "every content is its own style and none is learnt; raise --batch"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(place: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:

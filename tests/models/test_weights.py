@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -14,7 +15,7 @@ from training import numbered_vgg
 
 from efdm.data import read_picture
 from efdm.data.embedded import photos
-from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations
+from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations, normalise
 from efdm.models import weights as module
 from efdm.models.weights import (
     PRETRAINED,
@@ -22,6 +23,8 @@ from efdm.models.weights import (
     MissingWeights,
     checksum,
     find,
+    find_checked,
+    fits_table,
     folders,
     load_encoder,
     load_network,
@@ -120,6 +123,45 @@ def test_an_installation_without_its_files_is_told(tmp_path: Path, monkeypatch: 
         find("small")
 
 
+# --- the right file --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_an_official_name_must_be_that_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    official = folder / WEIGHTS["vgg16"].files[0]
+    torch.save(numbered_vgg("vgg16", blocks=1), official)
+    for given in (None, official):
+        with pytest.raises(ValueError, match=r"vgg16-397923af\.pth is not what its name says.*get it again from https"):
+            load_encoder("vgg16", "relu1_1", path=given)
+    assert not fits_table("vgg16", official)
+    right = {**WEIGHTS, "vgg16": dataclasses.replace(WEIGHTS["vgg16"], sha256=checksum(official)[:8])}
+    monkeypatch.setattr(module, "WEIGHTS", right)
+    load_encoder("vgg16", "relu1_1")
+    torch.save(numbered_vgg("vgg16", blocks=2), official)  # exchanged after it was found to be right
+    with pytest.raises(ValueError, match="is not what its name says"):
+        load_encoder("vgg16", "relu1_1")
+
+
+def test_a_damaged_package_is_told_and_a_network_of_ones_own_may_have_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files").mkdir()
+    save_network(scrambled("small"), tmp_path / "files" / "small.safetensors", {})
+    pretrained("small", weights=tmp_path / "files" / "small.safetensors")
+    monkeypatch.setattr(module.resources, "files", lambda _: tmp_path)
+    with pytest.raises(ValueError, match=r"small\.safetensors is not what its name says.*install efdm again"):
+        pretrained("small")
+
+
+def test_a_checksum_is_made_once_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(module, "checksum", lambda path: made.append(str(path)) or WEIGHTS["small"].sha256)
+    module._checksum_once.cache_clear()
+    for _ in range(3):
+        find_checked("small")
+    module._checksum_once.cache_clear()
+    assert len(made) == 1
+
+
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -165,10 +207,10 @@ def test_a_checkpoint_of_a_training_is_opened(tmp_path: Path) -> None:
 def test_encoders_load_from_either_format(folder: Path) -> None:
     state = numbered_vgg("vgg16", blocks=4)
     save_file(state, folder / "vgg16.safetensors")
-    torch.save(state, folder / "vgg16-397923af.pth")
+    torch.save(state, folder / "mine.pth")
     images = torch.rand(1, 3, 16, 16)
-    one = load_encoder("vgg16", "relu2_1", path=folder / "vgg16.safetensors")
-    two = load_encoder("vgg16", "relu2_1")
+    one = load_encoder("vgg16", "relu2_1")
+    two = load_encoder("vgg16", "relu2_1", path=folder / "mine.pth")
     assert not one.training
     assert torch.equal(one(images), two(images))
 
@@ -183,6 +225,36 @@ def test_imagenet_weights_are_normalised_and_others_are_left(folder: Path) -> No
     save_encoder(scaled, folder / "deep" / "own.safetensors")
     again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "deep" / "own.safetensors")
     assert torch.equal(again.conv1_1.weight, scaled.conv1_1.weight.half().float())
+
+
+def test_a_normalised_file_is_not_taken_for_imagenets(folder: Path) -> None:
+    save_encoder(VGG("vgg16", "relu1_1"), folder / "own.safetensors")
+    published = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
+    torch.save(published, folder / "vgg_normalised.pth")
+    for name in ("own.safetensors", "vgg_normalised.pth"):
+        with pytest.raises(
+            ValueError, match=f"{name} is normalised.*ImageNet's own weights are needed, such as vgg16-397923af"
+        ):
+            load_encoder("vgg16", "relu1_1", path=folder / name)
+
+
+def test_what_halves_cannot_hold_is_saved_as_floats(folder: Path) -> None:
+    """A channel that fires once in a million is divided by next to nothing."""
+    encoder = VGG("vgg16", "relu1_1")
+    save_encoder(encoder, folder / "usual.safetensors")
+    assert all(v.dtype == torch.float16 for v in read(folder / "usual.safetensors").values())
+    means = torch.ones(64)
+    means[5] = 1e-7
+    normalise(encoder, {"conv1_1": means})
+    assert encoder.conv1_1.weight.abs().max() > 65504
+    save_encoder(encoder, folder / "rare.safetensors")
+    again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "rare.safetensors")
+    assert torch.equal(again.conv1_1.weight, encoder.conv1_1.weight)
+    means[5] = 1e-45
+    normalise(encoder, {"conv1_1": means})
+    with pytest.raises(ValueError, match=r"conv1_1\.weight of the encoder has numbers that are not finite"):
+        save_encoder(encoder, folder / "never.safetensors")
+    assert not (folder / "never.safetensors").exists()
 
 
 def test_vgg19_is_normalised_by_its_file_only(folder: Path) -> None:
@@ -237,6 +309,26 @@ def test_saved_networks_come_back(name: str, tmp_path: Path) -> None:
         assert told["network"] == name
         assert json.loads(told["settings"]) == {"lr": 0.1, "out": str(tmp_path)}
         assert any(k.startswith("stages.") for k in read(path)) == (name == "small")  # a VGG's encoder is not ours to give
+
+
+@pytest.mark.parametrize("save", ["network", "encoder"])
+def test_a_file_is_kept_until_the_new_one_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: str) -> None:
+    path = tmp_path / "file.safetensors"
+
+    def write() -> None:
+        save_network(build("small"), path, {}) if save == "network" else save_encoder(VGG("vgg16", "relu1_1"), path)
+
+    write()
+    before = path.read_bytes()
+
+    def torn(tensors: object, to: Path, *_: object) -> None:
+        Path(to).write_bytes(before[:100])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("safetensors.torch.save_file", torn)
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert path.read_bytes() == before
 
 
 def test_files_of_other_networks_are_told(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from efdm.nn.losses import (
     moments_loss,
     random_directions,
     sliced_loss,
+    unit_distances,
 )
 from efdm.ops import MATCHERS, adain
 
@@ -181,6 +182,15 @@ def test_gram_matrices_are_mean_products() -> None:
     x = torch.randn(SHAPE)
     expected = [[[(x[b, i] * x[b, j]).mean() for j in range(3)] for i in range(3)] for b in range(2)]
     close(gram(x), torch.tensor(expected))
+
+
+def test_unit_distances_have_a_gradient_where_nothing_fires() -> None:
+    dead, live = torch.zeros(1, 3, 4, requires_grad=True), torch.randn(1, 3, 4)
+    far = unit_distances(dead, live)
+    close(far.sum(1), torch.ones(1, 4))
+    far.sum().backward()
+    assert dead.grad is not None
+    assert dead.grad.isfinite().all()
 
 
 def test_likeness_ignores_strength_and_sees_direction() -> None:

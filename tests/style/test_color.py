@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from efdm.style.color import COLORS, LUMA, luminance, recolor
+from efdm.style import motion
+from efdm.style.color import COLORS, LUMA, keep_hue, luminance, recolor
 
 
 def moments(picture: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,11 +58,17 @@ def test_styles_without_colour_stay_finite(style: Tensor) -> None:
     assert made.max() <= 1
 
 
-def test_luminance_keeps_differences_of_channels() -> None:
+def test_brightness_is_one_thing_everywhere() -> None:
+    rgb = torch.rand(2, 3, 4, 5)
+    expected = sum(w * rgb[:, i : i + 1] for i, w in enumerate(LUMA))
+    torch.testing.assert_close(luminance(rgb), expected)
+    torch.testing.assert_close(motion.luminance(rgb[0]), expected[0])
+
+
+def test_kept_hue_keeps_differences_of_channels() -> None:
     content, output = 0.4 + 0.2 * torch.rand(2, 1, 3, 6, 6)
-    made = luminance(output, content)
-    weights = torch.tensor(LUMA).view(3, 1, 1)
-    torch.testing.assert_close((made * weights).sum(1), (output * weights).sum(1))
+    made = keep_hue(output, content)
+    torch.testing.assert_close(luminance(made), luminance(output))
     torch.testing.assert_close(made[:, 0] - made[:, 1], content[:, 0] - content[:, 1])
 
 

@@ -12,25 +12,20 @@ from torch import Tensor
 from training import noise_pictures, numbered_vgg
 
 from efdm.data import Source, find_pictures, read_picture
-from efdm.models import VGG, build, load_vgg
-from efdm.models.weights import save_network
+from efdm.models import VGG, load_vgg
 from efdm.style import report
 from efdm.style.evaluate import (
     Pair,
     Progress,
-    Way,
     evaluate,
     make_pairs,
-    network_way,
-    open_trained,
-    optimiser_way,
-    picture_path,
+    picture_paths,
     read_records,
     stems,
-    untouched,
 )
 from efdm.style.measures import Lens
-from efdm.style.stylizer import Stylizer
+from efdm.style.optimise import OPTIMISERS
+from efdm.style.ways import Way, untouched
 
 
 def source(name: str) -> Source:
@@ -92,6 +87,18 @@ def test_names_of_files_are_short_unless_two_would_be_the_same() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        (["a/b.png", "a_b.png", "c/b.png"], ["a_b", "a_b-2", "c_b"]),  # a folder is joined by what a name may hold
+        (["a/x.png", "B/X.png"], ["a_x", "B_X"]),
+        (["a/X.png", "a_x.png", "c/x.png"], ["a_X", "a_x-2", "c_x"]),  # one file on some systems
+    ],
+)
+def test_no_two_pictures_get_the_same_name(names: list[str], wanted: list[str]) -> None:
+    assert list(stems([source(n) for n in names]).values()) == wanted
+
+
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +112,7 @@ def test_one_record_for_each_pair_and_way(lens: Lens, pairs: list[Pair], tmp_pat
         assert all(math.isfinite(v) for v in record["measures"].values())
         assert record["environment"]["versions"]["torch"]
         assert record["settings"]["size"] == 40
-        assert picture_path(tmp_path, record["label"], *record["files"]).is_file()
+        assert all(p.is_file() for p in picture_paths(tmp_path, record).values())
     plain, tinted = records[0]["measures"], records[1]["measures"]
     assert plain["likeness"] < 1e-4 < tinted["likeness"]
     assert plain["mean_error"] > tinted["mean_error"]
@@ -122,9 +129,9 @@ def test_the_first_picture_of_a_way_is_not_timed(lens: Lens, pairs: list[Pair], 
 
 def test_pictures_are_measured_as_they_are_written(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
     (record,) = evaluate(pairs[:1], [Counting().way], lens, tmp_path, size=40, seen_at=None)
-    files = zip(("content", "style"), record["files"], strict=True)
-    inputs = [read_picture(tmp_path / "inputs" / side / f"{name}.png").rgb[None] for side, name in files]
-    output = read_picture(picture_path(tmp_path, "tint 1", *record["files"])).rgb[None]
+    paths = picture_paths(tmp_path, record)
+    inputs = [read_picture(paths[side]).rgb[None] for side in ("content", "style")]
+    output = read_picture(paths["output"]).rgb[None]
     found = lens.measure(lens.see(output), *(lens.see(i) for i in inputs))
     for name, value in found.items():
         assert record["measures"][name] == pytest.approx(value.item(), rel=2e-3, abs=2e-4), name
@@ -144,6 +151,39 @@ def test_other_settings_or_weights_are_measured_again(lens: Lens, pairs: list[Pa
     evaluate(pairs[:1], [trained.way], lens, tmp_path, **SMALL)
     assert (larger.calls, trained.calls) == (1, 1)
     assert len(report.groups(read_records(tmp_path))) == 3
+
+
+def test_pictures_of_other_settings_or_weights_lie_side_by_side(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
+    sizes = ((40, ""), (36, ""), (40, "abc"))
+    for size, weights in sizes:
+        evaluate(pairs[:1], [Counting(weights=weights).way], lens, tmp_path, size=size, seen_at=32)
+    paths = [picture_paths(tmp_path, r) for r in read_records(tmp_path)]
+    for (size, _), found in zip(sizes, paths, strict=True):
+        assert {min(read_picture(p).rgb.shape[1:]) for p in found.values()} == {size}
+    assert len({p["output"] for p in paths}) == 3
+
+
+def test_a_run_without_places_for_pictures_is_read_and_goes_on(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
+    evaluate(pairs[:1], [Counting().way], lens, tmp_path, **SMALL)
+    (told,) = read_records(tmp_path)
+    now = picture_paths(tmp_path, told)
+    content, style = told["files"]
+    del told["pictures"]  # as it was before they were recorded
+    (tmp_path / "records.jsonl").write_text(json.dumps(told) + "\n")
+    before = {
+        "content": f"inputs/content/{content}.png", "style": f"inputs/style/{style}.png",
+        "output": f"outputs/tint-1/{content}__{style}.png",
+    }  # fmt: skip
+    for name, place in before.items():
+        (tmp_path / place).parent.mkdir(parents=True)
+        now[name].rename(tmp_path / place)
+    again = Counting()
+    records = evaluate(pairs[:1], [again.way], lens, tmp_path, **SMALL)
+    assert again.calls == 0
+    assert picture_paths(tmp_path, records[0]) == {name: tmp_path / place for name, place in before.items()}
+    (made,) = report.sheets(records, tmp_path, cell=32)
+    cells = read_picture(made).rgb[..., -32:, :]
+    assert all(cells[..., x : x + 30].std() > 0.05 for x in (4, 38, 72))  # none of the three is empty paper
 
 
 def test_an_interrupted_run_goes_on(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
@@ -166,44 +206,6 @@ def test_a_picture_that_went_wrong_is_named(lens: Lens, pairs: list[Pair], tmp_p
     with pytest.raises(FloatingPointError, match="broken made a picture"):
         evaluate(pairs, [broken], lens, tmp_path, **SMALL)
     assert read_records(tmp_path) == []
-
-
-# --- ways ------------------------------------------------------------------------------------------------------------
-
-
-def test_networks_and_optimisers_are_ways(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    stylizer = Stylizer(build("small"), "cpu")
-    encoder = load_vgg(VGG("vgg16", "relu5_1"), numbered_vgg("vgg16")).requires_grad_(False)
-    ways = [network_way("mine", stylizer, method="efdm", strength=s) for s in (0.0, 1.0)]
-    ways.append(optimiser_way("cmd", encoder, iterations=2))
-    told: list[Progress] = []
-    records = evaluate(pairs[:1], ways, lens, tmp_path, progress=told.append, **SMALL)
-    assert [r["label"] for r in records] == ["mine efdm 0", "mine efdm 1", "optimiser cmd 2"]
-    assert records[0]["measures"] != records[1]["measures"]
-    assert 2.5 in [t.done for t in told]  # half of the optimiser's work
-    with pytest.raises(ValueError, match="strength=2"):
-        network_way("mine", stylizer, method="efdm", strength=2)
-    with pytest.raises(ValueError, match="'adain'"):
-        network_way("mine", stylizer, method="adin")
-
-
-def test_a_trained_file_says_what_it_is(tmp_path: Path) -> None:
-    network = build("small")
-    file = tmp_path / "network.safetensors"
-    save_network(network, file, {"encoder": "small", "method": "adain"})
-    trained = open_trained("mine", file)
-    assert (trained.name, trained.method, trained.stylizer.network.name) == ("mine", "adain", "small")
-    assert len(trained.weights) == 12
-    from safetensors.torch import save_file
-
-    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
-    (tmp_path / "text.safetensors").write_text("hello")
-    for name in ("other", "text"):
-        with pytest.raises(ValueError, match="does not say what it is"):
-            open_trained("mine", tmp_path / f"{name}.safetensors")
-    with pytest.raises(ValueError, match="there is no file"):
-        open_trained("mine", tmp_path / "none.safetensors")
 
 
 # --- report ----------------------------------------------------------------------------------------------------------
@@ -233,6 +235,52 @@ def test_the_table_has_means_standard_errors_and_counts() -> None:
 def test_of_a_pair_measured_twice_the_last_counts() -> None:
     (group,) = report.groups([record("a 1", 0, lpips=0.1), record("a 1", 0, lpips=0.9)])
     assert group.values("lpips") == [0.9]
+
+
+def tint(label: str, **told: object) -> dict[str, object]:
+    return {**record(label, 0, lpips=0.1, style_distance_firm=1.0), "way": {"kind": "network", "model": "tint", **told}}
+
+
+def test_a_sweep_joins_strengths_and_nothing_else() -> None:
+    records = [tint(f"tint {s}", strength=s, weights=w) for w in ("abc", "def") for s in (1.0, 0.5)]
+    larger = {**tint("tint 1.0", strength=1.0, weights="abc"), "settings": {"size": 256, "seen_at": 384, "measures": []}}
+    found = {name: [g.way["strength"] for g in groups] for name, groups in report.sweeps(report.groups([*records, larger]))}
+    assert found == {
+        "tint (size 512, weights abc)": [0.5, 1.0],
+        "tint (size 512, weights def)": [0.5, 1.0],
+        "tint (size 256, weights abc)": [1.0],
+    }
+
+
+def test_rows_that_are_called_the_same_are_told_apart_by_what_differs() -> None:
+    one, other = (tint("tint 1", strength=1.0) for _ in range(2))
+    one["settings"] = {"size": None, "seen_at": 32, "measures": ["lpips", "edge_ssim"]}
+    other["settings"] = {"size": 40, "seen_at": 32, "measures": ["likeness", "edge_ssim"]}
+    text = report.table([one, other])
+    assert "| tint 1 (size own, measures lpips) |" in text
+    assert "| tint 1 (size 40, measures likeness) |" in text
+
+
+def test_the_note_says_what_the_optimisers_are() -> None:
+    made = {**tint("optimiser gatys-20 500"), "way": {"kind": "optimiser", "model": "optimiser gatys-20", "iterations": 500}}
+    assert "chosen by eye on one portrait" in OPTIMISERS["gatys-20"].title
+    assert OPTIMISERS["gatys-20"].title in report.table([made])
+    assert "Optimisers" not in report.table([tint("tint 1")])
+
+
+def test_a_run_of_two_sizes_and_of_ways_without_a_strength_is_rendered(
+    lens: Lens, pairs: list[Pair], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    steps = [Way(f"steps {n}", {"kind": "optimiser", "model": "steps", "iterations": n}, Counting().run) for n in (5, 9)]
+    strengths = [Counting(f"tint {s}", strength=s).way for s in (0.5, 1.0)]
+    for size in (40, 36):
+        evaluate(pairs[:1], [untouched(), *strengths, *steps], lens, tmp_path, size=size, seen_at=32)
+    names = [p.name for p in report.render(tmp_path)]
+    sweeps = ["strength-tint-none-size-40.png", "strength-tint-none-size-36.png"]
+    assert names == ["table.md", "tradeoff.png", "ways.png", *sweeps]
+    assert read_picture(tmp_path / "ways.png").rgb.shape[-1] == 8 * (256 + 16) + 16  # two inputs, three ways in two sizes
+    assert "content untouched (size 36)" in (tmp_path / "table.md").read_text()
 
 
 def test_a_run_is_rendered(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from training import numbered_vgg
 
 from efdm.models import VGG, load_vgg
 from efdm.models.alexnet import LAYERS, AlexNet, load_alexnet
-from efdm.models.weights import MissingWeights
+from efdm.models.weights import MissingWeights, find
 from efdm.ops import ChannelStats, adain, efdm
 from efdm.style.measures import (
     Lens,
@@ -27,8 +26,6 @@ from efdm.style.measures import (
     ssim,
     style_distance,
 )
-
-SHARED = Path(__file__).parents[3] / "shared"
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +148,15 @@ def test_dead_channels_are_left_out_and_faint_ones_on_request() -> None:
         style_distance(output, style, faint="no")
 
 
+def test_a_style_without_a_live_channel_is_not_a_perfect_match() -> None:
+    output, style = torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8)
+    style[0] = 0.5
+    for faint in ("kept", "dropped"):
+        distance = style_distance(output, style, faint=faint)
+        assert distance.isnan().tolist() == [True, False]
+    assert all(e.isnan().tolist() == [True, False] for e in moment_errors(output, style).values())
+
+
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 
@@ -243,11 +249,13 @@ def test_a_lens_can_have_two_networks(lens: Lens) -> None:
 # --- real weights ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="needs VGG-16's weights")
 def test_with_real_weights_more_noise_is_farther_away() -> None:
     if importlib.util.find_spec("lpips") is None:
         pytest.skip("lpips is not installed")
-    lens = open_lens(vgg=SHARED / "weights" / "vgg16_features.fp16.safetensors")
+    try:
+        lens = open_lens(vgg=find("vgg16"))
+    except MissingWeights as missing:
+        pytest.skip(str(missing))
     content = pictures(1, 64, 64)
     seen = lens.see(content)
     far = [lens.measure(lens.see(content + s * torch.randn_like(content)), seen, seen) for s in (0.02, 0.1, 0.3)]

@@ -206,3 +206,12 @@ def test_processes_that_share_a_batch_have_the_losses_of_one(
     halves = [o(content[i : i + 1], style[i : i + 1], directions) for i, o in enumerate(shares)]
     for name, value in whole.items():
         close(value.detach(), torch.stack([h[name] for h in halves]).mean().detach())
+
+
+@pytest.mark.parametrize(("count", "identities", "processes"), [(1, 1, 1), (2, 2, 1), (1, 2, 2)])
+def test_a_batch_of_identities_alone_is_refused(teacher: VGG, count: int, identities: int, processes: int) -> None:
+    """Its loss would be the same for every style."""
+    objective = SmallObjective(given_back(), teacher, identities=identities, processes=processes)
+    whole = count * processes
+    with pytest.raises(ValueError, match=f"a batch of {whole} with identities={identities} has no style to learn"):
+        objective(torch.rand(count, 3, 16, 16), torch.rand(count, 3, 16, 16))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from training import numbered_vgg
+from slim import slim_vgg
 
-from efdm.models import VGG, load_vgg
+from efdm.models import VGG
 from efdm.ops import efdm
 from efdm.style.measures import gram_distance, style_distance
 from efdm.style.optimise import (
+    GATYS_CONTENT,
     OPTIMISERS,
     SOLVERS,
     central_moments_loss,
@@ -22,7 +23,7 @@ from efdm.style.optimise import (
 
 @pytest.fixture(scope="module")
 def encoder() -> VGG:
-    return load_vgg(VGG("vgg16", "relu5_1"), numbered_vgg("vgg16")).requires_grad_(False)
+    return slim_vgg(width=16)
 
 
 def picture(count: int = 1, side: int = 32) -> torch.Tensor:
@@ -65,14 +66,14 @@ def test_moments_are_central_and_of_the_sigmoid() -> None:
 def test_style_comes_nearer(method: str, encoder: VGG) -> None:
     content, style = picture(), picture(side=40)
     told: list[tuple[int, int, float]] = []
-    output = optimise(content, style, method, encoder, iterations=12, progress=lambda *a: told.append(a))
+    output = optimise(content, style, method, encoder, iterations=30, progress=lambda *a: told.append(a))
     assert output.shape == content.shape
     assert 0 <= output.min() <= output.max() <= 1
-    assert [t[0] for t in told] == [min(i, 12) for i in range(1, len(told) + 1)]  # a line search may look once more
-    assert 12 <= len(told) < 40
-    assert {t[1] for t in told} == {12}
+    assert [t[0] for t in told] == [min(i, 30) for i in range(1, len(told) + 1)]  # a line search may look once more
+    assert 30 <= len(told) < 60
+    assert {t[1] for t in told} == {30}
     assert told[-1][2] < 0.75 * told[0][2]
-    measure = gram_distance if method == "gatys" else style_distance
+    measure = gram_distance if method in GATYS_CONTENT else style_distance
     layers = [encoder.taps(x, ("relu1_1", "relu2_1")) for x in (content, output, style)]
     before, after = (sum(measure(f, s).item() for f, s in zip(fs, layers[2], strict=True)) for fs in layers[:2])
     assert after < before
@@ -83,10 +84,21 @@ def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
     content, style = picture(), picture()
     little, much = (
         optimise(content, style, method, encoder, iterations=8, content_weight=OPTIMISERS[method].content_weight * w)
-        for w in (0.0, 1e4)
+        for w in (0.0, 1e8)  # with so few channels, Gatys' weights of style are large
     )
-    kept = [F.mse_loss(*(encoder.taps(x, ("relu4_1",))[0] for x in (o, content))).item() for o in (little, much)]
+    kept = [
+        F.mse_loss(*(encoder.taps(x, (OPTIMISERS[method].content_tap,))[0] for x in (o, content))).item()
+        for o in (little, much)
+    ]
     assert kept[1] < 0.5 * kept[0]
+
+
+def test_gatys_counts_content_as_the_authors_do_or_twenty_times_as_much(encoder: VGG) -> None:
+    assert {m: OPTIMISERS[m].content_weight for m in GATYS_CONTENT} == {"gatys": 1.0, "gatys-20": 20.0}
+    content, style = picture(side=16), picture(side=16)
+    heavier = optimise(content, style, "gatys", encoder, iterations=3, content_weight=20.0)
+    assert torch.equal(optimise(content, style, "gatys-20", encoder, iterations=3), heavier)
+    assert not torch.equal(optimise(content, style, "gatys", encoder, iterations=3), heavier)
 
 
 def test_content_in_its_own_style_stays(encoder: VGG) -> None:

@@ -115,6 +115,19 @@ def test_size_makes_smaller_and_never_larger(stylizer: Stylizer, look: Look) -> 
     assert next(stylize_frames(stylizer, frames(2), look, size=100)).shape == (3, *SIZE)
 
 
+@pytest.mark.parametrize("temporal", TEMPORAL)
+def test_every_row_has_the_same_door(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    for wrong, message in (
+        (torch.rand(3, *SIZE) * 255, "divide bytes by 255"),
+        (torch.full((3, *SIZE), torch.nan), "values from nan"),
+        (torch.ones(3, *SIZE, dtype=torch.int32), "convert it to floats"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            next(stylize_frames(stylizer, [wrong], look, temporal=temporal))
+    with pytest.raises(ValueError, match="outside 0"):
+        stylize_frames(stylizer, frames(), look, strength=1.5, temporal=temporal)
+
+
 def test_wrong_names_are_told_at_once(stylizer: Stylizer, look: Look) -> None:
     with pytest.raises(ValueError, match="did you mean 'smooth'"):
         stylize_frames(stylizer, frames(), look, temporal="smoth")
@@ -179,6 +192,17 @@ def test_the_curve_follows_slowly() -> None:
     assert shifts[0] > 0.3
     assert all(a > b for a, b in pairwise(shifts))
     assert shifts[-1] < 0.02
+
+
+def test_half_precision_does_not_stop_the_curve_on_its_way() -> None:
+    """A tenth of the way is less than a rounding of half precision, and yet has to be gone."""
+    x, style = (torch.randn(1, 1, 30, 30).add(8).to(torch.bfloat16) for _ in range(2))
+    curves = Curves(look_of(style), 0.9, "efdm")
+    still = curves.match(0, x).float()
+    assert curves.match(0, x).dtype == torch.bfloat16
+    shifts = [float((curves.match(0, x + 0.125).float() - still).mean()) for _ in range(60)]
+    assert shifts[0] > 0.08
+    assert abs(shifts[-1]) < 0.02
 
 
 def test_equal_values_stay_equal() -> None:

@@ -11,7 +11,7 @@ from efdm.data import Picture, write_picture
 from efdm.models import build
 from efdm.models.weights import save_network
 from efdm.ops import MATCHERS, blend, interpolate_styles
-from efdm.style.look import cells, coverage, style_cells
+from efdm.style.look import cells, coverage, shares, style_cells
 from efdm.style.stylizer import Stylizer
 from efdm.style.transfer import restyled, transfer
 
@@ -119,6 +119,15 @@ def test_all_weight_on_one_style(stylizer: Stylizer) -> None:
     assert close(stylizer.stylize(content, look.mixed([0, 1])), stylizer.stylize(content, styles[1]))
 
 
+def test_many_sizes_do_not_fill_the_memory(stylizer: Stylizer) -> None:
+    look = stylizer.prepare([torch.rand(3, 32, 40), torch.rand(3, 24, 24)])
+    contents = [torch.rand(3, 20, 20 + 4 * i) for i in range(3)]
+    first = [stylizer.stylize(content, look) for content in contents]
+    kept = [look._averages, *(s._resampled for style in look.features for s in style)]
+    assert [len(k) for k in kept] == [3, *[1] * 6]  # an average for each depth, a resampling for each style's depth
+    assert all(torch.equal(stylizer.stylize(c, look), f) for c, f in zip(contents, first, strict=True))
+
+
 def test_random_ties_follow_the_generator(stylizer: Stylizer) -> None:
     content, style = torch.full((3, 24, 24), 0.5), torch.rand(3, 24, 24)
     made = [stylizer.stylize(content, style, ties="random", generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
@@ -138,6 +147,27 @@ def test_preserved_colour_makes_a_grey_style_of_a_grey_content(stylizer: Stylize
         stylizer.stylize(content, style, preserve_color="content"), stylizer.stylize(content, look, preserve_color="content")
     )
     assert not torch.equal(stylizer.stylize(content, style, preserve_color="content"), stylizer.stylize(content, style))
+
+
+def test_colours_are_those_of_the_region_and_of_what_counts_of_the_style(stylizer: Stylizer) -> None:
+    """Where no mask selects, colours may be anything: nobody may notice."""
+    content, style = torch.rand(3, 32, 48), torch.rand(3, 32, 48)
+    mask = half(32, 48)
+
+    def colours(content: Tensor, style: Tensor) -> Tensor:
+        look = stylizer.prepare(style, masks=mask)
+        made = stylizer._recolored(look, content[None], mask, "content", "auto").pictures[0]
+        return made[..., mask]
+
+    def tinted(picture: Tensor) -> Tensor:
+        return torch.where(mask, picture, picture * torch.tensor([0.1, 0.9, 0.2]).view(3, 1, 1))
+
+    expected = colours(content, style)
+    torch.testing.assert_close(colours(tinted(content), style), expected)
+    torch.testing.assert_close(colours(content, tinted(style)), expected)
+    seen = stylizer.stylize(tinted(content), regions=[(mask, style)], preserve_color="content")
+    plain = stylizer.stylize(tinted(content), regions=[(mask, style)])
+    assert not torch.allclose(seen[:, mask], plain[:, mask], atol=1e-3)
 
 
 # --- regions ---------------------------------------------------------------------------------------------------------
@@ -196,6 +226,33 @@ def test_cells_belong_to_one_region_and_the_last_lies_on_top() -> None:
     assert a[3:, :3].all()
 
 
+def test_what_no_mask_covers_keeps_its_cells() -> None:
+    mask = torch.zeros(8, 8, dtype=torch.bool)
+    mask[:, :5] = True  # of the right cells a quarter
+    assert cells([mask], (8, 8), 4)[0].tolist() == [[True, False]] * 2
+
+
+@pytest.mark.parametrize("thin", [(slice(9, 10), slice(9, 10)), (slice(None), slice(9, 10))], ids=["pixel", "line"])
+def test_a_thin_mask_is_styled_too(stylizer: Stylizer, thin: tuple[slice, slice]) -> None:
+    content, mask = torch.rand(3, 24, 24), torch.zeros(24, 24, dtype=torch.bool)
+    mask[thin] = True
+    dark, bright = 0.2 * torch.rand(3, 24, 24), 0.8 + 0.2 * torch.rand(3, 24, 24)
+    made = [stylizer.stylize(content, regions=[(mask, style)]) for style in (dark, bright)]
+    assert not torch.allclose(made[0][:, mask], made[1][:, mask], atol=1e-2)
+    together = stylizer.stylize(content, regions=[(~mask, dark), (mask, bright)])
+    assert not torch.equal(together[:, mask], stylizer.stylize(content, dark)[:, mask])
+
+
+def test_masks_that_share_one_cell_are_told() -> None:
+    pixels = torch.zeros(2, 16, 16, dtype=torch.bool)
+    pixels[0, 1, 1] = pixels[1, 2, 2] = True
+    with pytest.raises(ValueError, match="region 1 of 2 shares all its cells of 8 pixels"):
+        cells(list(pixels), (16, 16), 8)
+    hidden, above = cells([pixels[0], half(16, 16)], (16, 16), 8)  # wholly under another: the last counts
+    assert not hidden.any()
+    assert above.any()
+
+
 def test_coverage_counts_what_is_inside_the_picture() -> None:
     assert torch.equal(coverage(torch.ones(5, 7, dtype=torch.bool), (5, 7), 4), torch.ones(2, 2))
     thin = torch.zeros(16, 16, dtype=torch.bool)
@@ -212,10 +269,31 @@ def test_from_pretrained_and_paths(tmp_path: Path) -> None:
     stylizer = Stylizer.from_pretrained("small", "cpu", weights=tmp_path / "mine.safetensors")
     assert "small" in repr(stylizer)
     assert "cpu" in repr(stylizer)
+    assert "fp32" in repr(stylizer)
     content = torch.rand(3, 20, 28)
     write_picture(tmp_path / "content.png", content, depth="16")
     made = stylizer.stylize(tmp_path / "content.png", str(tmp_path / "content.png"))
     torch.testing.assert_close(made, stylizer.stylize(content, content), rtol=0, atol=1e-2)
+
+
+def test_the_network_given_stays_as_it_is() -> None:
+    network = shaken("small", torch.float32).train()
+    first = Stylizer(network, "cpu")
+    content, style = torch.rand(3, 20, 20), torch.rand(3, 20, 20)
+    expected = first.stylize(content, style)
+    other = Stylizer(network, "cpu", precision="bf16")
+    assert "bf16" in repr(other)
+    assert other.stylize(content, style).dtype == torch.float32
+    assert torch.equal(first.stylize(content, style), expected)
+    assert network.training
+    assert all(p.dtype == torch.float32 and p.is_contiguous() for p in network.parameters())
+
+
+def test_a_strength_for_each_picture(stylizer: Stylizer) -> None:
+    contents, style = torch.rand(2, 3, 20, 24), torch.rand(3, 20, 20)
+    made = stylizer.stylize(contents, style, strength=torch.tensor([0.3, 1.0]))
+    for one, content, strength in zip(made, contents, (0.3, 1.0), strict=True):
+        assert close(one, stylizer.stylize(content, style, strength=strength))
 
 
 @pytest.mark.parametrize(
@@ -230,11 +308,17 @@ def test_from_pretrained_and_paths(tmp_path: Path) -> None:
         (torch.rand(3, 8, 8), {"preserve_color": "yes"}, "'none', 'content', 'luminance'"),
         (torch.rand(3, 8, 8), {"photoreal": "yes"}, "'none', 'guided', 'grid'"),
         (torch.rand(3, 8, 8), {"strength": 2}, "outside 0"),
-        (torch.rand(3, 8, 8), {"size": 0}, "one pixel or more"),
+        (torch.rand(3, 8, 8), {"strength": torch.nan}, "outside 0"),
+        (torch.rand(3, 8, 8), {"strength": torch.tensor(3.0)}, "outside 0"),
+        (torch.rand(2, 3, 8, 8), {"strength": torch.tensor([0.5, -1.0])}, "outside 0"),
+        (torch.rand(2, 3, 8, 8), {"strength": torch.tensor([0.5, torch.nan])}, "outside 0"),
+        (torch.rand(2, 3, 8, 8), {"strength": torch.ones(3)}, "one for each of 2 pictures"),
+        (torch.rand(3, 8, 8), {"size": 0}, "a short side in pixels"),
         (torch.rand(3, 8, 8), {"ties": "random", "method": "adain"}, "goes with method='efdm'"),
         (torch.rand(3, 8, 8), {"regions": []}, "regions is empty"),
         (torch.rand(3, 8, 8), {"regions": [(torch.ones(4, 4) > 0, torch.rand(3, 8, 8))]}, "bring it to that size"),
         (torch.rand(3, 8, 8), {"regions": [(torch.ones(8, 8), torch.rand(3, 8, 8))]}, "expected bool"),
+        (torch.rand(3, 8, 8), {"regions": [(torch.ones(8, 8) > 1, torch.rand(3, 8, 8))]}, "content mask is empty"),
         (torch.rand(2, 3, 8, 8), {"style": torch.rand(3, 3, 8, 8)}, "give one, or one for each"),
     ],
 )
@@ -253,3 +337,64 @@ def test_wrong_styles_say_what_to_try(stylizer: Stylizer) -> None:
         stylizer.prepare([style, style], weights=[0, 0])
     with pytest.raises(ValueError, match="2 styles and 1 masks"):
         stylizer.prepare([style, style], masks=[None])
+    with pytest.raises(ValueError, match="style mask is empty"):
+        stylizer.prepare(style, masks=torch.zeros(8, 8, dtype=torch.bool))
+    with pytest.raises(ValueError, match="transparent"):
+        stylizer.prepare(Picture(style, torch.zeros(1, 8, 8)))
+
+
+@pytest.mark.parametrize("weights", [[1e308, 1e308], [torch.inf, 1], [torch.nan, 1], [-1, 2], [0, 0]], ids=str)
+def test_shares_of_nothing_that_adds_up(weights: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite sum"):
+        shares(weights, 2)
+
+
+# --- what may be given -------------------------------------------------------------------------------------------------
+
+
+def test_arrays_and_images_are_pictures(stylizer: Stylizer) -> None:
+    from PIL import Image
+
+    picture = torch.rand(3, 24, 32).mul(255).round()
+    wanted = stylizer.stylize(picture / 255, picture / 255)
+    array = picture.permute(1, 2, 0).numpy().astype("uint8")
+    for given in (array, Image.fromarray(array), (array / 255).astype("float32")):
+        torch.testing.assert_close(stylizer.stylize(given, given), wanted, atol=1e-4, rtol=0)
+    grey = stylizer.stylize(array[..., 0], array)
+    assert grey.shape == (3, 24, 32)
+    with pytest.raises(TypeError, match="expected a path, a tensor"):
+        stylizer.stylize(array.astype("int32"), array)
+
+
+def test_painted_styles_have_names(stylizer: Stylizer) -> None:
+    from efdm.data.paint import paint
+
+    content = torch.rand(3, 20, 20)
+    assert torch.equal(
+        stylizer.stylize(content, "bauhaus", size=32), stylizer.stylize(content, paint("bauhaus", 512), size=32)
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "wanted"),
+    [
+        ((40, 60), "auto", (40, 60)),
+        ((40, 60), None, (40, 60)),
+        ((3000, 4000), "auto", (1024, 1365)),
+        ((3000, 4000), "full", (3000, 4000)),
+        ((3000, 4000), 300, (300, 400)),
+        ((40, 60), 80, (80, 120)),
+    ],
+)
+def test_the_size_of_work(shape: tuple[int, int], size: object, wanted: tuple[int, int]) -> None:
+    from efdm.style.pictures import working_size
+
+    assert working_size(torch.empty(1, 3, *shape, device="meta"), size) == wanted
+
+
+@pytest.mark.parametrize("size", [0, "large", 20_000, 1.5])
+def test_sizes_that_make_no_sense(size: object) -> None:
+    from efdm.style.pictures import working_size
+
+    with pytest.raises(ValueError, match=r"expected a short side|too many"):
+        working_size(torch.empty(1, 3, 300, 400, device="meta"), size)

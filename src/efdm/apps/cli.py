@@ -19,6 +19,7 @@ import torch
 
 import efdm
 from efdm import kernels
+from efdm.apps.devices import pick_device
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Exact feature distribution matching.")
 console = Console()
@@ -76,13 +77,9 @@ def info(
     if dtype not in DTYPES:
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     try:
-        target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise typer.BadParameter(f"{device!r} is not a device; try cpu or cuda", param_hint="--device") from error
-    try:
-        torch.empty(0, device=target)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise typer.BadParameter(f"torch cannot use {target} here; try --device cpu", param_hint="--device") from error
+        target = pick_device(device)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--device") from error
     n = _space_of(shape)
 
     versions = Table("package", "version", title="Versions")

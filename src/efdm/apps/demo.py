@@ -133,7 +133,7 @@ def demo(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
 ) -> None:
     """See what it does: a contact sheet, a sweep of strengths, and mixtures of four styles."""
-    from efdm.apps.stylize import pick_device
+    from efdm.apps.devices import pick_device
 
     try:
         stylizer = Stylizer.from_pretrained(model, pick_device(device), weights)

@@ -10,13 +10,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from efdm.apps.devices import pick_device
 from efdm.data import PictureError, find_pictures
-from efdm.models.weights import PRETRAINED, MissingWeights, load_encoder
+from efdm.models.weights import NORMALISED, PRETRAINED, MissingWeights, checksum, find, load_encoder
 from efdm.ops import MATCHERS
+from efdm.ops.choices import check_choice
 from efdm.style import evaluate as evaluation
 from efdm.style import report
 from efdm.style.measures import Lens, open_lens
 from efdm.style.optimise import OPTIMISERS
+from efdm.style.ways import Way, network_way, open_pretrained, open_trained, optimiser_way, untouched
 
 app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your own.")
 console = Console()
@@ -50,7 +53,14 @@ def style(
     likeness: Annotated[
         str, typer.Option(help="How content is compared: lpips (needs the package lpips), or likeness without it.")
     ] = "lpips",
-    vgg: Annotated[str, typer.Option(help="File of VGG-16, for measuring; default: looked up, see `efdm weights`.")] = "",
+    vgg: Annotated[
+        str,
+        typer.Option(help="File of VGG-16, ImageNet, for measuring and optimisers; default: looked up, see `efdm weights`."),
+    ] = "",
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(help=f"NAME=FILE, the encoder of models: one of {', '.join(NORMALISED)}. Default: looked up."),
+    ] = None,
     alexnet: Annotated[str, typer.Option(help="File of AlexNet, for a second LPIPS.")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
     table: Annotated[bool, typer.Option("--table", help="Measure nothing: only render what the run has.")] = False,
@@ -61,7 +71,7 @@ def style(
     """
     try:
         if not table:
-            target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+            target = pick_device(device)
             if not content or not style:
                 raise ValueError("--content and --style are needed: a folder or a zip of pictures each")
             chosen = evaluation.make_pairs(find_pictures(content), find_pictures(style), pairing=pairing, most=pairs)
@@ -69,7 +79,7 @@ def style(
             lens = open_lens(vgg=vgg or None, alexnet=alexnet or None, content=likeness, device=target)
             ways = _ways(
                 model or ([] if network or optimiser else ["small"]), network or [], method or [], strengths,
-                optimiser or [], iterations, vgg or None, target,
+                optimiser or [], iterations, vgg or None, _encoders(encoder or []), target,
             )  # fmt: skip
             _measure(chosen, ways, lens, out, size, seen_at, target)
         written = report.render(out)
@@ -95,6 +105,20 @@ def _strengths(given: str) -> list[float]:
     return list(dict.fromkeys(found))
 
 
+def _named_file(option: str, given: str, example: str) -> tuple[str, str]:
+    name, _, file = given.partition("=")
+    if not name or not file:
+        raise ValueError(f"{option} {given} should be NAME=FILE, such as {example}")
+    return name, file
+
+
+def _encoders(given: list[str]) -> dict[str, str]:
+    found = dict(_named_file("--encoder", g, "vgg19=vgg_normalised.pth") for g in given)
+    for name in found:
+        check_choice("encoder", name, tuple(NORMALISED))
+    return found
+
+
 def _ways(
     models: list[str],
     networks: list[str],
@@ -103,27 +127,37 @@ def _ways(
     optimisers: list[str],
     iterations: int | None,
     vgg: str | None,
-    device: str,
-) -> list[evaluation.Way]:
-    trained = [evaluation.open_pretrained(name, vgg=vgg, device=device) for name in dict.fromkeys(models)]
+    encoders: dict[str, str],
+    device: torch.device,
+) -> list[Way]:
+    trained = [open_pretrained(name, encoders=encoders, device=device) for name in dict.fromkeys(models)]
     for given in networks:
-        name, _, file = given.partition("=")
-        if not name or not file:
-            raise ValueError(f"--network {given} should be NAME=FILE, such as mine=runs/mine/network.safetensors")
-        trained.append(evaluation.open_trained(name, file, vgg=vgg, device=device))
-    ways = [evaluation.untouched()]
+        name, file = _named_file("--network", given, "mine=runs/mine/network.safetensors")
+        trained.append(open_trained(name, file, encoders=encoders, device=device))
+    if idle := encoders.keys() - {t.stylizer.network.name for t in trained}:
+        raise ValueError(f"--encoder {', '.join(sorted(idle))}: no model of this command has it; --vgg is for measuring")
+    ways = [untouched()]
     for t in trained:
         for m in dict.fromkeys(methods or [t.method]):
-            ways += [evaluation.network_way(t.name, t.stylizer, method=m, strength=s, weights=t.weights) for s in strengths]
+            ways += [network_way(t.name, t.stylizer, method=m, strength=s, weights=t.weights) for s in strengths]
     if optimisers:
-        encoder = load_encoder("vgg16", "relu5_1", path=vgg).requires_grad_(False).to(device)
-        encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        ways += [evaluation.optimiser_way(o, encoder, iterations=iterations) for o in dict.fromkeys(optimisers)]
+        # as it was trained, and as the lens has it
+        encoder = load_encoder("vgg16", "relu5_1", path=vgg, padding="zeros", pooling="floor").requires_grad_(False)
+        encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        weights = checksum(find("vgg16", vgg))[:12]
+        chosen = dict.fromkeys(optimisers)
+        ways += [optimiser_way(o, encoder, iterations=iterations, weights=weights) for o in chosen]
     return ways
 
 
 def _measure(
-    pairs: list[evaluation.Pair], ways: list[evaluation.Way], lens: Lens, out: Path, size: int, seen_at: int, device: str
+    pairs: list[evaluation.Pair],
+    ways: list[Way],
+    lens: Lens,
+    out: Path,
+    size: int,
+    seen_at: int,
+    device: torch.device,
 ) -> None:
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeRemainingColumn(),

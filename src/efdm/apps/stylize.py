@@ -12,13 +12,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from efdm.apps.wishes import Wish, find_styles, make_namer, make_wishes
+from efdm.apps.devices import pick_device
+from efdm.apps.wishes import SOUND, Wish, find_styles, make_namer, make_wishes, refuse_inputs
 from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
 from efdm.models.weights import PRETRAINED, MissingWeights
 from efdm.ops import MATCHERS
 from efdm.ops.choices import NAMED, check_choice
 from efdm.style.color import COLORS
 from efdm.style.photoreal import PHOTOREAL
+from efdm.style.pictures import Size
 from efdm.style.step import PRECISIONS
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL
@@ -26,9 +28,9 @@ from efdm.style.video import TEMPORAL
 console = Console()
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
-AUDIO = ("keep", "drop")
 EXPECTED = (ValueError, TypeError, PictureError, MissingWeights)  # one sentence for the user
 FAILURES = (*EXPECTED, RuntimeError, MemoryError)  # of one picture: torch says with RuntimeError that memory is short
+SHORT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")  # how the allocators of torch say so
 
 
 @dataclass
@@ -51,7 +53,8 @@ def _tell(sentence: str) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
+    short = isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT_OF_MEMORY)
+    if short or isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return "there is not enough memory for this picture; work at a smaller --size, or try --device cpu"
     return str(error)
 
@@ -62,7 +65,7 @@ def stylize_all(
     wishes: Sequence[Wish],
     name: Callable[[Source, Wish], Path],
     *,
-    style_size: int | None,
+    style_size: Size,
     seed: int,
     **options: Any,
 ) -> Tally:
@@ -105,18 +108,17 @@ def _read(source: Source, tally: Tally) -> Picture | None:
         return None
 
 
-def pick_device(name: str) -> torch.device:
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"--device {name} cannot be used here; try cpu") from error
-    return device
-
-
 def _is_video(content: Path, out: Path) -> bool:
     moving = out.suffix.lower() in (*VIDEOS, ".gif")
     return content.suffix.lower() in VIDEOS or (content.suffix.lower() == ".gif" and moving)
+
+
+def _size(option: str, text: str) -> int | str:
+    if text in ("auto", "full"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{option} {text} is not a short side in pixels; write a number, full or auto")
+    return int(text)
 
 
 def _checked(**choices: tuple[str, Sequence[str]]) -> None:
@@ -141,10 +143,12 @@ def stylize(
     photoreal: Annotated[str, typer.Option(help=f"Keep the content's edges: {', '.join(PHOTOREAL)}.")] = "none",
     content_mask: Annotated[Many, typer.Option(help="White is where the style goes. Repeat it for several regions.")] = None,
     style_mask: Annotated[Many, typer.Option(help="White is what counts of the style. One for each region.")] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="Short side at which the network works.")] = None,
+    size: Annotated[
+        str, typer.Option(help="Short side at which the network works: a number, full, or auto (full up to 1024).")
+    ] = "auto",
     style_size: Annotated[
-        int | None, typer.Option(min=1, help="The same for styles: larger strokes. Default: --size.")
-    ] = None,
+        str, typer.Option(help="The same for styles; a larger one has larger strokes. Default: --size.")
+    ] = "",
     model: Annotated[str, typer.Option(help=f"One of {', '.join(PRETRAINED)}.")] = "small",
     weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
     vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
@@ -153,7 +157,7 @@ def stylize(
     ties: Annotated[str | None, typer.Option(help=f"Order of equal values: {', '.join(NAMED['ties'])} (efdm).")] = None,
     seed: Annotated[int, typer.Option(help="For --ties random.")] = 0,
     temporal: Annotated[str, typer.Option(help=f"Against flicker in videos: {', '.join(TEMPORAL)}.")] = "smooth",
-    audio: Annotated[str, typer.Option(help=f"The sound of a video: {', '.join(AUDIO)}.")] = "keep",
+    audio: Annotated[str, typer.Option(help=f"The sound of a video: {', '.join(SOUND)}.")] = "keep",
 ) -> None:
     """Stylize pictures or a video.
 
@@ -167,40 +171,47 @@ def stylize(
         _checked(
             method=(method, tuple(MATCHERS)), preserve_color=(preserve_color, tuple(COLORS)),
             photoreal=(photoreal, tuple(PHOTOREAL)), model=(model, tuple(PRETRAINED)),
-            temporal=(temporal, tuple(TEMPORAL)), audio=(audio, AUDIO), precision=(precision, tuple(PRECISIONS)),
+            temporal=(temporal, tuple(TEMPORAL)), audio=(audio, SOUND), precision=(precision, tuple(PRECISIONS)),
         )  # fmt: skip
         if not 0 <= strength <= 1:
             raise ValueError(f"--strength {strength} is outside 0 (the content) to 1")
         if ties is not None:
             check_choice("--ties", ties, NAMED["ties"])
+        at, style_at = _size("--size", size), _size("--style-size", style_size or size)
         wishes = make_wishes(find_styles(style), weight or [], mix, content_mask or [], style_mask or [])
         video = _is_video(content, out)
         contents = [] if video else find_pictures(content)
         namer = None if video else make_namer(content, out, contents, wishes)
+        refuse_inputs(
+            [out] if namer is None else (namer(source, wish) for source in contents for wish in wishes),
+            [content, *(s.path for s in contents), *(f for w in wishes for f in w.files()), *filter(None, (weights, vgg))],
+        )
         stylizer = Stylizer.from_pretrained(model, pick_device(device), weights, vgg, precision=precision)
         if namer is None:
             if (preserve_color, photoreal, ties) != ("none", "none", None):
                 raise ValueError("--preserve-color, --photoreal and --ties are for pictures; leave them out for a video")
             _stylize_video(
-                content, out, stylizer, wishes, style_size or size,
-                strength=strength, method=method, temporal=temporal, sound=audio, size=size,
+                content, out, stylizer, wishes, style_at,
+                strength=strength, method=method, temporal=temporal, sound=audio, size=at if isinstance(at, int) else None,
             )  # fmt: skip
             return
         tally = stylize_all(
-            stylizer, contents, wishes, namer, style_size=style_size or size, seed=seed, strength=strength, method=method,
-            ties=ties, preserve_color=preserve_color, photoreal=photoreal, size=size,
+            stylizer, contents, wishes, namer, style_size=style_at, seed=seed, strength=strength, method=method,
+            ties=ties, preserve_color=preserve_color, photoreal=photoreal, size=at,
         )  # fmt: skip
     except EXPECTED as error:
         _tell(str(error))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
+        _tell("interrupted; what is finished is complete")
         raise typer.Exit(130) from None
     _report(tally, out)
 
 
 def _report(tally: Tally, out: Path) -> None:
     if tally.done:
-        what = f"{tally.done} pictures in {out}" if out.is_dir() else str(out)
+        count = f"{tally.done} picture{'s' if tally.done > 1 else ''}"
+        what = f"{count} in {out}" if out.is_dir() else str(out)
         console.print(what, markup=False, highlight=False, soft_wrap=True)
     if tally.failed and tally.done + tally.failed > 1:
         _tell(f"{tally.failed} of {tally.done + tally.failed} pictures failed")
@@ -208,7 +219,7 @@ def _report(tally: Tally, out: Path) -> None:
 
 
 def _stylize_video(
-    content: Path, out: Path, stylizer: Stylizer, wishes: Sequence[Wish], style_size: int | None, **options: Any
+    content: Path, out: Path, stylizer: Stylizer, wishes: Sequence[Wish], style_size: Size, **options: Any
 ) -> None:
     from efdm.apps.video import run  # needs a package for videos
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +16,23 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from efdm.apps.devices import pick_device
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
 from efdm.style import train as training
+from efdm.style.settings import read_settings
 from efdm.style.step import processes
+
+ENCODER = "small"
 
 app = typer.Typer(no_args_is_help=True, help="Train a model of your own.")
 console = Console()
+
+
+def _lengths() -> str:
+    """How long each recipe trains."""
+    lengths = {name: training.Settings.for_encoder(name, content="", style="").iterations for name in training.RECIPES}
+    return ", ".join(f"{length} for {name}" for name, length in lengths.items())
 
 
 @app.callback()
@@ -35,11 +45,9 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: network, records, previews.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    encoder: Annotated[str, typer.Option(help=f"One of {', '.join(NETWORKS)}.")] = "small",
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(MATCHERS)}.")] = "efdm",
-    iterations: Annotated[
-        int | None, typer.Option(min=1, help="Default: 160000 for a VGG's decoder, 40000 for small.")
-    ] = None,
+    encoder: Annotated[str | None, typer.Option(help=f"One of {', '.join(NETWORKS)}; default: {ENCODER}.")] = None,
+    method: Annotated[str | None, typer.Option(help=f"One of {', '.join(MATCHERS)}; default: efdm.")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help=f"Default: {_lengths()}.")] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Pictures of each kind in a step; shared by all processes.")
     ] = None,
@@ -51,43 +59,32 @@ def style(
     sliced_weight: Annotated[float | None, typer.Option(help="Style along random directions (small).")] = None,
     identity_weight: Annotated[float | None, typer.Option(help="Content styled by itself should stay (small).")] = None,
     reconstruct: Annotated[int | None, typer.Option(min=0, help="Iterations of reconstruction first (small).")] = None,
-    seed: Annotated[int, typer.Option(help="Of initial weights and of every draw.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Of initial weights and of every draw; default: 0.")] = None,
     precision: Annotated[str | None, typer.Option(help="bf16 or fp32; default: bf16 on a GPU.")] = None,
     speed: Annotated[str | None, typer.Option(help="plain, compile, graph, compile+graph; default: graph on a GPU.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
     vgg: Annotated[str, typer.Option(help="File of the VGG; default: looked up, see `efdm weights`.")] = "",
     start: Annotated[str, typer.Option(help="A network.safetensors to begin with.")] = "",
-    begun: Annotated[int, typer.Option(help="Iterations that --start has behind it; the run goes on from there.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")] = False,
+    begun: Annotated[
+        int | None, typer.Option(help="Iterations that --start has behind it; the run goes on from there.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out; files, --device and --speed may be others.")
+    ] = False,
     log_every: Annotated[int, typer.Option(min=1, help="Iterations between lines of the log.")] = 50,
     save_every: Annotated[int, typer.Option(min=1, help="Iterations between checkpoints.")] = 5000,
     preview_every: Annotated[int, typer.Option(min=0, help="Iterations between preview sheets; 0 for none.")] = 2000,
 ) -> None:
     """Train a network for style transfer."""
-    target = _join_processes(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    on_gpu = target.startswith("cuda")
-    chosen: dict[str, Any] = {
-        "iterations": iterations, "batch": batch, "size": size, "short_side": short_side, "lr": lr, "schedule": schedule,
-        "style_weight": style_weight, "sliced_weight": sliced_weight, "identity_weight": identity_weight,
-        "reconstruct": reconstruct, "precision": precision or ("bf16" if on_gpu else "fp32"),
-        "speed": speed or ("graph" if on_gpu else "plain"),
+    asked: dict[str, Any] = {
+        "content": content, "style": style, "encoder": encoder, "method": method, "iterations": iterations, "batch": batch,
+        "size": size, "short_side": short_side, "lr": lr, "schedule": schedule, "style_weight": style_weight,
+        "sliced_weight": sliced_weight, "identity_weight": identity_weight, "reconstruct": reconstruct, "seed": seed,
+        "precision": precision, "speed": speed, "vgg": vgg, "start": start, "begun": begun,
     }  # fmt: skip
+    given = {name: value for name, value in asked.items() if value not in (None, "")}
     try:
-        _check_device(target)
-        if encoder not in training.RECIPES:
-            raise ValueError(f"--encoder {encoder} is not one of {', '.join(training.RECIPES)}")
-        if resume:
-            settings = _resumed(
-                out, {"content": content, "style": style, "vgg": vgg, "device": target, "speed": chosen["speed"]}
-            )
-        elif not content or not style:
-            raise ValueError("training needs --content and --style, folders or zips of photographs and of paintings")
-        else:
-            settings = training.Settings(
-                content=content, style=style, encoder=encoder, method=method, seed=seed, device=target, vgg=vgg, start=start,
-                begun=begun,
-                **{**training.RECIPES[encoder], **{k: v for k, v in chosen.items() if v is not None}},
-            )  # fmt: skip
+        settings = _resumed(out, device, given) if resume else _begun(device, given)
         _run(settings, out, resume, log_every, save_every, preview_every)
     except (ValueError, OSError, FloatingPointError) as error:  # OSError: pictures, weights, folders
         console.print(Text(str(error), style="red"), soft_wrap=True)
@@ -101,31 +98,34 @@ def style(
             dist.destroy_process_group()
 
 
-def _join_processes(device: str) -> str:
-    """Meet the other processes, if torchrun started this one; the device, with this process's number."""
-    if "RANK" not in os.environ:
-        return device
-    if device == "cuda":
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
+def _begun(device: str, given: dict[str, Any]) -> training.Settings:
+    """The recipe of the network, with what was given and what suits the device."""
+    if not {"content", "style"} <= set(given):
+        raise ValueError("training needs --content and --style, folders or zips of photographs and of paintings")
+    target = _join_processes(device)
+    suits = {"precision": "bf16", "speed": "graph"} if target.type == "cuda" else {"precision": "fp32", "speed": "plain"}
+    encoder = given.pop("encoder", ENCODER)
+    return training.Settings.for_encoder(encoder, **{**suits, **given}, device=str(target))
+
+
+def _resumed(out: Path, device: str, given: dict[str, Any]) -> training.Settings:
+    """The settings the run began with, and what was given: training refuses what would make another run of it."""
+    began = read_settings(out)
+    target = _join_processes(device or began.device)
+    return dataclasses.replace(began, **given, device=str(target))
+
+
+def _join_processes(name: str) -> torch.device:
+    """The device. If torchrun started this process, it is the GPU with its number, and the others are met."""
+    together = "RANK" in os.environ
+    if together and (name.startswith("cuda") if name else torch.cuda.is_available()):
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
+    device = pick_device(name)
+    if together and device.type == "cuda":
         torch.cuda.set_device(device)
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    if together and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
-
-
-def _check_device(name: str) -> None:
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"torch cannot use --device {name} here; try --device cpu") from error
-
-
-def _resumed(out: Path, moved: Mapping[str, str]) -> training.Settings:
-    """The settings the run began with; where it runs and where its files are may have changed."""
-    path = out / "settings.json"
-    if not path.exists():
-        raise ValueError(f"{out} has no run to resume; leave --resume out to begin one")
-    return training.Settings(**{**json.loads(path.read_text()), **{k: v for k, v in moved.items() if v}})
 
 
 def _run(settings: training.Settings, out: Path, resume: bool, log_every: int, save_every: int, preview_every: int) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from efdm.apps.wishes import SOUND
 from efdm.data.video import VideoReader, VideoWriter
 from efdm.ops.choices import check_choice
 from efdm.style.look import Look
@@ -18,7 +19,6 @@ from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 
 INTERRUPTED = 130  # what a shell returns for Ctrl-C
-SOUND = ("keep", "drop")
 
 
 def run(

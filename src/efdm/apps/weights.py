@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from torch import Tensor
 
-from efdm.data import ImageSet, PictureError
-from efdm.models import VGG, load_vgg, mean_activations, normalise
+from efdm.data import ImageSet
+from efdm.models import mean_activations, normalise
 from efdm.models.vgg import CONVS_PER_BLOCK
-from efdm.models.weights import WEIGHTS, MissingWeights, checksum, find, read, save_encoder
+from efdm.models.weights import WEIGHTS, MissingWeights, find, fits_table, load_encoder, save_encoder
 
 app = typer.Typer(help="Weights: what there is, where it is, whose it is.")
 console = Console()
@@ -31,8 +34,8 @@ def table(context: typer.Context) -> None:
     for name, weight in WEIGHTS.items():
         try:
             path = find(name)
-            fits = not weight.sha256 or path.name != weight.files[0] or checksum(path).startswith(weight.sha256)
-            here = ("in the package" if weight.place == "package" else str(path)) + ("" if fits else " (changed!)")
+            changed = "" if fits_table(name, path) else " (changed!)"
+            here = ("in the package" if weight.place == "package" else str(path)) + changed
         except MissingWeights:
             here = "no"
         shown.add_row(name, weight.about, weight.licence, here)
@@ -56,25 +59,35 @@ def normalise_encoder(
     content: Annotated[str, typer.Option(help="Photographs to measure on: a folder or a zip; some hundred suffice.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The safetensors file to write.")],
     vgg: Annotated[str, typer.Option(help="File with the ImageNet weights; default: looked up.")] = "",
-    pictures: Annotated[int, typer.Option(help="At most this many photographs.")] = 300,
+    pictures: Annotated[int, typer.Option(min=1, help="At most this many photographs.")] = 300,
 ) -> None:
     """Rescale a VGG so that every channel's mean activation is 1, and write it. Decoders are trained for such encoders."""
     try:
         if name not in CONVS_PER_BLOCK:
             raise ValueError(f"{name!r} is not one of {', '.join(CONVS_PER_BLOCK)}")
-        encoder = load_vgg(VGG(name, DEEPEST), read(find(name, vgg or None)))
+        _refuse_inputs(out, content, find(name, vgg or None))
+        encoder = load_encoder(name, DEEPEST, path=vgg or None)
         photos = ImageSet.load(content)
-    except (MissingWeights, PictureError, ValueError) as error:
+        normalise(encoder, mean_activations(encoder, _crops(photos, pictures)))
+        save_encoder(encoder, out)
+    except (ValueError, OSError) as error:  # pictures, weights, folders
         console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    chosen = torch.linspace(0, len(photos) - 1, min(pictures, len(photos))).long()
-    crops = (
-        photos.crops(part, min(256, int(photos.sizes.min())), generator).float() / 255
-        for part in track(chosen.split(STEP), description="measuring", console=console)
-    )
-    normalise(encoder, mean_activations(encoder, crops))
-    save_encoder(encoder, out)
     console.print(f"wrote {out}; use it with --vgg {out}", soft_wrap=True)
+
+
+def _refuse_inputs(out: Path, content: str, vgg: Path) -> None:
+    """What is written must not take the place of what is read."""
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; choose a file for the output, such as {out / vgg.stem}-normalised.safetensors")
+    for what, path in {"the ImageNet weights": vgg, "the photographs": Path(content)}.items():
+        if out.exists() and path.exists() and out.samefile(path):
+            raise ValueError(f"{out} is the file of {what} itself; choose another name for the output")
+
+
+def _crops(photos: ImageSet, count: int) -> Iterator[Tensor]:
+    """Random parts of photographs from everywhere in the set."""
+    generator = torch.Generator().manual_seed(0)
+    chosen = torch.linspace(0, len(photos) - 1, min(count, len(photos))).long()
+    for part in track(chosen.split(STEP), description="measuring", console=console):
+        yield photos.crops(part, min(256, int(photos.sizes.min())), generator).float() / 255

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
 from efdm.data.paint import STYLES, paint
 from efdm.ops.choices import check_choice
 from efdm.style.look import Look
+from efdm.style.pictures import PAINTED, Size
 from efdm.style.stylizer import Stylizer
 
-PAINTED_SIZE = 512
 MIXES = ("none", "equal")
+SOUND = ("keep", "drop")  # of a video
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Painting:
         return self.name
 
     def read(self) -> Picture:
-        return Picture(paint(self.name, PAINTED_SIZE))
+        return Picture(paint(self.name, PAINTED))
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,16 @@ class Wish:
     content_masks: tuple[Path, ...] = ()
     style_masks: tuple[Path, ...] = ()
 
-    def looks(self, stylizer: Stylizer, size: int | None) -> list[Look]:
+    def files(self) -> list[Path]:
+        """What is read for it."""
+        styles = [style.path for style in self.styles if isinstance(style, Source)]
+        return [*styles, *self.content_masks, *self.style_masks]
+
+    def looks(self, stylizer: Stylizer, size: Size) -> list[Look]:
         """The look, or one for each region."""
         pictures = [style.read() for style in self.styles]
-        masks: list[Tensor | None] = [read_mask(path) for path in self.style_masks]
+        of = pictures * len(self.style_masks) if len(pictures) == 1 else pictures
+        masks: list[Tensor | None] = [_mask(path, p) for path, p in zip(self.style_masks, of, strict=False)]
         masks = masks or [None] * len(pictures)
         if not self.content_masks:
             return [stylizer.prepare(pictures, weights=self.weights, size=size, masks=masks)]
@@ -58,8 +66,17 @@ class Wish:
     def stylize(self, stylizer: Stylizer, content: Picture, looks: list[Look], **options: Any) -> Tensor:
         if not self.content_masks:
             return stylizer.stylize(content, looks[0], **options)
-        regions = [(read_mask(path), look) for path, look in zip(self.content_masks, looks, strict=True)]
+        regions = [(_mask(path, content), look) for path, look in zip(self.content_masks, looks, strict=True)]
         return stylizer.stylize(content, regions=regions, **options)
+
+
+def _mask(path: Path, picture: Picture) -> Tensor:
+    """A mask in the size of the picture that it belongs to, whatever size it was drawn at."""
+    mask = read_mask(path)
+    size = picture.rgb.shape[-2:]
+    if mask.shape == size:
+        return mask
+    return F.interpolate(mask[None, None].float(), tuple(size), mode="nearest-exact")[0, 0] > 0
 
 
 def find_styles(given: Sequence[str]) -> list[Source | Painting]:
@@ -85,7 +102,7 @@ def make_wishes(
     style_masks: Sequence[Path],
 ) -> list[Wish]:
     """The rule: masks or weights make one look of all styles, otherwise every style is a look of its own."""
-    check_choice("mix", mix, MIXES)
+    check_choice("--mix", mix, MIXES)
     count, mixed = len(styles), bool(weights) or mix == "equal"
     names = _unique([style.stem.replace("/", "-") for style in styles])
     if weights and len(weights) != count:
@@ -134,7 +151,6 @@ def make_namer(
     if not out.is_dir() and single and suffix:
         if suffix not in WRITABLE:
             raise ValueError(f"{out} has an extension that cannot be written; use one of {', '.join(WRITABLE)}, or a folder")
-        _refuse_same_file(out, content)
         return lambda source, wish: out
     if not out.is_dir() and suffix in WRITABLE:
         raise ValueError(f"{out} is one file, but there are {len(contents)} pictures and {len(wishes)} looks; give a folder")
@@ -142,9 +158,17 @@ def make_namer(
     return lambda source, wish: out / f"{source.stem}__{wish.name}.png"
 
 
-def _refuse_same_file(out: Path, content: Path) -> None:
-    if out.exists() and out.samefile(content):
-        raise ValueError(f"{out} is the content itself; choose another name for the output")
+def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """No result may take the place of what it is made from, by whatever name or link."""
+    known = {_identity(path): path for path in inputs if path.exists()}
+    for out in outputs:
+        if out.exists() and (path := known.get(_identity(out))) is not None:
+            raise ValueError(f"{out} would replace {path}, which is read for it; choose another name for the output")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _make_folder(out: Path) -> None:

@@ -5,6 +5,7 @@ Ours are inside the package. Other people's are looked up where they usually are
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -135,20 +136,60 @@ def read(path: str | Path) -> dict[str, Tensor]:
 
 
 def checksum(path: str | Path) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=32)
+def _checksum_once(path: str, changed: int, size: int) -> str:
+    return checksum(path)
+
+
+def fits_table(name: str, file: Path, path: str | Path | None = None) -> bool:
+    """Whether a file that `find` found is the one of the table, as far as the table knows.
+
+    Only for files of the package, and of others for the name that has the checksum in it: a file of your own, given as
+    ``path``, may be called as it likes, and so may a conversion.
+    """
+    weight = WEIGHTS[name]
+    known = path is None if weight.place == "package" else file.name == weight.files[0]
+    if not known or not weight.sha256:
+        return True
+    status = file.stat()
+    return _checksum_once(str(file.resolve()), status.st_mtime_ns, status.st_size).startswith(weight.sha256)
+
+
+def find_checked(name: str, path: str | Path | None = None) -> Path:
+    """`find` for a file that is about to be used: a damaged or exchanged one is refused."""
+    file = find(name, path)
+    if not fits_table(name, file, path):
+        weight = WEIGHTS[name]
+        again = "install efdm again" if weight.place == "package" else f"get it again from {weight.source}"
+        raise ValueError(f"{file} is not what its name says: its sha256 does not begin with {weight.sha256[:8]}; {again}")
+    return file
 
 
 def load_encoder(
     name: str, until: str, *, path: str | Path | None = None, padding: str = "reflect", pooling: str = "ceil"
 ) -> VGG:
     """A VGG with its ImageNet weights, as it was trained."""
-    return load_vgg(VGG(name, until, padding=padding, pooling=pooling), read(find(name, path))).eval()
+    found = find_checked(name, path)
+    state = read(found)
+    if _is_normalised(state):
+        raise ValueError(
+            f"{found} is normalised, its channels are rescaled for a decoder; here ImageNet's own weights are needed, "
+            f"such as {WEIGHTS[name].files[0]}"
+        )
+    return load_vgg(VGG(name, until, padding=padding, pooling=pooling), state).eval()
 
 
 def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
     """Fill an encoder with weights whose mean activations are 1: a file that is normalised already, or the ImageNet
     weights rescaled by our own measurement."""
-    found = find(NORMALISED[encoder.name], path)
+    found = find_checked(NORMALISED[encoder.name], path)
     state = read(found)
     load_vgg(encoder, state)
     if not _is_normalised(state):
@@ -158,7 +199,7 @@ def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> 
                 f"{found} is not normalised, and {encoder.name} has not been measured for it; use {usual}, or "
                 f"make one with `efdm weights normalise {encoder.name}`"
             )
-        normalise(encoder, read(find(f"{encoder.name}-means")))
+        normalise(encoder, read(find_checked(f"{encoder.name}-means")))
     return encoder
 
 
@@ -169,21 +210,31 @@ def _is_normalised(state: Mapping[str, Tensor]) -> bool:
 
 def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str, object], dtype: str = "float16") -> None:
     """Write what was trained, as safetensors: all of a network of our own, the decoder alone of a VGG."""
-    from safetensors.torch import save_file
-
     prefix = "" if network.name == "small" else "decoder."
-    kept = {k: v for k, v in network.state_dict().items() if k.startswith(prefix)}
-    told = {"network": network.name, "settings": json.dumps(dict(settings), default=str)}
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.detach().to("cpu", getattr(torch, dtype)).contiguous() for k, v in kept.items()}, path, told)
+    kept = {k: v.detach().to("cpu", getattr(torch, dtype)) for k, v in network.state_dict().items() if k.startswith(prefix)}
+    _write(kept, path, {"network": network.name, "settings": json.dumps(dict(settings), default=str)})
 
 
 def save_encoder(encoder: VGG, path: str | Path) -> None:
-    """Write a normalised encoder under our own names."""
+    """Write a normalised encoder under our own names, as halves; as floats where a channel that hardly ever fires was
+    divided by so little that halves cannot hold it."""
+    state = {k: v.detach().cpu() for k, v in encoder.state_dict().items()}
+    if wrong := [k for k, v in state.items() if not v.isfinite().all()]:
+        raise ValueError(f"{wrong[0]} of the encoder has numbers that are not finite; measure it on more photographs")
+    halves = {k: v.half() for k, v in state.items()}
+    whole = all(v.isfinite().all() for v in halves.values())
+    _write(halves if whole else state, path, {"encoder": encoder.name})
+
+
+def _write(tensors: Mapping[str, Tensor], path: str | Path, told: dict[str, str]) -> None:
+    """A file appears whole or not at all: one that was there is kept until the new one is finished."""
     from safetensors.torch import save_file
 
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.detach().half().contiguous() for k, v in encoder.state_dict().items()}, path, {"encoder": encoder.name})
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".new")
+    save_file({k: v.contiguous() for k, v in tensors.items()}, unfinished, told)
+    os.replace(unfinished, path)
 
 
 def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
@@ -217,7 +268,7 @@ def pretrained(name: str, *, weights: str | Path | None = None, vgg: str | Path 
         raise ValueError(f"{name!r} is not a model; choose one of {', '.join(PRETRAINED)}")
     network_name, decoder = PRETRAINED[name]
     network = build(network_name)
-    load_network(network, find(decoder, weights))
+    load_network(network, find_checked(decoder, weights))
     if network_name != "small":
         load_normalised_encoder(network.stages[0], path=vgg)  # type: ignore[arg-type]
     return network.eval().requires_grad_(False)

@@ -27,7 +27,8 @@ UNITS = ("value", "spread")
 SMALLEST_SPREAD = 0.1  # of the channels' usual spread: a channel that hardly fires must not decide everything
 
 
-def _rows(features: Tensor) -> Tensor:
+def rows(features: Tensor) -> Tensor:
+    """``(b, c, n)``: the values of every channel side by side, as the kernels want them."""
     return features.flatten(2).contiguous()
 
 
@@ -55,7 +56,7 @@ def distribution_loss(features: Tensor, style: Tensor, *, norm: str = "l2", unit
     """
     check_choice("norm", norm, NORMS)
     check_choice("unit", unit, UNITS)
-    x, y = _in_units(unit, _rows(features), _rows(style.detach()))
+    x, y = _in_units(unit, rows(features), rows(style.detach()))
     target = kernels.sort_match(x.detach(), y) if x.shape == y.shape else efdm(x.detach(), y)
     return NORMS[norm](x, target)
 
@@ -66,7 +67,7 @@ def sliced_loss(features: Tensor, style: Tensor, directions: Tensor, *, norm: st
     Channels can each have the style's distribution while their combinations do not. Fresh random directions at every
     step see the joint distribution: the sliced Wasserstein distance.
     """
-    x, y = _in_units(unit, _rows(features), _rows(style.detach()))
+    x, y = _in_units(unit, rows(features), rows(style.detach()))
     turned = directions.to(x.dtype)
     return distribution_loss(turned @ x, turned @ y, norm=norm, unit=unit)
 
@@ -109,9 +110,14 @@ def gram(features: Tensor) -> Tensor:
     return x @ x.mT / x.shape[-1]
 
 
+def unit_distances(features: Tensor, content: Tensor) -> Tensor:
+    """Squared differences of feature vectors brought to length 1, position by position: ``(b, c, *space)``."""
+    return (F.normalize(features, dim=1) - F.normalize(content, dim=1)).square()
+
+
 def likeness_loss(features: Tensor, content: Tensor) -> Tensor:
     """How far the directions of feature vectors are apart, position by position: a content loss that ignores strength.
 
     The mean squared distance of unit vectors, as in LPIPS without its learned weights.
     """
-    return (F.normalize(features, dim=1) - F.normalize(content.detach(), dim=1)).square().sum(1).mean()
+    return unit_distances(features, content.detach()).sum(1).mean()

@@ -17,12 +17,12 @@ class PreparedStyle:
     """A style that is used again (video, a gallery): its values are sorted once. Made by `prepare`.
 
     Every matcher accepts it in place of the style. ``values`` is ``(b, c, m)``, ascending; with a mask, the first
-    ``mask.sum()`` values of a sample are the selected ones. Values resampled for a content size are remembered.
+    ``mask.sum()`` values of a sample are the selected ones. Values resampled for the last content size are remembered.
     """
 
     values: Tensor
     mask: Tensor | None = None
-    _resampled: dict[tuple[int, str], Tensor] = field(default_factory=dict, repr=False)
+    _resampled: dict[str, Tensor] = field(default_factory=dict, repr=False)  # by rule; every size would soon fill the memory
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -37,11 +37,12 @@ class PreparedStyle:
         """The values at ``n`` ranks, for content without a mask."""
         if self.mask is None and n == self.values.shape[-1]:
             return self.values
-        if (n, sizes) in self._resampled:
-            return self._resampled[n, sizes]
+        kept = self._resampled.get(sizes)
+        if kept is not None and kept.shape[-1] == n:
+            return kept
         values = resample_sorted(self.values, n, sizes, style_n=self.rows().size())
         if type(values) is Tensor and not torch.compiler.is_compiling() and not kernels.exporting():
-            self._resampled[n, sizes] = values  # only what is real: a tracer's tensors die with the trace
+            self._resampled[sizes] = values  # only what is real: a tracer's tensors die with the trace
         return values
 
     def rows(self) -> Rows:

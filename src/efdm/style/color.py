@@ -9,7 +9,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, wherever brightness is one number
 LEAST_VARIANCE = 1e-6  # added in every direction of colour: a grey style has none to spread
 
 
@@ -47,15 +47,19 @@ def _power(covariance: Tensor, exponent: float) -> Tensor:
     return vectors * values.clamp(min=torch.finfo(values.dtype).tiny).pow(exponent).unsqueeze(-2) @ vectors.mT
 
 
-def luminance(output: Tensor, content: Tensor) -> Tensor:
+def luminance(rgb: Tensor) -> Tensor:
+    """``(..., 1, h, w)`` of ``(..., 3, h, w)``."""
+    return (rgb * rgb.new_tensor(LUMA).view(3, 1, 1)).sum(-3, keepdim=True)
+
+
+def keep_hue(output: Tensor, content: Tensor) -> Tensor:
     """The output's brightness with the content's colours. Both ``(b, 3, h, w)``."""
-    weights = torch.tensor(LUMA, dtype=output.dtype, device=output.device).view(3, 1, 1)
-    return (content + ((output - content) * weights).sum(1, keepdim=True)).clamp(0, 1)
+    return (content + luminance(output - content)).clamp(0, 1)
 
 
 @dataclass(frozen=True)
 class Color:
-    """One row: what is done to the style before, as `recolor`, and to the output after, as `luminance`."""
+    """One row: what is done to the style before, as `recolor`, and to the output after, as `keep_hue`."""
 
     about: str
     before: Callable[..., Tensor] | None = None
@@ -65,5 +69,5 @@ class Color:
 COLORS: Mapping[str, Color] = MappingProxyType({
     "none": Color("the style's colours"),
     "content": Color("the style is given the content's mean colour and covariance first", before=recolor),
-    "luminance": Color("only brightness is styled, every pixel keeps its hue", after=luminance),
+    "luminance": Color("only brightness is styled, every pixel keeps its hue", after=keep_hue),
 })  # fmt: skip

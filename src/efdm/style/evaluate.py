@@ -1,17 +1,16 @@
 """Measure ways of stylising on the same pairs of pictures: one record for each pair and way, in a run that can be resumed.
 
-A way is anything that makes a picture of a content and a style: a trained network with a matcher and a strength, or an
-optimiser of pixels. `efdm.style.report` makes tables, plots and sheets of the records.
+`efdm.style.ways` has what can be measured; `efdm.style.report` makes tables, plots and sheets of the records.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -20,31 +19,17 @@ from torch import Tensor
 
 from efdm.data import Source, on_white, resize, resize_short_side, write_picture
 from efdm.environment import environment
-from efdm.models import VGG
-from efdm.models.weights import PRETRAINED, checksum, find, pretrained
-from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.style.measures import Lens, Seen
-from efdm.style.optimise import OPTIMISERS, optimise
-from efdm.style.stylizer import Stylizer
+from efdm.style.ways import Share, Way
 
 SEEN_AT = 384  # short side at which pictures are measured, whatever the size they were made in: distances depend on it
 Record = dict[str, Any]  # a line of records.jsonl
-Share = Callable[[float], object]  # told how much of one picture is done, 0 to 1
 
 
 class Pair(NamedTuple):
     content: Source
     style: Source
-
-
-@dataclass(frozen=True, eq=False)
-class Way:
-    """``run(content, style, share)`` makes a picture; ``told`` goes into the records and tells this way from others."""
-
-    label: str
-    told: Mapping[str, object]
-    run: Callable[[Tensor, Tensor, Share], Tensor]
 
 
 class Progress(NamedTuple):
@@ -83,80 +68,18 @@ def open_picture(source: Source, size: int | None) -> Tensor:
 def stems(sources: Sequence[Source]) -> dict[str, str]:
     """Short file names for pictures: without their folders, unless two would be called the same."""
     last = [PurePosixPath(s.stem).name for s in sources]
-    return {s.name: n if last.count(n) == 1 else s.stem.replace("/", "_") for s, n in zip(sources, last, strict=True)}
-
-
-# --- ways ------------------------------------------------------------------------------------------------------------
-
-
-def untouched() -> Way:
-    """The content as it is: no content is lost, and no style gained."""
-    return Way("content untouched", {"kind": "untouched"}, lambda content, style, share: content)
-
-
-def network_way(name: str, stylizer: Stylizer, *, method: str, strength: float = 1.0, weights: str = "") -> Way:
-    """A trained network. ``weights`` (a checksum) keeps apart networks that were called the same at different times."""
-    check_choice("method", method, tuple(MATCHERS))
-    if not 0 <= strength <= 1:
-        raise ValueError(f"strength={strength} is outside 0 (content) to 1 (style)")
-    told = {"kind": "network", "model": name, "method": method, "strength": strength, "weights": weights}
-
-    def run(content: Tensor, style: Tensor, share: Share) -> Tensor:
-        return stylizer.stylize(content, style, method=method, strength=strength)
-
-    return Way(f"{name} {method} {strength:g}", told, run)
-
-
-def optimiser_way(method: str, encoder: VGG, *, iterations: int | None = None) -> Way:
-    """A row of `OPTIMISERS`."""
-    check_choice("optimiser", method, tuple(OPTIMISERS))
-    steps = OPTIMISERS[method].iterations if iterations is None else iterations
-    told = {"kind": "optimiser", "model": f"optimiser {method}", "encoder": encoder.name, "iterations": steps}
-
-    def run(content: Tensor, style: Tensor, share: Share) -> Tensor:
-        def tell(done: int, total: int, loss: float) -> None:
-            share(done / total)
-
-        return optimise(content, style, method, encoder, iterations=steps, progress=tell)
-
-    return Way(f"optimiser {method} {steps}", told, run)
-
-
-class Trained(NamedTuple):
-    """A network to be measured: what to call it, ready for use, the matcher it was trained with, checksum of its file."""
-
-    name: str
-    stylizer: Stylizer
-    method: str
-    weights: str
-
-
-def open_pretrained(name: str, *, vgg: str | Path | None = None, device: str | torch.device = "cpu") -> Trained:
-    """A model that `efdm.models.weights` knows. ``vgg`` is a file of VGG-16."""
-    check_choice("model", name, tuple(PRETRAINED))
-    network, weight = PRETRAINED[name]
-    made = pretrained(name, vgg=vgg if network == "vgg16" else None)
-    return Trained(name, Stylizer(made, device), "adain" if "adain" in weight else "efdm", checksum(find(weight))[:12])
-
-
-def open_trained(
-    name: str, file: str | Path, *, vgg: str | Path | None = None, device: str | torch.device = "cpu"
-) -> Trained:
-    """A network of a training of one's own: the file says which network it is and which matcher it was trained with."""
-    from safetensors import SafetensorError, safe_open
-
-    if not Path(file).is_file():
-        raise ValueError(f"there is no file {file} for the network {name}")
-    try:
-        with safe_open(str(file), "pt") as opened:
-            told = opened.metadata() or {}
-        settings = json.loads(told.get("settings", "{}"))
-        network = told["network"]
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"{file} does not say what it is; give a network.safetensors that `efdm train` wrote") from error
-    check_choice("network", network, tuple(PRETRAINED))
-    made = pretrained(network, weights=file, vgg=vgg if network == "vgg16" else None)
-    return Trained(name, Stylizer(made, device), settings.get("method", "efdm"), checksum(file)[:12])
+    lower = [n.lower() for n in last]  # Photo beside photo is one file on some systems
+    found: dict[str, str] = {}
+    taken = set[str]()
+    for source, name in zip(sources, last, strict=True):
+        wanted = name if lower.count(name.lower()) == 1 else source.stem.replace("/", "_")
+        stem, count = wanted, 1
+        while stem.lower() in taken:  # a/b beside a_b
+            count += 1
+            stem = f"{wanted}-{count}"
+        taken.add(stem.lower())
+        found[source.name] = stem
+    return found
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
@@ -180,12 +103,26 @@ def slug(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
 
 
-def picture_path(run: Path, label: str, content: str, style: str) -> Path:
-    return run / "outputs" / slug(label) / f"{content}__{style}.png"
+def _places(way: Way, size: int | None, content: str, style: str) -> dict[str, str]:
+    """Where pictures go, below the folder of the run: apart for every size and for everything that is told of a way."""
+    made_at = "own-size" if size is None else f"{size}px"
+    mark = hashlib.sha256(json.dumps(dict(way.told), sort_keys=True).encode()).hexdigest()[:8]
+    return {
+        "content": f"inputs/{made_at}/content/{content}.png",
+        "style": f"inputs/{made_at}/style/{style}.png",
+        "output": f"outputs/{made_at}/{slug(way.label)}-{mark}/{content}__{style}.png",
+    }
 
 
-def input_path(run: Path, side: str, name: str) -> Path:
-    return run / "inputs" / side / f"{name}.png"
+def picture_paths(run: Path, record: Record) -> dict[str, Path]:
+    """The files of a record's "content", "style" and "output"."""
+    content, style = record["files"]
+    places = record.get("pictures") or {  # of a run from before sizes and weights had folders of their own
+        "content": f"inputs/content/{content}.png",
+        "style": f"inputs/style/{style}.png",
+        "output": f"outputs/{slug(record['label'])}/{content}__{style}.png",
+    }
+    return {name: run / place for name, place in places.items()}
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
@@ -229,8 +166,9 @@ def evaluate(
                 continue
             content, style = (open_picture(source, size).to(device) for source in pair)
             content_name, style_name = names[0][pair.content.name], names[1][pair.style.name]
-            write_picture(input_path(run, "content", content_name), content[0])
-            write_picture(input_path(run, "style", style_name), style[0])
+            places = _places(missing[0], size, content_name, style_name)
+            for side, picture in (("content", content), ("style", style)):
+                write_picture(run / places[side], picture[0])
             seen_content, seen_style = (_see(lens, picture, seen_at) for picture in (content, style))
             for way in missing:
                 progress(Progress(finished, total, way.label))
@@ -239,15 +177,17 @@ def evaluate(
                     progress(Progress(before + part, total, label))
 
                 output, seconds = _timed(way, content, style, share, device)
+                places = _places(way, size, content_name, style_name)
                 record: Record = {
                     "label": way.label, "way": dict(way.told),
                     "content": pair.content.name, "style": pair.style.name, "files": [content_name, style_name],
+                    "pictures": places,
                     "settings": settings, "pixels": list(content.shape[-2:]),
                     "seconds": _short(seconds) if way.label in warm and way.told["kind"] != "untouched" else None,
                     "measures": _measure(lens, output, seen_content, seen_style), "environment": where,
                 }  # fmt: skip
                 warm.add(way.label)
-                write_picture(picture_path(run, way.label, content_name, style_name), output[0])
+                write_picture(run / places["output"], output[0])
                 file.write(json.dumps(record) + "\n")
                 file.flush()
                 records.append(record)

@@ -21,11 +21,11 @@ from efdm.models import VGG
 from efdm.models.alexnet import TAPS as ALEXNET_TAPS
 from efdm.models.alexnet import AlexNet, load_alexnet
 from efdm.models.weights import MissingWeights, load_encoder, read
-from efdm.nn.losses import gram
+from efdm.nn.losses import gram, rows, unit_distances
 from efdm.ops import ChannelStats, channel_stats
 from efdm.ops.resample import resample_sorted
+from efdm.style.objective import STYLE_TAPS
 
-STYLE_TAPS = ("relu1_1", "relu2_1", "relu3_1", "relu4_1")  # where the paper compares styles
 LPIPS_TAPS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # LPIPS, VGG-16
 HEADS: Mapping[str, str] = MappingProxyType({"vgg16": "vgg.pth", "alexnet": "alex.pth"})  # in PyPI's lpips, weights/v0.1
 DEAD = 1e-3  # a channel of VGG-16 with a smaller standard deviation has no distribution to compare; usual ones are 0.5 to 4
@@ -35,12 +35,6 @@ Features = Sequence[Tensor]
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
-
-
-def unit_distances(features: Tensor, content: Tensor) -> Tensor:
-    """Squared differences of feature vectors brought to length 1, position by position: ``(b, c, h, w)``."""
-    a, b = (f / (f.square().sum(1, keepdim=True).sqrt() + 1e-10) for f in (features, content))  # eps: LPIPS
-    return (a - b).square()
 
 
 def lpips(features: Features, content: Features, heads: Features) -> Tensor:
@@ -120,13 +114,13 @@ def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> T
     """The 1-D Wasserstein distance of each channel in units of the style channel's standard deviation, averaged: ``(b,)``.
 
     0 is a perfect match; a shift by one standard deviation is 1. Sizes may differ. Channels that the style leaves dead
-    have no unit and are left out. ``faint="dropped"`` also leaves out those that vary a hundred times less than their
-    layer: in such units a channel that wakes up in the output is hundreds of standard deviations off, and one of them
-    can decide the mean of a whole picture.
+    have no unit and are left out; NaN if all of them are. ``faint="dropped"`` also leaves out those that vary a hundred
+    times less than their layer: in such units a channel that wakes up in the output is hundreds of standard deviations
+    off, and one of them can decide the mean of a whole picture.
     """
     if faint not in ("kept", "dropped"):
         raise ValueError(f"faint={faint!r} is not one of 'kept', 'dropped'")
-    x, y = kernels.sort_rows(_rows(features)), kernels.sort_rows(_rows(style))
+    x, y = kernels.sort_rows(rows(features.float())), kernels.sort_rows(rows(style.float()))
     distance = (x - resample_sorted(y, x.shape[-1])).abs().mean(-1)
     spread = y.std(-1)
     live = _live(spread)
@@ -144,7 +138,7 @@ def gram_distance(features: Tensor, style: Tensor) -> Tensor:
 def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     """Relative errors of channel statistics, ``(b,)`` each: mean difference by mean size, over the style's live channels.
 
-    A quotient of means and not a mean of quotients: a skewness near 0 would decide everything.
+    A quotient of means and not a mean of quotients: a skewness near 0 would decide everything. NaN if all are dead.
     """
     x, y = channel_stats(features.float()), channel_stats(style.float())
     live = _live(y.std)
@@ -155,16 +149,13 @@ def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     return errors
 
 
-def _rows(features: Tensor) -> Tensor:
-    return features.float().flatten(2).contiguous()
-
-
 def _live(spread: Tensor) -> Tensor:
     return spread > DEAD
 
 
 def _mean_of_live(values: Tensor, live: Tensor) -> Tensor:
-    return torch.where(live, values, 0).sum(1) / live.sum(1).clamp_min(1)
+    # 0 / 0 where none is live: nothing was compared, and a distance of 0 would be a perfect match
+    return torch.where(live, values, 0).sum(1) / live.sum(1)
 
 
 # --- all of it -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data import resize
+from efdm.style.color import luminance as luminance  # those who measure motion ask for it here, too
 
 FINEST = 160  # short side, in pixels, at which motion is estimated; at 96 the warping error of a pan is a fifth larger
 LEVELS = 4  # halvings; the coarsest has a short side of 20
@@ -32,11 +33,6 @@ def warp(before: Tensor, motion: Tensor) -> tuple[Tensor, Tensor]:
     # bicubic: what is moved again and again by linear interpolation is soon a blur
     moved = F.grid_sample(before[None], grid[None], mode="bicubic", padding_mode="border", align_corners=False)
     return moved[0], known
-
-
-def luminance(rgb: Tensor) -> Tensor:
-    """``(1, h, w)``, the weights of Rec. 709."""
-    return (rgb * rgb.new_tensor([0.2126, 0.7152, 0.0722])[:, None, None]).sum(0, keepdim=True)
 
 
 def estimate(now: Tensor, before: Tensor) -> Tensor:

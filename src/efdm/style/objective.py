@@ -136,6 +136,11 @@ class SmallObjective(nn.Module):
 
     def forward(self, content: Tensor, style: Tensor, directions: Sequence[Tensor] = ()) -> dict[str, Tensor]:
         same = self.identities
+        if same and len(content) * self.processes <= same:
+            count = len(content) * self.processes
+            raise ValueError(
+                f"a batch of {count} with identities={same} has no style to learn; it takes at least {same + 1}"
+            )
         if same:
             style = torch.cat([style[:-same], content[-same:]])
         taps = sorted({*STYLE_TAPS, *LIKENESS_TAPS})

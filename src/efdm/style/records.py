@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,28 +26,40 @@ class Log:
         path = run / "log.jsonl"
         kept = _until(path.read_text(), *keep) if keep is not None and path.exists() else ""
         path.write_text(kept)
+        self.folder, self.keep = run / "tensorboard", keep
+        self.boards: dict[str, Any] = {}
         self.file = path.open("a")
-        self.board = None
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.board = SummaryWriter(run / "tensorboard")
-        except ImportError:
-            pass
 
     def write(self, phase: str, iteration: int, values: Mapping[str, float]) -> None:
         rounded = {k: float(f"{v:.6g}") for k, v in values.items()}
         self.file.write(json.dumps({"phase": phase, "iteration": iteration, **rounded}) + "\n")
         self.file.flush()
-        if self.board is not None:
+        if phase not in self.boards:
+            self.boards[phase] = self._board(phase)
+        if (board := self.boards[phase]) is not None:
             for name, value in values.items():
-                self.board.add_scalar(f"{phase}/{name}", value, iteration)
-            self.board.flush()
+                board.add_scalar(f"{phase}/{name}", value, iteration)
+            board.flush()
+
+    def _board(self, phase: str) -> Any:
+        """A folder for each phase: TensorBoard forgets the lines after a checkpoint by their iteration alone."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return None
+        first = self.keep[1] + 1 if self.keep is not None and self.keep[0] == phase else 0
+        return SummaryWriter(self.folder / phase, purge_step=first)
 
     def close(self) -> None:
-        for opened in (self.file, self.board):
+        for opened in (self.file, *self.boards.values()):
             if opened is not None:
                 opened.close()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _until(lines: str, phase: str, iteration: int) -> str:

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from torch import Tensor
 
 from efdm.data import read_picture, write_picture
 from efdm.data.sheets import sheet
-from efdm.style.evaluate import Record, input_path, picture_path, read_records, slug
+from efdm.style.evaluate import Record, picture_paths, read_records, slug
+from efdm.style.optimise import OPTIMISERS
 
 # name in the records -> head of the column and which way is better; columns without a record are left out
 COLUMNS: Mapping[str, str] = MappingProxyType({
@@ -47,6 +49,11 @@ class Group:
     way: Mapping[str, object]
     records: list[Record]
 
+    @property
+    def settings(self) -> Mapping[str, object]:
+        found: Mapping[str, object] = self.records[0]["settings"]
+        return found
+
     def values(self, measure: str) -> list[float]:
         found = (r["measures"].get(measure) for r in self.records)
         return [v for v in found if v is not None]
@@ -68,6 +75,47 @@ def groups(records: Sequence[Record]) -> list[Group]:
     return made
 
 
+class Sweep(NamedTuple):
+    """Groups that differ in their strength alone, the weakest first."""
+
+    name: str
+    groups: list[Group]
+
+
+def sweeps(made: Sequence[Group]) -> list[Sweep]:
+    """Every group is in one; a way that has no strength is a sweep by itself. No two are called the same."""
+    found: dict[str, list[Group]] = {}
+    for group in made:
+        way = {k: v for k, v in group.way.items() if k != "strength"}
+        found.setdefault(json.dumps([way, dict(group.settings)], sort_keys=True), []).append(group)
+    members = [sorted(same, key=lambda g: float(str(g.way.get("strength", 1)))) for same in found.values()]
+    names = _distinguish([_without_strength(m[0]) for m in members], [m[0] for m in members])
+    return [Sweep(name, m) for name, m in zip(names, members, strict=True)]
+
+
+def _without_strength(group: Group) -> str:
+    named = "strength" in group.way and "model" in group.way
+    return " ".join(str(group.way[k]) for k in ("model", "method") if k in group.way) if named else group.label
+
+
+def _distinguish(labels: Sequence[str], made: Sequence[Group]) -> list[str]:
+    """Labels; where two are the same, with what sets them apart."""
+    facts = [{k: v for k, v in {**g.settings, **g.way}.items() if k != "strength"} for g in made]
+    told = []
+    for label, own in zip(labels, facts, strict=True):
+        same = [f for other, f in zip(labels, facts, strict=True) if other == label]
+        apart = [_fact(k, v, [f[k] for f in same if k in f]) for k, v in own.items() if any(f.get(k) != v for f in same)]
+        told.append(f"{label} ({', '.join(apart)})" if apart else label)
+    return told
+
+
+def _fact(name: str, value: object, others: Sequence[object]) -> str:
+    if isinstance(value, list):  # of measures; those that all have say nothing
+        shared = set.intersection(*(set(o) for o in others if isinstance(o, list)))
+        value = " ".join(v for v in value if v not in shared)
+    return f"{name.replace('_', ' ')} {'own' if value is None else value}".strip()
+
+
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """The mean and its standard error, which one value has not (NaN)."""
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
@@ -83,7 +131,7 @@ def table(records: Sequence[Record]) -> str:
     if not made:
         raise ValueError("there are no records to make a table of; run the evaluation first")
     shown = [m for m in COLUMNS if any(g.values(m) for g in made)]
-    told = _distinguish(made)
+    told = _distinguish([g.label for g in made], made)
     lines = [["way", "n", *(COLUMNS[m] for m in shown), "s / picture"]]
     lines.append(["---", *["--:"] * (len(shown) + 2)])
     for group, label in zip(made, told, strict=True):
@@ -91,7 +139,14 @@ def table(records: Sequence[Record]) -> str:
         timed = group.seconds()
         lines.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{rows}\n\n{NOTE} {_where(records)}\n"
+    return f"{rows}\n\n{NOTE} {_optimisers(made)}{_where(records)}\n"
+
+
+def _optimisers(made: Sequence[Group]) -> str:
+    """What those of the table are, in a sentence."""
+    names = dict.fromkeys(str(g.way["model"]).removeprefix("optimiser ") for g in made if g.way["kind"] == "optimiser")
+    titles = [f"{n}: {OPTIMISERS[n].title}" for n in names if n in OPTIMISERS]
+    return f"Optimisers: {'; '.join(titles)}. " if titles else ""
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -99,20 +154,6 @@ def _cell(values: Sequence[float]) -> str:
         return "-"
     mean, error = mean_and_error(values)
     return f"{mean:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
-
-
-def _distinguish(made: Sequence[Group]) -> list[str]:
-    """Labels; where two are the same, with what sets them apart."""
-    labels = [g.label for g in made]
-    told = []
-    for group in made:
-        label = group.label
-        if labels.count(label) > 1:
-            settings = group.records[0]["settings"]
-            parts = [f"{settings['size']} px seen at {settings['seen_at']}", str(group.way.get("weights") or "")]
-            label = f"{label} ({', '.join(p for p in parts if p)})"
-        told.append(label)
-    return told
 
 
 def _where(records: Sequence[Record]) -> str:
@@ -125,26 +166,20 @@ def _where(records: Sequence[Record]) -> str:
 
 
 def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style: str = "style_distance_firm") -> None:
-    """Content against style, a line over the strengths of each network and matcher; good is below and left."""
+    """Content against style, a line for each sweep over strengths; good is below and left."""
     from matplotlib.figure import Figure
 
     made = groups(records)
     content = content or next((m for m in ("lpips", "likeness") if any(g.values(m) for g in made)), "lpips")
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
-    lines: dict[str, list[Group]] = {}
-    for group in made:
-        if group.values(content) and group.values(style):
-            name = " ".join(str(group.way[k]) for k in ("model", "method") if k in group.way) or group.label
-            lines.setdefault(name, []).append(group)
-    for name, members in lines.items():
-        members.sort(key=lambda g: float(str(g.way.get("strength", 1))))
+    for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]):
         x, x_error = zip(*(mean_and_error(g.values(content)) for g in members), strict=True)
         y, y_error = zip(*(mean_and_error(g.values(style)) for g in members), strict=True)
         axes.errorbar(x, y, xerr=x_error, yerr=y_error, label=name, marker="o", markersize=5, linewidth=1.4, elinewidth=0.7)
-        if len(members) > 1:
-            for a, b, group in zip(x, y, members, strict=True):
-                axes.annotate(f"{group.way['strength']:g}", (a, b), textcoords="offset points", xytext=(5, 5), fontsize=8)
+        for a, b, group in zip(x, y, members, strict=True):
+            if len(members) > 1 and (strength := group.way.get("strength")) is not None:
+                axes.annotate(f"{strength:g}", (a, b), textcoords="offset points", xytext=(5, 5), fontsize=8)
     axes.set_xlabel(f"{COLUMNS[content].rstrip(' ↓↑')}  (less: more of the content)")
     axes.set_ylabel("style distance  (less: more of the style)")
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
@@ -161,15 +196,11 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
 def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 256) -> list[Path]:
     """``ways.png``: the first pairs in every way at its greatest strength; ``strength-*.png``: a sweep for each network."""
     made = [g for g in groups(records) if g.way["kind"] != "untouched"]
-    sweeps: dict[str, list[Group]] = {}
-    for group in made:
-        sweeps.setdefault(" ".join(str(group.way[k]) for k in ("model", "method") if k in group.way), []).append(group)
     strongest = []
     written = []
-    for name, members in sweeps.items():
-        members.sort(key=lambda g: float(str(g.way.get("strength", 1))))
+    for name, members in sweeps(made):
         strongest.append(members[-1])
-        if len({g.way.get("strength") for g in members}) > 1:
+        if len(members) > 1:
             written.append(_sheet(run, f"strength-{slug(name)}.png", members, rows, cell))
     if strongest:
         written.insert(0, _sheet(run, "ways.png", strongest, rows, cell))
@@ -177,13 +208,18 @@ def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 2
 
 
 def _sheet(run: Path, name: str, columns: Sequence[Group], rows: int, cell: int) -> Path:
-    files = list(dict.fromkeys(tuple(r["files"]) for g in columns for r in g.records))[:rows]
+    by_pair: dict[tuple[str, str], dict[int, dict[str, Path]]] = {}
+    for column, group in enumerate(columns):
+        for record in group.records:
+            by_pair.setdefault((record["content"], record["style"]), {})[column] = picture_paths(run, record)
     lines: list[list[Tensor | None]] = []
-    for content, style in files:
-        inputs = [_picture(input_path(run, side, name)) for side, name in (("content", content), ("style", style))]
-        lines.append([*inputs, *(_picture(picture_path(run, g.label, content, style)) for g in columns)])
+    for paths in list(by_pair.values())[:rows]:
+        inputs = next(iter(paths.values()))
+        outputs = (_picture(paths[c]["output"]) if c in paths else None for c in range(len(columns)))
+        lines.append([_picture(inputs["content"]), _picture(inputs["style"]), *outputs])
     path = run / name
-    write_picture(path, sheet(lines, column_labels=["content", "style", *(g.label for g in columns)], cell=cell))
+    labels = _distinguish([g.label for g in columns], columns)
+    write_picture(path, sheet(lines, column_labels=["content", "style", *labels], cell=cell))
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from efdm.ops.choices import check_choice
 
 SPEEDS = ("plain", "compile", "graph", "compile+graph")
+OF_THE_DEVICE = ("lr", "fused", "capturable")  # options of the optimizer that a run on another device does not take over
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -66,11 +68,12 @@ class Step:
         inputs = [content, style, *directions]
         if "graph" not in self.speed or self.device.type != "cuda" or dist.is_initialized():
             return self._step(inputs)
-        if self.graph is None:
-            self._capture(inputs)
-        for mine, given in zip(self.inputs, inputs, strict=True):
-            mine.copy_(given, non_blocking=True)
-        self.graph.replay()  # type: ignore[union-attr]
+        with torch.cuda.device(self.device):  # graphs belong to the current device, whatever that of their tensors is
+            if self.graph is None:
+                self._capture(inputs)
+            for mine, given in zip(self.inputs, inputs, strict=True):
+                mine.copy_(given, non_blocking=True)
+            self.graph.replay()  # type: ignore[union-attr]
         return self.outputs
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -105,7 +108,7 @@ class Step:
                 self._step(self.inputs)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=stream):  # torch's own stream stays on the device of the first capture
             self.outputs = self._step(self.inputs)
         with torch.no_grad():
             for tensor, value in zip([*self.parameters, *self.averaged], before, strict=True):
@@ -119,10 +122,11 @@ class Step:
         return {"optimizer": self.optimizer.state_dict(), "averaged": self.averaged}
 
     def restore(self, state: dict[str, object]) -> None:
-        rates = [group["lr"] for group in self.optimizer.param_groups]
-        self.optimizer.load_state_dict(state["optimizer"])  # type: ignore[arg-type]
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+        given: dict[str, Any] = state["optimizer"]  # type: ignore[assignment]
+        # before it is loaded: they decide where the optimizer keeps its count of steps
+        own = [{name: group[name] for name in OF_THE_DEVICE} for group in self.optimizer.param_groups]
+        groups = [{**theirs, **mine} for theirs, mine in zip(given["param_groups"], own, strict=True)]
+        self.optimizer.load_state_dict({**given, "param_groups": groups})
         with torch.no_grad():
             for mine, theirs in zip(self.averaged, state["averaged"], strict=True):  # type: ignore[call-overload]
                 mine.copy_(theirs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +11,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.data import Picture, read_picture, resize
-from efdm.data.images import short_side_size
+from efdm.data import Picture, resize
 from efdm.models import StyleNetwork
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
 from efdm.ops.choices import check_choice
 from efdm.style.color import COLORS
-from efdm.style.look import Look, cells, shares, style_cells
+from efdm.style.look import Look, both, cells, check_mask, only_inside, shares, style_cells
 from efdm.style.photoreal import PHOTOREAL
+from efdm.style.pictures import AnyPicture, Size, opened, working_size
 from efdm.style.step import PRECISIONS
 from efdm.style.tiles import in_shares, run_stage, tile_side
 from efdm.style.transfer import restyled
 
-AnyPicture = Tensor | Picture | str | os.PathLike[str]  # tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]
 Styles = AnyPicture | Sequence[AnyPicture]
 
 
@@ -36,7 +35,7 @@ class Region(NamedTuple):
 
 
 class Stylizer:
-    """A network that is ready to stylize.
+    """A network that is ready to stylize: a copy of the one given, which stays as and where it is.
 
     >>> import torch
     >>> from efdm.models import build
@@ -53,8 +52,8 @@ class Stylizer:
     def __init__(self, network: StyleNetwork, device: str | torch.device | None = None, *, precision: str = "fp32") -> None:
         check_choice("precision", precision, tuple(PRECISIONS))
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.dtype = PRECISIONS[precision]
-        self.network = network.eval().to(self.device, self.dtype)
+        self.precision, self.dtype = precision, PRECISIONS[precision]
+        self.network = copy.deepcopy(network).eval().to(self.device, self.dtype)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @classmethod
@@ -74,7 +73,7 @@ class Stylizer:
         return cls(pretrained(name, weights=weights, vgg=vgg), device, precision=precision)
 
     def __repr__(self) -> str:
-        return f"Stylizer({self.network.name}, device={self.device})"
+        return f"Stylizer({self.network.name}, device={self.device}, precision={self.precision})"
 
     @torch.no_grad()
     def prepare(
@@ -82,14 +81,14 @@ class Stylizer:
         styles: Styles,
         *,
         weights: Sequence[float] | None = None,
-        size: int | None = None,
+        size: Size = "auto",
         masks: Sequence[Tensor | None] | Tensor | None = None,
         tile: str | int = "auto",
     ) -> Look:
         """A style, or several that are mixed by ``weights`` (default: equally), made ready to be used many times.
 
         Args:
-            size: short side at which the style is looked at; larger strokes for larger pictures. Default: its own.
+            size: short side at which the style is looked at, or "auto" or "full" as in `stylize`.
             masks: for each style ``(h, w)`` of bool, or None: only selected pixels count. What is transparent never does.
         """
         several = list(styles) if isinstance(styles, Sequence) and not isinstance(styles, str) else [styles]
@@ -100,8 +99,11 @@ class Stylizer:
         pictures, visible = [], []
         for style, mask in zip(several, given, strict=True):
             picture, opaque = self._open(style, "style")
-            visible.append(_both(self._check_mask(mask, picture, "style"), opaque))
-            pictures.append(resize(picture, _working_size(picture, size)))
+            selected = both(self._mask(mask, picture, "style"), opaque)
+            if selected is not None and not selected.any():
+                raise ValueError("there is nothing to see of the style; it is transparent, at least where its mask is")
+            visible.append(selected)
+            pictures.append(resize(picture, working_size(picture, size)))
         features = [self._features(p, m, tile) for p, m in zip(pictures, visible, strict=True)]
         return Look(tuple(pictures), tuple(visible), weights, tuple(features))
 
@@ -117,7 +119,7 @@ class Stylizer:
         preserve_color: str = "none",
         photoreal: str = "none",
         regions: Sequence[tuple[Tensor, Styles | Look]] | None = None,
-        size: int | None = None,
+        size: Size = "auto",
         tile: str | int = "auto",
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -131,7 +133,9 @@ class Stylizer:
             photoreal: a row of `PHOTOREAL`: "none", or a way to take all edges from the content.
             regions: pairs of a content mask ``(h, w)`` and its style, or a mask of ``style``: each region gets its own.
                 What no mask covers stays as it is; of overlapping masks the last counts.
-            size: short side at which the network works; default: the content's own. Also for a style not prepared yet.
+            size: short side at which the network works, for the content and for a style not prepared yet. "full" is a
+                picture's own; "auto" as well, up to a short side of 1024: strokes are some pixels wide, and would be too
+                fine to be seen in a large photo.
             tile: "auto" works in tiles above two megapixels, a number is their side; the result is the same.
         """
         for argument, value, table in (
@@ -140,15 +144,16 @@ class Stylizer:
             check_choice(argument, value, tuple(table))
         options = _options(method, ties, generator)
         picture, opaque = self._open(content, "content")
+        check_strength(strength, len(picture))
         where = [self._region(picture, opaque, mask, s) for mask, s in self._wanted(style, regions, size, tile)]
         if COLORS[preserve_color].before is not None:
             where = [Region(mask, self._recolored(look, picture, mask, preserve_color, tile)) for mask, look in where]
-        small = resize(picture, _working_size(picture, size)).contiguous(memory_format=torch.channels_last)
+        small = resize(picture, working_size(picture, size)).contiguous(memory_format=torch.channels_last)
         made = self._run(small, where, method, strength, options, tile)
         output = PHOTOREAL[photoreal](picture, made.clamp(0, 1))
         if (after := COLORS[preserve_color].after) is not None:
             output = after(output, picture)
-        output = _only_inside(output, picture, [mask for mask, _ in where])
+        output = only_inside(output, picture, [mask for mask, _ in where])
         single = not (isinstance(content, Tensor) and content.ndim == 4)
         return (output[0] if single else output).to(content.device if isinstance(content, Tensor) else "cpu").contiguous()
 
@@ -205,7 +210,7 @@ class Stylizer:
         self,
         style: Styles | Look | None,
         regions: Sequence[tuple[Tensor, Styles | Look]] | None,
-        size: int | None,
+        size: Size,
         tile: str | int,
     ) -> list[tuple[Tensor | None, Look]]:
         def look(given: Styles | Look) -> Look:
@@ -231,34 +236,44 @@ class Stylizer:
         batch = look.features[0][0].values.shape[0]
         if batch not in (1, len(content)):
             raise ValueError(f"there are {batch} styles in one batch for {len(content)} contents; give one, or one for each")
-        return Region(_both(self._check_mask(mask, content, "content"), opaque), look)
+        return Region(both(self._mask(mask, content, "content"), opaque), look)
 
-    def _check_mask(self, mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
+    def _mask(self, mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
         if mask is None:
             return None
-        if mask.dtype != torch.bool:
-            raise TypeError(f"{role} mask has dtype {mask.dtype}; expected bool, for example mask > 0.5")
-        if mask.shape != picture.shape[-2:]:
-            expected = tuple(picture.shape[-2:])
-            raise ValueError(f"{role} mask has shape {tuple(mask.shape)}, the {role} is {expected}; bring it to that size")
+        check_mask(mask, picture, role)
         return mask.to(self.device)
 
     def _open(self, given: AnyPicture, role: str) -> tuple[Tensor, Tensor | None]:
         """A batch of pictures on our device, and what of it is not transparent if something is."""
-        if not isinstance(given, Tensor):
-            picture = given if isinstance(given, Picture) else read_picture(given)
+        picture = opened(given)
+        if isinstance(picture, Picture):
             batch, _ = self._open(picture.rgb, role)
             hidden = picture.alpha is not None and not bool((picture.alpha > 0).all())
             return batch, (picture.alpha[0] > 0).to(self.device) if hidden else None  # type: ignore[index]
-        shape = tuple(given.shape)
-        if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
-            raise ValueError(f"{role} has shape {shape}; expected RGB (3, h, w) or (b, 3, h, w)")
-        if not given.is_floating_point():
-            raise TypeError(f"{role} has dtype {given.dtype}; convert it to floats in [0, 1], for example {role} / 255")
-        low, high = given.min().item(), given.max().item()
-        if not -0.1 <= low <= high <= 1.1:  # also for NaN
-            raise ValueError(f"{role} has values from {low:.3g} to {high:.3g}; expected [0, 1]: divide bytes by 255")
-        return given.reshape(-1, *shape[-3:]).to(self.device, torch.float32).clamp(0, 1), None
+        check_picture(picture, role)
+        return picture.reshape(-1, *picture.shape[-3:]).to(self.device, torch.float32).clamp(0, 1), None
+
+
+def check_picture(given: Tensor, role: str) -> None:
+    """Whether these are RGB pictures of floats in [0, 1], but for what resizing overshoots."""
+    shape = tuple(given.shape)
+    if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
+        raise ValueError(f"{role} has shape {shape}; expected RGB (3, h, w) or (b, 3, h, w)")
+    if not given.is_floating_point():
+        raise TypeError(f"{role} has dtype {given.dtype}; convert it to floats in [0, 1], for example {role} / 255")
+    low, high = given.min().item(), given.max().item()
+    if not -0.1 <= low <= high <= 1.1:  # also for NaN
+        raise ValueError(f"{role} has values from {low:.3g} to {high:.3g}; expected [0, 1]: divide bytes by 255")
+
+
+def check_strength(strength: float | Tensor, batch: int) -> None:
+    """Whether this is a number from 0 to 1, or one for each picture."""
+    given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
+    if given.ndim > 1 or given.numel() not in (1, batch):
+        raise ValueError(f"strength has shape {tuple(given.shape)}; expected a number, or one for each of {batch} pictures")
+    if not bool(((given >= 0) & (given <= 1)).all()):  # also for NaN
+        raise ValueError(f"strength {given.tolist()} is outside 0 (the content) to 1 (the style)")
 
 
 def _options(method: str, ties: str | None, generator: torch.Generator | None) -> dict[str, object]:
@@ -269,27 +284,7 @@ def _options(method: str, ties: str | None, generator: torch.Generator | None) -
     return {"ties": ties, **({"generator": generator} if ties == "random" else {})}
 
 
-def _working_size(picture: Tensor, size: int | None) -> tuple[int, int]:
-    height, width = picture.shape[-2:]
-    if size is None:
-        return height, width
-    if size < 1:
-        raise ValueError(f"size={size}; expected a short side of one pixel or more")
-    return short_side_size(height, width, size)
-
-
-def _both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
-    return mask if other is None else other if mask is None else mask & other
-
-
 def _at_size(mask: Tensor | None, picture: Tensor) -> Tensor | None:
     """A mask at the size of a picture that was resized."""
     size = (picture.shape[-2], picture.shape[-1])
     return None if mask is None else style_cells(mask, size, 1)
-
-
-def _only_inside(output: Tensor, content: Tensor, masks: Sequence[Tensor | None]) -> Tensor:
-    covered = [mask for mask in masks if mask is not None]
-    if len(covered) < len(masks):
-        return output
-    return torch.where(torch.stack(covered).any(0), output, content)

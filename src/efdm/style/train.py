@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -23,66 +22,16 @@ from efdm.environment import environment
 from efdm.models import StyleNetwork, build
 from efdm.models.weights import load_encoder, load_network, load_normalised_encoder, save_network
 from efdm.nn.losses import random_directions
-from efdm.ops import MATCHERS
-from efdm.ops.choices import check_choice
+from efdm.style.checkpoint import check_finite, checkpoint, restore, write
 from efdm.style.objective import DIRECTIONS, PaperObjective, ReconstructionObjective, SmallObjective
 from efdm.style.records import Log, preview, write_json
-from efdm.style.step import PRECISIONS, SPEEDS, Step, averaged, processes
+from efdm.style.settings import FILE, IDENTITIES, RECIPES, SCHEDULES, Settings, check, check_same_run, public
+from efdm.style.step import Step, averaged, processes
+
+__all__ = ["RECIPES", "SCHEDULES", "Batches", "Phase", "Progress", "Settings", "make_network", "phases", "train"]
 
 BLOCK = 64  # iterations whose random draws are made at once
 SLICED_CHANNELS = (256, 512)  # of the taps that have random directions
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides how a run goes; written beside its results."""
-
-    content: str
-    style: str
-    encoder: str = "vgg16"
-    method: str = "efdm"
-    iterations: int = 160_000  # paper
-    batch: int = 8  # authors' code
-    size: int = 256  # authors' code
-    short_side: int = 288  # pictures are brought to this size before random crops
-    lr: float = 1e-4  # authors' code
-    schedule: str = "paper"
-    weight_decay: float = 0.0
-    average: float = 0.0  # moving average of the weights
-    longest: float = 0.0  # gradient; 0 is any
-    style_weight: float = 10.0  # authors' code, for the normalised VGG-19
-    sliced_weight: float = 0.0
-    identity_weight: float = 0.0
-    reconstruct: int = 0  # iterations of reconstruction first (small)
-    seed: int = 0
-    precision: str = "bf16"
-    speed: str = "graph"
-    device: str = "cuda"
-    vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
-    start: str = ""  # a network to begin with
-    begun: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
-
-
-def public(settings: Settings) -> dict[str, Any]:
-    """The settings as they go into a file that may be passed on: files by name, not by where they were."""
-    files = {name: Path(getattr(settings, name)).name for name in ("content", "style", "vgg", "start")}
-    return {**dataclasses.asdict(settings), **files}
-
-
-# what differs from the defaults above
-RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType({
-    "vgg16": {"style_weight": 4.0},  # chosen by looking: at 10 the paint covers the content
-    "vgg19": {},
-    "small": {
-        "lr": 6e-4, "schedule": "cosine", "weight_decay": 1e-4, "average": 0.999, "longest": 50.0,
-        "style_weight": 50.0, "sliced_weight": 12.0, "identity_weight": 30.0, "reconstruct": 2500, "iterations": 28_000,
-    },
-})  # fmt: skip
-SCHEDULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType({
-    "paper": lambda i, total: 1 / (1 + 5e-5 * i),  # authors' code
-    "cosine": lambda i, total: min(1.0, (i + 1) / 500) * (0.5 + 0.5 * math.cos(math.pi * i / total)),
-    "constant": lambda i, total: 1.0,
-})  # fmt: skip
 
 
 class Phase(NamedTuple):
@@ -153,7 +102,7 @@ def phases(network: StyleNetwork, settings: Settings, device: torch.device) -> l
     small = SmallObjective(
         network, teacher, method=settings.method, style_weight=settings.style_weight,
         sliced_weight=settings.sliced_weight, identity_weight=settings.identity_weight,
-        identities=1 if settings.identity_weight and rank == world - 1 else 0, processes=world,
+        identities=IDENTITIES if settings.identity_weight and rank == world - 1 else 0, processes=world,
     )  # fmt: skip
     found = [Phase("style", small, settings.iterations)]
     if settings.reconstruct:
@@ -187,6 +136,37 @@ def unbroken() -> Iterator[None]:
         usual(*asked[0])
 
 
+class Every(NamedTuple):
+    """Iterations between lines of the log, checkpoints and preview sheets; 0 previews are none."""
+
+    log: int
+    save: int
+    preview: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the phases of a run have in common. Only the ``first`` of several processes writes."""
+
+    settings: Settings
+    folder: Path
+    device: torch.device
+    contents: ImageSet
+    styles: ImageSet
+    network: StyleNetwork
+    every: Every
+    progress: Callable[[Progress], None]
+    first: bool
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint.pt"
+
+    def preview(self, name: str) -> None:
+        if self.first and self.every.preview:
+            preview(self.network, self.contents, self.styles, self.folder / "previews" / f"{name}.jpg", self.device)
+
+
 def train(
     settings: Settings,
     run: Path,
@@ -201,23 +181,53 @@ def train(
     """Train a network and leave it, with the records of the run, in the folder ``run``.
 
     A run that was interrupted (by Ctrl-C or worse) goes on from its last checkpoint with ``resume=True``, with the
-    settings it began with, and its losses are those it would have had without the interruption.
+    settings it began with, and its losses are those it would have had without the interruption. Only its files, its
+    device and its speed may be others.
     """
-    check_choice("method", settings.method, tuple(MATCHERS))
-    check_choice("schedule", settings.schedule, tuple(SCHEDULES))
-    check_choice("precision", settings.precision, tuple(PRECISIONS))
-    check_choice("speed", settings.speed, SPEEDS)
-    if settings.size > settings.short_side:
-        wrong = f"crops of {settings.size} pixels do not fit pictures of {settings.short_side}"
-        raise ValueError(f"{wrong}; lower --size or raise --short-side")
+    check(settings)
+    _check_folder(run, resume)
+    if resume:
+        check_same_run(settings, run)
+    job = _open(settings, run, resume, Every(log_every, save_every, preview_every), progress, reading)
+    batches = Batches(job.contents, job.styles, settings, job.device)
+    parts = phases(job.network, settings, job.device)
+    state = torch.load(job.checkpoint, map_location=job.device, weights_only=True) if resume else None
+    run.mkdir(parents=True, exist_ok=True)
+    if job.first and state is None:
+        _describe(job)
+    keep = (state["phase"], state["iteration"]) if state else None
+    with Log(run, keep=keep) if job.first else nullcontext() as log:
+        for stream, phase in enumerate(parts):
+            if state is not None and phase.name != state["phase"]:
+                continue  # finished before
+            _train_phase(job, phase, partial(batches, stream=stream), state, log)
+            state = None
+    if job.first:
+        save_network(job.network, run / "network.safetensors", public(settings))
+        job.preview("final")
+        (run / "done").touch()
+    return job.network
+
+
+def _check_folder(run: Path, resume: bool) -> None:
     if run.is_file():
         raise ValueError(f"{run} is a file; choose a folder for the run")
-    saved = run / "checkpoint.pt"
-    first = processes()[0] == 0
-    if resume and not saved.exists():
+    begun = (run / "checkpoint.pt").exists()
+    if resume and not begun:
         raise ValueError(f"{run} has no checkpoint to resume from; leave --resume out to begin a run")
-    if not resume and saved.exists():
+    if not resume and begun:
         raise ValueError(f"{run} has a run already; resume it, or choose another folder")
+
+
+def _open(
+    settings: Settings,
+    folder: Path,
+    resume: bool,
+    every: Every,
+    progress: Callable[[Progress], None],
+    reading: Callable[[int, int], None] | None,
+) -> Run:
+    """Read the pictures and make the network."""
     device = torch.device(settings.device)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -225,82 +235,66 @@ def train(
     styles = ImageSet.load(settings.style, short_side=settings.short_side, progress=reading)
     # a checkpoint holds everything: the file that a run started with may be gone
     network = make_network(dataclasses.replace(settings, start="") if resume else settings).to(device)
-    batches = Batches(contents, styles, settings, device)
-    parts = phases(network, settings, device)
-    state = torch.load(saved, map_location=device, weights_only=True) if resume else None
-    run.mkdir(parents=True, exist_ok=True)
-    if first and state is None:
-        write_json(run / "settings.json", dataclasses.asdict(settings))
-        skipped = [f"{name}: {why}" for images in (contents, styles) for name, why in images.skipped]
-        counts = {"contents": len(contents), "styles": len(styles), "skipped": skipped}
-        write_json(run / "environment.json", {**environment(device), **counts})
-    log = Log(run, keep=(state["phase"], state["iteration"]) if state else None) if first else None
+    return Run(settings, folder, device, contents, styles, network, every, progress, first=processes()[0] == 0)
 
-    for stream, phase in enumerate(parts):
-        step = Step(
-            phase.objective, device=device, lr=settings.lr, weight_decay=settings.weight_decay,
-            average=settings.average if phase.name == "style" else 0.0, longest=settings.longest,
-            precision=settings.precision, speed=settings.speed,
-        )  # fmt: skip
-        begin = settings.begun if phase.name == "style" else 0
-        if state is not None:
-            if phase.name != state["phase"]:
-                continue  # finished before
-            begin = state["iteration"]
-            network.load_state_dict(state["network"])
-            _restore_heads(phase.objective, state["heads"])
-            step.restore(state["step"])
-            state = None
 
-        def save(iteration: int, phase: Phase = phase, step: Step = step) -> None:
-            if not first:
-                return
-            content = {
-                "phase": phase.name, "iteration": iteration, "network": network.state_dict(),
-                "heads": _heads(phase.objective), "step": step.state(),
-            }  # fmt: skip
-            torch.save(content, saved.with_suffix(".new"))
-            os.replace(saved.with_suffix(".new"), saved)
+def _describe(run: Run) -> None:
+    write_json(run.folder / FILE, dataclasses.asdict(run.settings))
+    skipped = [f"{name}: {why}" for images in (run.contents, run.styles) for name, why in images.skipped]
+    counts = {"contents": len(run.contents), "styles": len(run.styles), "skipped": skipped}
+    write_json(run.folder / "environment.json", {**environment(run.device), **counts})
 
-        done, told, clock = begin, begin, time.perf_counter()
-        try:
-            for iteration in range(begin, phase.iterations):
-                lr = settings.lr * SCHEDULES[settings.schedule](iteration, phase.iterations)
-                with unbroken():
-                    losses = step(*batches(iteration, stream), lr)
-                    done = iteration + 1
-                if done % log_every == 0 or done == phase.iterations:
-                    values = averaged(losses)
-                    rate = (done - told) / (time.perf_counter() - clock)
-                    told, clock = done, time.perf_counter()
-                    if log is not None:
-                        log.write(phase.name, done, {**values, "lr": lr, "per_second": rate})
-                    progress(Progress(phase.name, done, phase.iterations, values, rate))
-                    if not math.isfinite(values["loss"]):
-                        raise FloatingPointError(f"the loss is {values['loss']} at iteration {done}; try a lower --lr")
-                if first and preview_every and done % preview_every == 0:
-                    preview(network, contents, styles, run / "previews" / f"{phase.name}-{done:07d}.jpg", device)
-                if done % save_every == 0:
-                    save(done)
-        except KeyboardInterrupt:
-            save(done)
-            raise
-        save(phase.iterations)
-        step.use_average()
-    if first:
-        save_network(network, run / "network.safetensors", public(settings))
-        if preview_every:
-            preview(network, contents, styles, run / "previews" / "final.jpg", device)
-        (run / "done").touch()
+
+def _train_phase(
+    run: Run,
+    phase: Phase,
+    batch: Callable[[int], tuple[Tensor, Tensor, list[Tensor]]],
+    state: Mapping[str, Any] | None,
+    log: Log | None,
+) -> None:
+    """One phase from its beginning, or from the checkpoint ``state``, to its end."""
+    settings, styled = run.settings, phase.name == "style"
+    step = Step(
+        phase.objective, device=run.device, lr=settings.lr, weight_decay=settings.weight_decay,
+        average=settings.average if styled else 0.0, longest=settings.longest,
+        precision=settings.precision, speed=settings.speed,
+    )  # fmt: skip
+    begin = settings.begun if styled else 0
+    if state is not None:
+        begin = restore(state, run.network, phase.objective, step)
+    done, told, clock = begin, begin, time.perf_counter()
+    try:
+        for iteration in range(begin, phase.iterations):
+            lr = settings.lr * SCHEDULES[settings.schedule](iteration, phase.iterations)
+            with unbroken():
+                losses = step(*batch(iteration), lr)
+                done = iteration + 1
+            if done % run.every.log == 0 or done == phase.iterations:
+                values = averaged(losses)  # waits for the device, so that the clock is right
+                rate = (done - told) / (time.perf_counter() - clock)
+                told, clock = done, time.perf_counter()
+                _tell(run, phase, done, values, {"lr": lr, "per_second": rate}, log)
+            if run.every.preview and done % run.every.preview == 0:
+                run.preview(f"{phase.name}-{done:07d}")
+            if done % run.every.save == 0:
+                _save(run, phase, step, done)
+    except KeyboardInterrupt:
+        _save(run, phase, step, done)
+        raise
+    _save(run, phase, step, phase.iterations)
+    step.use_average()
+
+
+def _tell(run: Run, phase: Phase, done: int, losses: dict[str, float], pace: Mapping[str, float], log: Log | None) -> None:
     if log is not None:
-        log.close()
-    return network
+        log.write(phase.name, done, {**losses, **pace})
+    run.progress(Progress(phase.name, done, phase.iterations, losses, pace["per_second"]))
+    if not math.isfinite(losses["loss"]):
+        raise FloatingPointError(f"the loss is {losses['loss']} at iteration {done}; try a lower --lr")
 
 
-def _heads(objective: nn.Module) -> dict[str, Tensor]:
-    return objective.heads.state_dict() if hasattr(objective, "heads") else {}  # type: ignore[union-attr, operator, return-value]
-
-
-def _restore_heads(objective: nn.Module, state: Mapping[str, Tensor]) -> None:
-    if hasattr(objective, "heads"):
-        objective.heads.load_state_dict(state)  # type: ignore[union-attr, operator]
+def _save(run: Run, phase: Phase, step: Step, iteration: int) -> None:
+    content = checkpoint(phase.name, iteration, run.network, phase.objective, step)
+    check_finite(content)  # in every process, as all have the same weights: none waits for one that stopped
+    if run.first:
+        write(content, run.checkpoint)

@@ -25,7 +25,7 @@ from efdm.ops.choices import check_choice
 from efdm.ops.runs import run_bounds
 from efdm.style.look import Look
 from efdm.style.motion import estimate, luminance, same_exposure, warp
-from efdm.style.stylizer import Stylizer
+from efdm.style.stylizer import Stylizer, check_picture, check_strength
 from efdm.style.transfer import restyled
 
 KNOTS = 1024  # points of a smoothed curve; between them it is straight
@@ -70,6 +70,7 @@ def stylize_frames(
     """
     check_choice("method", method, tuple(MATCHERS))
     check_choice("temporal", temporal, tuple(TEMPORAL))
+    check_strength(strength, 1)
     if size is not None and size < 1:
         raise ValueError(f"size={size}; expected a short side of one pixel or more")
     return _stylize(stylizer, frames, look, strength, method, TEMPORAL[temporal], size)
@@ -97,9 +98,12 @@ def _stylize(
 def _made_ready(frame: Tensor, size: int | None) -> Tensor:
     if frame.ndim != 3 or frame.shape[0] != 3:
         raise ValueError(f"a frame has shape {tuple(frame.shape)}, expected (3, h, w)")
+    if frame.dtype != torch.uint8:
+        check_picture(frame, "frame")  # whatever the row of `TEMPORAL`: some never meet the stylizer's own door
+        frame = frame.float().clamp(0, 1)
     if size is not None and min(frame.shape[1:]) > size:
         frame = resize(frame, short_side_size(frame.shape[1], frame.shape[2], size))
-    return frame.float() / 255 if frame.dtype == torch.uint8 else frame.float()
+    return frame.float() / 255 if frame.dtype == torch.uint8 else frame
 
 
 def is_cut(before: Tensor, now: Tensor) -> bool:
@@ -157,11 +161,13 @@ class Curves:
     def match(self, depth: int, x: Tensor) -> Tensor:
         """Map the frame's features ``(1, c, h, w)`` through the curve from smoothed content to style."""
         ordered, rank = kernels.sort_rank(x.flatten(2))
+        # half precision would round small steps away, and the memory would stay behind for ever
+        ordered = ordered.to(torch.promote_types(x.dtype, torch.float32))
         past = self._sorted.get(depth)
         smooth = ordered if past is None else torch.lerp(ordered, past, self.memory)
         self._sorted[depth] = smooth
         # a matcher applied to the smoothed values themselves gives the curve, whatever the matcher
-        heights = self.look.match(smooth, depth, slice(None), self.method)
+        heights = self.look.match(smooth.to(x.dtype), depth, slice(None), self.method).to(smooth.dtype)
         mapped = kernels.take(along_curve(ordered, *knots(smooth, heights)), rank)
         return torch.empty_like(x).copy_(mapped.view(x.shape))  # in the memory format of the network
 

@@ -1,0 +1,227 @@
+"""Digits in four styles: a small set of domains that needs no download.
+
+The handwriting is real: the 1797 scans of 8x8 pixels in scikit-learn (UCI, Alpaydin and Kaynak, "Optical Recognition of
+Handwritten Digits", CC BY 4.0). The styles are drawn here, and differ in what models like to rely on: which of stroke and
+ground is brighter, colours, texture, and whether a stroke is filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from efdm.data.domains import DomainSet
+from efdm.data.layouts import SPLITS
+
+Floats = NDArray[np.float32]
+Draw = np.random.Generator
+CLASSES = [str(digit) for digit in range(10)]
+VAL_EVERY = 10  # of each class and domain the second, the twelfth and so on are for "val"
+
+
+def load_digits_domains(size: int = 32, seed: int = 0, per_domain: int | None = None) -> DomainSet:
+    """About 450 digits for each style of `STYLES`, no digit in two of them; or the first ``per_domain`` of each.
+
+    A digit seen in training never comes again in another style, so a test domain is new handwriting, too. (The scans come
+    from 13 people and do not say from whom, so a hand can be in several domains.)
+    """
+    if size < 16:
+        raise ValueError(f"size is {size}; the styles need at least 16 pixels")
+    scans, labels = _scans()
+    parts = _deal(labels, len(STYLES), seed)
+    most = min(map(len, parts))
+    if per_domain is not None and not 1 <= per_domain <= most:
+        raise ValueError(f"per_domain is {per_domain}; there are {most} digits for each of {len(STYLES)} domains")
+    images, names, splits, begin = [], [], {}, 0
+    for number, (style, draw) in enumerate(STYLES.items()):
+        # by number, not one generator for all: what a style draws leaves the next one as it is
+        rng = np.random.default_rng([seed, number])
+        parts[number] = chosen = parts[number][:per_domain]
+        pictures = np.clip(draw(_strokes(scans[chosen], size, rng), rng), 0, 1)
+        images.append(np.rint(pictures * 255).astype(np.uint8))
+        names += [f"{style}/{labels[i]}/{i:04d}" for i in chosen]
+        at = torch.arange(begin, begin + len(chosen))
+        val = torch.from_numpy(_nth(labels[chosen]) % VAL_EVERY == 1)
+        splits[style] = dict(zip(SPLITS, (at[~val], at[val], at), strict=True))
+        begin += len(chosen)
+    return DomainSet(
+        torch.from_numpy(np.concatenate(images)).permute(0, 3, 1, 2).contiguous(),
+        torch.from_numpy(labels[np.concatenate(parts)]).long(),
+        torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts])),
+        names,
+        list(CLASSES),
+        list(STYLES),
+        splits,
+    )
+
+
+def _scans() -> tuple[Floats, NDArray[np.int64]]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("the digits are those of scikit-learn, which is not here; pip install scikit-learn") from error
+    digits: Any = load_digits()
+    return (digits.images / 16).astype(np.float32), digits.target.astype(np.int64)
+
+
+def _deal(labels: NDArray[np.int64], hands: int, seed: int) -> list[NDArray[np.int64]]:
+    """Deal the digits of each class out like cards; classes then alternate, so that any beginning is balanced."""
+    order = np.random.default_rng([seed, hands]).permutation(len(labels))
+    nth = _nth(labels[order])
+    # the class that begins moves on, or domain 0 would have all the odd cards
+    hand = (nth + labels[order]) % hands
+    parts = []
+    for number in range(hands):
+        mine = order[hand == number]
+        parts.append(mine[np.lexsort((labels[mine], _nth(labels[mine])))])
+    return parts
+
+
+def _nth(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each label, how many of its class came before it."""
+    out = np.zeros_like(labels)
+    for label in np.unique(labels):
+        mine = labels == label
+        out[mine] = np.arange(mine.sum())
+    return out
+
+
+# --- strokes ---------------------------------------------------------------------------------------------------------
+
+
+def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:
+    """``(n, size, size)`` in [0, 1], 1 in the stroke: the scan enlarged, a little turned, moved and slanted."""
+    n = len(scans)
+    angle, slant = rng.uniform(-0.15, 0.15, (2, n, 1, 1))
+    zoom = rng.uniform(1.1, 1.35, (n, 1, 1))
+    shift = rng.uniform(-0.5, 0.5, (2, n, 1, 1))
+    grid = (np.arange(size) + 0.5) / size * 8 - 4
+    y, x = np.meshgrid(grid, grid, indexing="ij")
+    x, y = x - slant * y, y + 0 * slant
+    rows = (np.cos(angle) * y - np.sin(angle) * x) * zoom + shift[0] + 3.5
+    columns = (np.sin(angle) * y + np.cos(angle) * x) * zoom + shift[1] + 3.5
+    return _smooth_step(_sample(scans, rows, columns), 0.2, 0.6)
+
+
+def _sample(scans: Floats, rows: Floats, columns: Floats) -> Floats:
+    """Values between the pixels, by quadratic B-splines: linear ones would show the 8x8 grid. Outside is 0."""
+    padded = np.pad(scans, ((0, 0), (3, 3), (3, 3)))
+    n, last = np.arange(len(scans))[:, None, None], padded.shape[1] - 2
+    out = np.zeros(rows.shape, np.float32)
+    row, column = (np.clip(np.rint(v).astype(np.int64) + 3, 1, last) for v in (rows, columns))
+    for dy, wy in _spline(rows - np.rint(rows)):
+        for dx, wx in _spline(columns - np.rint(columns)):
+            out += padded[n, row + dy, column + dx] * wy * wx
+    return out
+
+
+def _spline(t: Floats) -> list[tuple[int, Floats]]:
+    return [(-1, 0.5 * (0.5 - t) ** 2), (0, 0.75 - t**2), (1, 0.5 * (0.5 + t) ** 2)]
+
+
+def _smooth_step(values: Floats, low: float, high: float) -> Floats:
+    t = np.clip((values - low) / (high - low), 0, 1)
+    return t * t * (3 - 2 * t)
+
+
+# --- textures --------------------------------------------------------------------------------------------------------
+
+
+def _blur(values: Floats, radius: float) -> Floats:
+    """Gaussian over the last two axes; what is outside repeats the edge."""
+    reach = max(1, round(3 * radius))
+    steps = np.arange(-reach, reach + 1)
+    weights = np.exp(-0.5 * (steps / radius) ** 2)
+    weights /= weights.sum()
+    for axis in (-2, -1):
+        pad = [(0, 0)] * values.ndim
+        pad[axis] = (reach, reach)
+        padded = np.pad(values, pad, mode="edge")
+        length = values.shape[axis]
+        values = sum(w * np.take(padded, np.arange(i, i + length), axis=axis) for i, w in enumerate(weights))
+    return values.astype(np.float32)
+
+
+def _noise(like: Floats, radius: float, rng: Draw) -> Floats:
+    """Smooth noise around 0, of deviation 1 whatever its ``radius``."""
+    values = _blur(rng.uniform(-1, 1, like.shape).astype(np.float32), radius) if radius else rng.uniform(-1, 1, like.shape)
+    return (values / values.std()).astype(np.float32)
+
+
+def _colour(hue: Floats, saturation: Floats | float, value: Floats | float) -> Floats:
+    """``(..., 3)`` of hue, saturation and value, all in [0, 1]."""
+    wheel = np.abs((np.asarray(hue)[..., None] + np.array([0, 2 / 3, 1 / 3])) % 1 * 6 - 3) - 1
+    pure = np.clip(wheel, 0, 1)
+    s, v = np.asarray(saturation)[..., None], np.asarray(value)[..., None]
+    return (v * (1 - s + s * pure)).astype(np.float32)
+
+
+def _over(ground: Floats, stroke: Floats, cover: Floats) -> Floats:
+    return ground + (stroke - ground) * cover[..., None]
+
+
+def _each(n: int, low: float, high: float, rng: Draw) -> Floats:
+    """One number for each picture, to be spread over its pixels."""
+    return rng.uniform(low, high, (n, 1, 1)).astype(np.float32)
+
+
+# --- styles ----------------------------------------------------------------------------------------------------------
+
+
+def ink(strokes: Floats, rng: Draw) -> Floats:
+    """Dark ink on light paper with fibres and ruled lines: a scan."""
+    n, size, _ = strokes.shape
+    paper = _colour(_each(n, 0.08, 0.14, rng), _each(n, 0.05, 0.25, rng), _each(n, 0.85, 0.98, rng))
+    paper = paper + 0.02 * _noise(strokes, 0.6, rng)[..., None]
+    ruled = (np.arange(size)[None, :, None] + rng.integers(0, size, (n, 1, 1))) % (size // 4) == 0
+    paper = paper - 0.08 * ruled[..., None] * np.array([1, 0.6, 0.2])
+    dark = _colour(_each(n, 0.58, 0.72, rng), _each(n, 0.3, 0.9, rng), _each(n, 0.05, 0.3, rng))
+    flow = np.clip(0.92 + 0.08 * _noise(strokes, 1.5, rng), 0, 1)
+    return _over(paper, dark, strokes * flow)
+
+
+def neon(strokes: Floats, rng: Draw) -> Floats:
+    """Thin bright tubes with a coloured glow, at night."""
+    n, size, _ = strokes.shape
+    hue = _each(n, 0, 1, rng)
+    night = _colour(hue + 0.4, 0.6, 0.06 + 0.02 * _noise(strokes, size / 6, rng))
+    glow = np.clip(_blur(strokes, size / 14), 0, 1)
+    tube = _smooth_step(_blur(strokes, size / 40), 0.45, 0.95)
+    light = night + _colour(hue, 0.9, 1.0) * (0.9 * glow[..., None])
+    return _over(light, _colour(hue, 0.25, 1.0), tube)
+
+
+def mosaic(strokes: Floats, rng: Draw) -> Floats:
+    """Tiles of two opposite colours, neither of them always the brighter, in dark joints."""
+    n, size, _ = strokes.shape
+    tile = max(2, size // 12)
+    cells = -(-size // tile)
+    covered = np.pad(strokes, ((0, 0), (0, cells * tile - size), (0, cells * tile - size)))
+    share = covered.reshape(n, cells, tile, cells, tile).mean((2, 4))
+    hue = _each(n, 0, 1, rng) + rng.uniform(-0.05, 0.05, share.shape)
+    bright = 0.62 + rng.choice([-0.22, 0.22], (n, 1, 1))
+    uneven = rng.uniform(-0.1, 0.1, (2, *share.shape))
+    ground = _colour(hue, 0.55, bright + uneven[0])
+    figure = _colour(hue + 0.45, 0.65, 1.3 - bright + uneven[1])
+    tiles = _over(ground, figure, _smooth_step(share, 0.25, 0.6))
+    picture = tiles.repeat(tile, axis=1).repeat(tile, axis=2)[:, :size, :size]
+    at = np.arange(size) % tile == 0
+    return picture * np.where(at[:, None] | at, 0.8, 1)[None, :, :, None]
+
+
+def outline(strokes: Floats, rng: Draw) -> Floats:
+    """The edge of the stroke alone, in pencil on grainy gray."""
+    n, size, _ = strokes.shape
+    soft = _blur(strokes, size / 32)
+    down, right = np.gradient(soft, axis=(1, 2))
+    edge = _smooth_step(np.hypot(down, right) * size / 32, 0.1, 0.22)
+    gray = _each(n, 0.55, 0.75, rng) + 0.09 * _noise(strokes, 0, rng) + 0.05 * _noise(strokes, size / 8, rng)
+    pressure = np.clip(0.85 + 0.2 * _noise(strokes, 1, rng), 0, 1)
+    return np.repeat((gray - (gray - 0.12) * edge * pressure)[..., None], 3, axis=-1).astype(np.float32)
+
+
+STYLES: Mapping[str, Callable[[Floats, Draw], Floats]] = {"ink": ink, "neon": neon, "mosaic": mosaic, "outline": outline}

@@ -1,0 +1,194 @@
+"""PACS (Li et al., "Deeper, Broader and Artier Domain Generalization", ICCV 2017): seven classes in four domains."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from efdm.data.domains import DomainSet, decode_items
+from efdm.data.images import PictureError, StrPath, unreadable
+from efdm.data.layouts import Item, assign, find_items, key, some
+from efdm.data.sets import Progress
+
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")  # labels 1..7 of the lists, in this order
+# Pictures of each class, counted in the test lists; in sum the 2048, 2344, 1670 and 3929 that the authors give.
+PICTURES: Mapping[str, tuple[int, ...]] = {
+    "art_painting": (379, 255, 285, 184, 201, 295, 449),
+    "cartoon": (389, 457, 346, 135, 324, 288, 405),
+    "photo": (189, 202, 182, 186, 199, 280, 432),
+    "sketch": (772, 740, 753, 608, 816, 80, 160),
+}
+# Lines of each list, counted in the *_kfold.txt files that go with the set; no table of them was published.
+LINES: Mapping[str, Mapping[str, int]] = {
+    "art_painting": {"train": 1840, "crossval": 208, "test": 2048},
+    "cartoon": {"train": 2107, "crossval": 237, "test": 2344},
+    "photo": {"train": 1499, "crossval": 171, "test": 1670},
+    "sketch": {"train": 3531, "crossval": 398, "test": 3929},
+}
+LISTS: Mapping[str, str] = {"train": "train", "crossval": "val", "test": "test"}  # the word in a file's name -> our split
+
+
+def load_pacs(
+    source: StrPath | Sequence[StrPath],
+    *,
+    split: Literal["official", "own"] = "official",
+    lists: StrPath | None = None,
+    copy: Literal["complete", "partial"] = "complete",
+    size: int = 227,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> DomainSet:
+    """PACS from its folder, from zips of its domains, or from a folder that holds those zips.
+
+    ``split="official"`` reads the authors' k-fold lists from the folder ``lists``, by default one in or beside the source;
+    names are matched without extension, so pictures may have been saved in another format. ``"own"`` needs no lists: a
+    tenth of each class and domain for "val", drawn with ``seed``. ``copy="complete"`` accepts nothing but the 9,991
+    pictures of the published set; ``"partial"`` takes what is there and names what is not in ``skipped``.
+    """
+    for what, value, choices in (("split", split, ("official", "own")), ("copy", copy, ("complete", "partial"))):
+        if value not in choices:
+            raise ValueError(f"{what}={value!r} is not one of {', '.join(map(repr, choices))}")
+    sources = _sources(source)
+    items, skipped = find_items(sources)
+    if split == "official":
+        named = read_lists(_lists_folder(sources) if lists is None else Path(lists))
+        problems, wrong = _against_lists(items, named["test"])
+    else:
+        named = {}
+        problems, wrong = _against_counts(items)
+    skipped += wrong
+    if copy == "complete" and (problems or skipped):
+        what = "; ".join(problems) or f"{len(skipped)} stray pictures, {some([name for name, _ in skipped])}"
+        raise PictureError(
+            f"{sources[0]} is not the complete PACS: {what}. Copy or download it again, or choose copy='partial'"
+        )
+    left_out = {name for name, _ in wrong}
+    items = [item for item in items if item.name not in left_out]
+    if not items:
+        raise PictureError(f"{sources[0]} holds nothing of PACS, whose domains are {', '.join(PICTURES)}")
+    there = {item.key for item in items}
+    lines = {part: [name for name in names if key(name) in there] for part, names in named.items()}
+    parts = assign(items, lines or 0.1, seed)
+    data = decode_items(items, parts, size=size, classes=CLASSES, workers=workers, progress=progress)
+    if copy == "complete" and data.skipped:
+        bad = some([reason for _, reason in data.skipped])
+        raise PictureError(f"{len(data.skipped)} pictures of PACS cannot be read: {bad}; or choose copy='partial'")
+    return replace(data, skipped=skipped + data.skipped)
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
+    paths = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
+    if len(paths) != 1 or not paths[0].is_dir():
+        return paths
+    folder = paths[0]
+    if any((base / domain).is_dir() for base in (folder, *_folders(folder)) for domain in PICTURES):
+        return paths
+    return sorted(path for domain in PICTURES for path in folder.glob(f"*{domain}.zip")) or paths
+
+
+def _lists_folder(sources: Sequence[Path]) -> Path:
+    near = [base for path in sources for base in ((path, path.parent) if path.is_dir() else (path.parent,))]
+    for base in dict.fromkeys(near):
+        for folder in (base, *_folders(base)):
+            if (folder / "photo_train_kfold.txt").is_file():
+                return folder
+    raise PictureError(
+        f"there are no lists such as photo_train_kfold.txt in or beside {sources[0]}; give their folder as lists=..., "
+        "or choose split='own', a reproducible split that is not the one of published numbers"
+    )
+
+
+def _folders(base: Path) -> list[Path]:
+    try:
+        return sorted(path for path in base.iterdir() if path.is_dir())
+    except OSError:  # only a place to look into
+        return []
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+def read_lists(folder: Path) -> dict[str, list[str]]:
+    """The names in the twelve lists, by split; every list is checked for its length, labels and repetitions."""
+    out: dict[str, list[str]] = {split: [] for split in LISTS.values()}
+    for domain, lengths in LINES.items():
+        parts = {word: _read_list(folder / f"{domain}_{word}_kfold.txt", domain, lines) for word, lines in lengths.items()}
+        train, val, test = (set(map(key, parts[word])) for word in ("train", "crossval", "test"))
+        if train & val or train | val != test:
+            odd = sorted((train & val) | ((train | val) ^ test))
+            raise PictureError(
+                f"the lists of {domain} in {folder} disagree about {len(odd)} pictures, {some(odd)}: each of the test list "
+                "should be in one of train and crossval; download the lists again"
+            )
+        for word, names in parts.items():
+            out[LISTS[word]] += names
+    return out
+
+
+def _read_list(path: Path, domain: str, lines: int) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise unreadable(error, path) from error
+    except UnicodeDecodeError as error:
+        raise PictureError(f"{path} is not a text file; download the lists again") from error
+    names = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        name, _, label = line.strip().rpartition(" ")
+        folders = name.split("/")
+        if len(folders) != 3 or folders[0] != domain or _label(folders[1]) != label:
+            raise PictureError(f"{path}, line {number} is {line!r}; expected a line like '{domain}/dog/name.jpg 1'")
+        names.append(name)
+    if twice := [name for name, times in Counter(map(key, names)).items() if times > 1]:
+        raise PictureError(f"{path} names {len(twice)} pictures twice, {some(twice)}; download the lists again")
+    if len(names) != lines:
+        raise PictureError(f"{path} has {len(names)} lines, the published list {lines}; download the lists again")
+    return names
+
+
+def _label(class_name: str) -> str:
+    return str(CLASSES.index(class_name) + 1) if class_name in CLASSES else ""
+
+
+# --- checking --------------------------------------------------------------------------------------------------------
+
+Found = tuple[list[str], list[tuple[str, str]]]  # what is wrong in words, and (name, reason) of every file concerned
+
+
+def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
+    there = {item.key for item in items}
+    known = {key(name) for name in listed}
+    missing = [name for name in listed if key(name) not in there]
+    unknown = [item.name for item in items if item.key not in known]
+    problems = []
+    for domain, counts in PICTURES.items():
+        if lost := [name for name in missing if name.startswith(f"{domain}/")]:
+            problems.append(f"{domain} lacks {len(lost)} of {sum(counts)} pictures ({some(lost)})")
+    if unknown:
+        problems.append(f"{len(unknown)} pictures are not in the lists ({some(unknown)})")
+    twice = [name for name, times in Counter(item.key for item in items).items() if times > 1 and name in known]
+    if twice:
+        raise PictureError(f"{len(twice)} pictures are there in two formats ({some(twice)}); keep one of each")
+    reasons = [(name, f"{name} is in the lists but not in this copy") for name in missing]
+    return problems, reasons + [(name, f"{name} is not in the lists and was left out") for name in unknown]
+
+
+def _against_counts(items: Sequence[Item]) -> Found:
+    unknown = [item.name for item in items if item.domain not in PICTURES or item.label not in CLASSES]
+    problems = [f"{len(unknown)} pictures are of no class and domain of PACS ({some(unknown)})"] if unknown else []
+    found = Counter((item.domain, item.label) for item in items)
+    for domain, counts in PICTURES.items():
+        for label, count in zip(CLASSES, counts, strict=True):
+            if found[domain, label] != count:
+                problems.append(f"{domain}/{label} has {found[domain, label]} pictures, expected {count}")
+    return problems, [(name, f"{name} is of no class and domain of PACS and was left out") for name in unknown]

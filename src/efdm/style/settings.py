@@ -1,0 +1,117 @@
+"""Everything that decides how a training goes, and what must stay the same when it is resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from efdm.models import NETWORKS
+from efdm.ops import MATCHERS
+from efdm.ops.choices import check_choice
+from efdm.style.step import PRECISIONS, SPEEDS
+
+IDENTITIES = 1  # samples of a batch that are styled by themselves (small)
+FILE = "settings.json"  # in the folder of a run
+FILES = ("content", "style", "vgg", "start")  # settings that are files
+MOVABLE = (*FILES, "device", "speed")  # where files are and where a run goes on; everything else is the run itself
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides how a run goes; written beside its results. The defaults are the paper's:
+    `Settings.for_encoder` begins with what suits a network."""
+
+    content: str
+    style: str
+    encoder: str = "vgg16"
+    method: str = "efdm"
+    iterations: int = 160_000  # paper
+    batch: int = 8  # authors' code
+    size: int = 256  # authors' code
+    short_side: int = 288  # pictures are brought to this size before random crops
+    lr: float = 1e-4  # authors' code
+    schedule: str = "paper"
+    weight_decay: float = 0.0
+    average: float = 0.0  # moving average of the weights
+    longest: float = 0.0  # gradient; 0 is any
+    style_weight: float = 10.0  # authors' code, for the normalised VGG-19
+    sliced_weight: float = 0.0
+    identity_weight: float = 0.0
+    reconstruct: int = 0  # iterations of reconstruction first (small)
+    seed: int = 0
+    precision: str = "bf16"
+    speed: str = "graph"
+    device: str = "cuda"
+    vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
+    start: str = ""  # a network to begin with
+    begun: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
+
+    @classmethod
+    def for_encoder(cls, encoder: str, *, content: str, style: str, **changes: Any) -> Settings:
+        """The recipe of a network; ``changes`` go before it."""
+        check_choice("encoder", encoder, tuple(RECIPES))
+        return cls(content=content, style=style, encoder=encoder, **{**RECIPES[encoder], **changes})
+
+
+# what differs from the defaults above
+RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+    "vgg16": {"style_weight": 4.0},  # chosen by looking: at 10 the paint covers the content
+    "vgg19": {},
+    "small": {
+        "lr": 6e-4, "schedule": "cosine", "weight_decay": 1e-4, "average": 0.999, "longest": 50.0,
+        "style_weight": 50.0, "sliced_weight": 12.0, "identity_weight": 30.0, "reconstruct": 2500, "iterations": 28_000,
+    },
+})  # fmt: skip
+SCHEDULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType({
+    "paper": lambda i, total: 1 / (1 + 5e-5 * i),  # authors' code
+    "cosine": lambda i, total: min(1.0, (i + 1) / 500) * (0.5 + 0.5 * math.cos(math.pi * i / total)),
+    "constant": lambda i, total: 1.0,
+})  # fmt: skip
+
+
+def check(settings: Settings) -> None:
+    """Raise for what can be seen to be wrong before a picture is read."""
+    if settings.encoder not in NETWORKS:
+        raise ValueError(f"{settings.encoder!r} is not a network; choose one of {', '.join(NETWORKS)}")
+    check_choice("method", settings.method, tuple(MATCHERS))
+    check_choice("schedule", settings.schedule, tuple(SCHEDULES))
+    check_choice("precision", settings.precision, tuple(PRECISIONS))
+    check_choice("speed", settings.speed, SPEEDS)
+    if settings.size > settings.short_side:
+        wrong = f"crops of {settings.size} pixels do not fit pictures of {settings.short_side}"
+        raise ValueError(f"{wrong}; lower --size or raise --short-side")
+    if settings.encoder == "small" and settings.identity_weight and settings.batch <= IDENTITIES:
+        wrong = f"in a batch of {settings.batch} every content is its own style and none is learnt"
+        raise ValueError(f"{wrong}; raise --batch, or set --identity-weight to 0")
+
+
+def read_settings(run: Path) -> Settings:
+    """The settings that a run began with. What an older run does not tell has its default."""
+    path = run / FILE
+    if not path.is_file():
+        raise ValueError(f"{run} has no run to resume; leave --resume out to begin one")
+    try:
+        return Settings(**json.loads(path.read_text()))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not hold the settings of a run ({error}); begin a run in another folder") from error
+
+
+def check_same_run(settings: Settings, run: Path) -> None:
+    """Raise where ``settings`` are not those that the run began with: a curve of two halves would be nobody's."""
+    before = read_settings(run)
+    fixed = [field.name for field in dataclasses.fields(Settings) if field.name not in MOVABLE]
+    differ = [name for name in fixed if getattr(settings, name) != getattr(before, name)]
+    if differ:
+        told = ", ".join(f"{name} {getattr(before, name)}, not {getattr(settings, name)}" for name in differ)
+        raise ValueError(f"the run in {run} began with {told}; resume it with its own settings, or begin another run")
+
+
+def public(settings: Settings) -> dict[str, Any]:
+    """The settings as they go into a file that may be passed on: files by name, not by where they were."""
+    return {**dataclasses.asdict(settings), **{name: Path(getattr(settings, name)).name for name in FILES}}

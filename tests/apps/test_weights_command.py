@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("typer")
+
+from safetensors.torch import save_file
+from training import noise_pictures, numbered_vgg
+from typer.testing import CliRunner
+
+from efdm.apps import weights as command
+from efdm.apps.cli import app
+from efdm.models import VGG, mean_activations
+from efdm.models.weights import load_normalised_encoder, save_encoder
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two blocks are enough to see what is done to all."""
+    monkeypatch.setattr(command, "DEEPEST", "relu2_1")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    noise_pictures(tmp_path / "photos", 3, seed=1)
+    save_file(numbered_vgg("vgg16", blocks=4), tmp_path / "vgg.safetensors")
+    return tmp_path
+
+
+def run(place: Path, out: Path, **changes: str):
+    given = {"content": str(place / "photos"), "vgg": str(place / "vgg.safetensors"), **changes}
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    return runner.invoke(app, ["weights", "normalise", "vgg16", "-o", str(out), *words], env={"COLUMNS": "400"})
+
+
+def test_a_normalised_encoder_is_written(place: Path) -> None:
+    result = run(place, place / "deep" / "out.safetensors")
+    assert result.exit_code == 0, result.output
+    encoder = load_normalised_encoder(VGG("vgg16", "relu2_1"), path=place / "deep" / "out.safetensors")
+    means = mean_activations(encoder, [torch.rand(2, 3, 40, 40) * 0.5 + 0.25])
+    assert all(0.2 < mean.median() < 5 for mean in means.values())
+
+
+@pytest.mark.parametrize("way", ["itself", "link", "looked_up"])
+def test_the_imagenet_file_is_not_overwritten(place: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    file = place / "vgg.safetensors"
+    before, out, given = file.read_bytes(), file, {}
+    if way == "link":
+        out = place / "link.safetensors"
+        out.symlink_to(file)
+    if way == "looked_up":
+        file = out = file.rename(place / "vgg16.safetensors")
+        monkeypatch.setenv("EFDM_WEIGHTS", str(place))
+        given = {"vgg": ""}
+    result = run(place, out, **given)
+    assert result.exit_code == 2, result.output
+    assert "is the file of the ImageNet weights itself; choose another name" in result.output
+    assert file.read_bytes() == before
+
+
+def test_other_outputs_that_cannot_be_are_one_sentence(place: Path) -> None:
+    result = run(place, place / "photos")
+    assert result.exit_code == 2
+    assert "is a folder; choose a file for the output" in result.output
+    picture = place / "photos" / "0.png"
+    before = picture.read_bytes()
+    result = run(place, picture, content=str(picture))
+    assert result.exit_code == 2
+    assert "is the file of the photographs itself" in result.output
+    assert picture.read_bytes() == before
+
+
+def test_what_is_normalised_is_not_normalised_again(place: Path) -> None:
+    save_encoder(VGG("vgg16", "relu2_1"), place / "own.safetensors")
+    result = run(place, place / "out.safetensors", vgg=str(place / "own.safetensors"))
+    assert result.exit_code == 2
+    assert "own.safetensors is normalised" in result.output
+    assert not (place / "out.safetensors").exists()

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import builtins
+import time
+
+import pytest
+import torch
+
+from efdm.data.digits import STYLES, load_digits_domains
+from efdm.data.domains import DomainSet
+
+
+@pytest.fixture(scope="module")
+def data() -> DomainSet:
+    pytest.importorskip("sklearn.datasets")
+    return load_digits_domains()
+
+
+def brightness(data: DomainSet, domain: str) -> torch.Tensor:
+    """``(n, size, size)`` in [0, 1]."""
+    return data.images[data.select(domain)].float().mean(1) / 255
+
+
+def test_every_digit_is_in_one_domain(data: DomainSet) -> None:
+    scans = [name.split("/")[2] for name in data.names]
+    assert sorted(scans) == [f"{n:04d}" for n in range(1797)]
+    assert data.images.shape == (1797, 3, 32, 32)
+    assert data.domain_names == list(STYLES)
+    assert len(STYLES) >= 4
+
+
+def test_names_and_labels_agree_with_the_scans(data: DomainSet) -> None:
+    from sklearn.datasets import load_digits
+
+    target = load_digits().target
+    for name, label, domain in zip(data.names, data.labels.tolist(), data.domains.tolist(), strict=True):
+        style, digit, scan = name.split("/")
+        assert style == data.domain_names[domain]
+        assert int(digit) == label == target[int(scan)]
+
+
+def test_classes_are_balanced_in_domains_and_splits(data: DomainSet) -> None:
+    by_class = torch.tensor([list(row.values()) for row in data.counts().values()])
+    assert (by_class.max(0).values - by_class.min(0).values).max() <= 1
+    sizes = [row["test"] for row in data.counts("split").values()]
+    assert max(sizes) - min(sizes) <= 5
+    for domain in data.domain_names:
+        train, val = data.select(domain, "train"), data.select(domain, "val")
+        assert torch.equal(torch.cat([train, val]).sort().values, data.select(domain))
+        assert torch.bincount(data.labels[val], minlength=10).tolist() == [5] * 10
+
+
+def test_the_same_seed_gives_the_same_set(data: DomainSet) -> None:
+    again, other = load_digits_domains(), load_digits_domains(seed=1)
+    assert torch.equal(again.images, data.images)
+    assert again.names == data.names
+    assert other.names != data.names
+
+
+def test_fewer_are_the_beginning_of_all(data: DomainSet) -> None:
+    few = load_digits_domains(per_domain=40)
+    assert few.counts() == {domain: {str(digit): 4 for digit in range(10)} for domain in STYLES}
+    for domain in STYLES:
+        assert [few.names[i] for i in few.select(domain)] == [data.names[i] for i in data.select(domain)[:40]]
+        assert torch.bincount(few.labels[few.select(domain, "val")]).tolist() == [1] * 10
+
+
+@pytest.mark.parametrize("size", [16, 37, 64])
+def test_other_sizes(size: int) -> None:
+    pytest.importorskip("sklearn.datasets")
+    small = load_digits_domains(size=size, per_domain=20)
+    assert small.images.shape == (20 * len(STYLES), 3, size, size)
+    assert (small.images.float().std(dim=(1, 2, 3)) > 10).all()
+
+
+def test_strokes_are_darker_or_brighter_as_the_style_says(data: DomainSet) -> None:
+    # the corners are ground: compare them with what differs most from them
+    sign = {}
+    for domain in STYLES:
+        light = brightness(data, domain)
+        ground = torch.stack([light[:, :4, :4], light[:, :4, -4:], light[:, -4:, :4], light[:, -4:, -4:]]).mean((0, 2, 3))
+        middle = light[:, 8:-8, 8:-8].mean((1, 2))
+        sign[domain] = float((middle > ground).float().mean())
+    assert sign["ink"] < 0.02
+    assert sign["neon"] > 0.98
+    assert 0.3 < sign["mosaic"] < 0.7
+    assert sign["outline"] < 0.1
+
+
+def test_colours_and_texture_differ(data: DomainSet) -> None:
+    def look(domain: str) -> tuple[float, float, float]:
+        images = data.images[data.select(domain)].float() / 255
+        colourful = float((images.max(1).values - images.min(1).values).mean())
+        rough = float((images[..., 1:] - images[..., :-1]).abs().median())
+        return float(images.mean()), colourful, rough
+
+    looks = {domain: look(domain) for domain in STYLES}
+    assert looks["outline"][1] == 0
+    assert looks["ink"][1] < 0.2 < looks["mosaic"][1]
+    assert looks["neon"][0] < 0.4 < 0.6 < looks["ink"][0]
+    assert looks["outline"][2] > 3 * looks["ink"][2]
+
+
+@pytest.mark.parametrize("domain", STYLES)
+def test_digits_stay_readable(data: DomainSet, domain: str) -> None:
+    # by the shape of what differs from the ground, the most similar other picture of a domain is mostly the same digit;
+    # thin outlines seldom fall upon each other, so the bar is low, but far above chance
+    images = data.images[data.select(domain)].float() / 255
+    border = torch.cat([images[..., :2, :].flatten(2), images[..., -2:, :].flatten(2)], dim=2).mean(2)
+    shape = (images - border[..., None, None]).square().sum(1, keepdim=True).sqrt()
+    shape = torch.nn.functional.avg_pool2d(shape, 3, 2).flatten(1)
+    shape = torch.nn.functional.normalize(shape - shape.mean(1, keepdim=True), dim=1)
+    likeness = shape @ shape.T
+    likeness.fill_diagonal_(-1)
+    labels = data.labels[data.select(domain)]
+    assert (labels[likeness.argmax(1)] == labels).float().mean() > 0.6
+
+
+def test_it_is_quick(data: DomainSet) -> None:
+    begin = time.process_time()
+    load_digits_domains()
+    assert time.process_time() - begin < 5
+
+
+def test_wishes_that_cannot_be_met() -> None:
+    with pytest.raises(ValueError, match="size is 8; the styles need at least 16"):
+        load_digits_domains(size=8)
+    pytest.importorskip("sklearn.datasets")
+    for wish in (0, 1000):
+        with pytest.raises(ValueError, match=f"per_domain is {wish}; there are 4.. digits"):
+            load_digits_domains(per_domain=wish)
+
+
+def test_without_scikit_learn_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def lacking(name: str, *rest):
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", lacking)
+    with pytest.raises(ImportError, match="pip install scikit-learn"):
+        load_digits_domains()

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import random
+import shutil
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from efdm.data import PictureError
+from efdm.data.domains import DomainSet, load_domains
+from efdm.data.layouts import find_items, key
+
+VAL_OF_SEED_3 = ["art/cat/001", "art/dog/001", "art/owl/004", "photo/cat/004", "photo/dog/003", "photo/owl/003"]
+DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "owl")
+
+
+def picture(path: Path, colour: int, size: tuple[int, int] = (12, 10)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((*size, 3), colour, np.uint8)).save(path)
+
+
+def fill(root: Path, each: int = 5) -> dict[str, int]:
+    """A small set in which every picture has its own gray; returns the gray of each name."""
+    grays = {}
+    for domain in DOMAINS:
+        for label in CLASSES:
+            for number in range(each):
+                name = f"{domain}/{label}/{number:03d}.png"
+                grays[name] = len(grays)
+                picture(root / name, grays[name])
+    return grays
+
+
+def pack(root: Path, target: Path, under: str = "") -> Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(p for p in root.rglob("*") if p.is_file()):
+            archive.write(path, under + path.relative_to(root).as_posix())
+    return target
+
+
+def named(data: DomainSet, split: str) -> set[str]:
+    return {data.names[i] for i in data.select(split=split).tolist()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    fill(tmp_path / "set")
+    return tmp_path / "set"
+
+
+# --- loading ---------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_labels_and_domains_belong_together(tmp_path: Path) -> None:
+    grays = fill(tmp_path)
+    calls = []
+    data = load_domains(tmp_path, size=7, workers=3, progress=lambda *at: calls.append(at))
+    assert data.images.shape == (30, 3, 7, 7)
+    assert data.images.dtype == torch.uint8
+    assert data.classes == sorted(CLASSES)
+    assert data.domain_names == sorted(DOMAINS)
+    assert sorted(data.names) == sorted(grays)
+    for name, image, label, domain in zip(data.names, data.images, data.labels.tolist(), data.domains.tolist(), strict=True):
+        assert (image == grays[name]).all()
+        assert name.split("/")[:2] == [data.domain_names[domain], data.classes[label]]
+    assert calls == [(done, 30) for done in range(1, 31)]
+    assert not data.skipped
+
+
+def test_fit_says_what_becomes_of_the_sides(tmp_path: Path) -> None:
+    wide = np.zeros((8, 24, 3), np.uint8)
+    wide[:, 8:16] = 255
+    (tmp_path / "art" / "cat").mkdir(parents=True)
+    Image.fromarray(wide).save(tmp_path / "art" / "cat" / "wide.png")
+    middle = load_domains(tmp_path, size=8, fit="crop").images
+    assert (middle == 255).all()
+    stretched = load_domains(tmp_path, size=8, fit="stretch").images.float()
+    assert stretched[..., 0].max() < 20
+    assert stretched[..., 4].min() > 235
+
+
+def test_transparent_parts_are_white(tmp_path: Path) -> None:
+    (tmp_path / "art" / "cat").mkdir(parents=True)
+    Image.fromarray(np.zeros((4, 4, 4), np.uint8)).save(tmp_path / "art" / "cat" / "clear.png")
+    assert (load_domains(tmp_path, size=4).images == 255).all()
+
+
+def test_a_damaged_picture_is_named_and_changes_nothing_else(folder: Path) -> None:
+    sound = load_domains(folder, size=4)
+    hurt = sorted(named(sound, "train"))[3]
+    (folder / hurt).write_bytes((folder / hurt).read_bytes()[:50])
+    (folder / "art" / "cat" / "notes.txt").write_text("not a picture")
+    data = load_domains(folder, size=4)
+    assert [name for name, _ in data.skipped] == [hurt]
+    assert "damaged" in data.skipped[0][1]
+    assert named(data, "train") == named(sound, "train") - {hurt}
+    assert named(data, "val") == named(sound, "val")
+    for name, image in zip(data.names, data.images, strict=True):
+        assert torch.equal(image, sound.images[sound.names.index(name)])
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "art" / "cat").mkdir(parents=True)
+    (tmp_path / "art" / "cat" / "a.png").write_bytes(b"")
+    with pytest.raises(PictureError, match=r"none of 1 pictures could be read; the first: .*empty"):
+        load_domains(tmp_path)
+
+
+# --- splits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("each", "share", "val"), [(5, 0.1, 1), (20, 0.1, 2), (1, 0.5, 0), (2, 0.9, 1), (4, 0.0, 0)])
+def test_a_share_of_each_class_and_domain(tmp_path: Path, each: int, share: float, val: int) -> None:
+    fill(tmp_path, each)
+    data = load_domains(tmp_path, size=2, split=share)
+    for domain in DOMAINS:
+        counts = {split: Counter(data.labels[data.select(domain, split)].tolist()) for split in ("train", "val", "test")}
+        assert all(counts["val"][label] == val and counts["train"][label] == each - val for label in range(3))
+        assert torch.equal(data.select(domain, "test"), data.select(domain))
+        both = torch.cat([data.select(domain, "train"), data.select(domain, "val")])
+        assert torch.equal(both.sort().values, data.select(domain))
+
+
+def test_a_split_is_the_same_for_every_copy(folder: Path, tmp_path: Path) -> None:
+    # the names of one split, written down: it must not change with versions, systems or the order of files
+    data = load_domains(folder, size=2, split=0.2, seed=3)
+    assert sorted(map(key, named(data, "val"))) == VAL_OF_SEED_3
+    names = [p.relative_to(folder) for p in folder.rglob("*.png")]
+    random.Random(0).shuffle(names)
+    for name in names:  # another order on the disk, another format
+        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.open(folder / name).save((tmp_path / "copy" / name).with_suffix(".webp"))
+    copy = load_domains(tmp_path / "copy", size=2, split=0.2, seed=3)
+    assert sorted(map(key, named(copy, "val"))) == VAL_OF_SEED_3
+    assert named(load_domains(folder, size=2, split=0.2, seed=4), "val") != named(data, "val")
+
+
+def test_lists_of_names_without_regard_to_formats(folder: Path) -> None:
+    lists = {"train": ["art/cat/000.jpg", "photo/owl/004.JPEG"], "val": ["art/cat/001.webp"]}
+    data = load_domains(folder, size=2, split=lists)
+    assert named(data, "train") == {"art/cat/000.png", "photo/owl/004.png"}
+    assert named(data, "val") == {"art/cat/001.png"}
+    assert len(data.select(split="test")) == 30
+    assert named(load_domains(folder, size=2, split={**lists, "test": ["art/owl/002.png"]}), "test") == {"art/owl/002.png"}
+
+
+BAD_SPLITS = {
+    "not_there": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "1 pictures of the list 'train' .* art/cat/999.jpg"),
+    "in_both": ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "both train and val, art/cat/000"),
+    "unknown_name": ({"training": ["art/cat/000.jpg"]}, "name them train, val, test"),
+    "whole_share": (1.0, "split is 1.0"),
+}
+
+
+@pytest.mark.parametrize(("split", "sentence"), BAD_SPLITS.values(), ids=BAD_SPLITS)
+def test_bad_splits(folder: Path, split, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        load_domains(folder, split=split)
+
+
+def test_a_name_that_could_be_two_files(folder: Path) -> None:
+    picture(folder / "art/cat/000.bmp", 0)
+    with pytest.raises(PictureError, match=r"several files, art/cat/000\.jpg"):
+        load_domains(folder, split={"train": ["art/cat/000.jpg"]})
+    assert len(load_domains(folder, size=2)) == 31
+
+
+# --- the set ---------------------------------------------------------------------------------------------------------
+
+
+def test_select_by_domain_and_split(folder: Path) -> None:
+    data = load_domains(folder, size=2)
+    assert data.select().tolist() == list(range(30))
+    assert data.select("photo").tolist() == list(range(15, 30))
+    assert data.select(["photo", "art"]).tolist() == [*range(15, 30), *range(15)]
+    assert data.select([]).tolist() == []
+    assert torch.equal(data.select(["photo"], "val"), data.splits["photo"]["val"])
+    with pytest.raises(ValueError, match="no domain 'sketch'; choose from art, photo"):
+        data.select("sketch")
+    with pytest.raises(ValueError, match="no split 'dev'; choose one of train, val, test"):
+        data.select(split="dev")
+
+
+def test_subset_keeps_what_belongs_together(folder: Path) -> None:
+    data = load_domains(folder, size=2)
+    chosen = torch.tensor([29, 3, 4, 0, 17])
+    part = data.subset(chosen)
+    assert part.names == [data.names[i] for i in chosen]
+    for field in ("images", "labels", "domains"):
+        assert torch.equal(getattr(part, field), getattr(data, field)[chosen])
+    for split in ("train", "val", "test"):
+        assert named(part, split) == named(data, split) & set(part.names)
+        for domain in DOMAINS:
+            at = part.select(domain, split).tolist()
+            assert at == sorted(at)
+            assert all(part.names[i].startswith(domain) for i in at)
+    assert part.classes == data.classes
+    assert len(part.subset(torch.tensor([], dtype=torch.int64))) == 0
+    with pytest.raises(ValueError, match="different indices"):
+        data.subset(torch.tensor([1, 1]))
+
+
+def test_counts_and_table(folder: Path) -> None:
+    shutil.rmtree(folder / "photo" / "owl")
+    data = load_domains(folder, size=2)
+    assert data.counts() == {"art": {"cat": 5, "dog": 5, "owl": 5}, "photo": {"cat": 5, "dog": 5, "owl": 0}}
+    assert data.counts("split") == {
+        "art": {"train": 12, "val": 3, "test": 15},
+        "photo": {"train": 8, "val": 2, "test": 10},
+    }
+    head, art, photo = data.table().splitlines()
+    assert head.split() == ["domain", "all", "train", "val", "test", "cat", "dog", "owl"]
+    assert art.split() == ["art", "15", "12", "3", "15", "5", "5", "5"]
+    assert photo.split() == ["photo", "10", "8", "2", "10", "5", "5", "0"]
+    assert repr(data) == "DomainSet(25 pictures of 2 px, 3 classes, domains: art, photo)"
+    with pytest.raises(ValueError, match="by='domain' is not one of"):
+        data.counts("domain")
+
+
+def test_to_moves_every_tensor(folder: Path) -> None:
+    data = load_domains(folder, size=2).to("meta")
+    tensors = [data.images, data.labels, data.domains, *(t for parts in data.splits.values() for t in parts.values())]
+    assert all(tensor.device.type == "meta" for tensor in tensors)
+
+
+def test_a_set_that_does_not_fit_together_is_refused(folder: Path) -> None:
+    data = load_domains(folder, size=2)
+    fields = {name: getattr(data, name) for name in data.__dataclass_fields__}
+    wrong = {
+        "images": data.images.float(),
+        "labels": data.labels[1:],
+        "domains": data.domains.int(),
+        "splits": {"art": data.splits["art"]},
+    }
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=name):
+            DomainSet(**{**fields, name: value})
+
+
+def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None:
+    one = load_domains(folder, size=4)
+    whole = pack(folder, tmp_path / "whole.zip", under="Set_2016/")
+    per_domain = [pack(folder / domain, tmp_path / f"{domain}.zip", under=f"{domain}/") for domain in reversed(DOMAINS)]
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    classes_first = [pack(folder / domain, bare / f"{domain}.zip") for domain in DOMAINS]
+    for source in (whole, per_domain, classes_first):
+        other = load_domains(source, size=4)
+        assert other.names == one.names
+        assert torch.equal(other.images, one.images)
+        assert named(other, "val") == named(one, "val")
+
+
+def test_items_come_in_the_order_of_names(folder: Path) -> None:
+    items, outside = find_items(folder)
+    assert [item.name for item in items] == sorted(item.name for item in items)
+    assert outside == []

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from efdm.data import PictureError
+from efdm.data.layouts import LAYOUT, assign, find_items, key, some
+
+PLAIN = [f"{domain}/{label}/{n}.jpg" for domain in ("art", "photo") for label in ("cat", "dog") for n in range(10)]
+
+
+def touch(root: Path, names: list[str]) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+    return root
+
+
+def told(root: Path) -> set[tuple[str, str]]:
+    return {(item.domain, item.label) for item in find_items(root)[0]}
+
+
+def parts(root: Path, split: float = 0.2) -> dict[str, set[str]]:
+    items, _ = find_items(root)
+    return {item.name: part for item, part in zip(items, assign(items, split), strict=True)}
+
+
+KNOWN = {  # as the sets come out of their archives
+    "office_home": (["OfficeHomeDataset_10072016/Real World/Alarm_Clock/00001.jpg"], ("Real World", "Alarm_Clock")),
+    "domain_net": (["clipart/aircraft_carrier/clipart_001_000001.jpg"], ("clipart", "aircraft_carrier")),
+    "domain_net_class_train": (["domain_net/clipart/train/clipart_313_000001.jpg"], ("clipart", "train")),
+    "office_31": (["amazon/images/back_pack/frame_0001.jpg"], ("amazon", "back_pack")),
+    "vlcs_domainbed": (["VLCS/Caltech101/bird/0001.jpg"], ("Caltech101", "bird")),
+    "vlcs_full": (["VLCS/CALTECH/full/0/imgs_0.jpg"], ("CALTECH", "0")),
+    "pacs": (["PACS/kfold/photo/dog/056_0001.jpg"], ("photo", "dog")),
+    "visda": (["train/aeroplane/src_1.png"], ("train", "aeroplane")),
+}
+
+
+@pytest.mark.parametrize(("names", "expected"), KNOWN.values(), ids=KNOWN)
+def test_known_layouts(tmp_path: Path, names: list[str], expected: tuple[str, str]) -> None:
+    assert told(touch(tmp_path, names)) == {expected}
+
+
+def test_outermost_folders_are_domains_whatever_their_names(tmp_path: Path) -> None:
+    found = parts(touch(tmp_path, [f"{domain}/bus/{n}.png" for domain in ("train", "validation") for n in range(5)]))
+    assert [name.split("/")[0] for name, part in found.items() if "train" in part] == ["train"] * 4 + ["validation"] * 4
+
+
+def test_folders_for_splits_are_used(tmp_path: Path) -> None:
+    words = {"train": "train", "crossval": "val", "test": "test"}
+    names = [f"SUN/{word}/{label}/{word}{n}.jpg" for word in words for label in "01" for n in range(5)]
+    copies = [f"SUN/full/{label}/{word}{n}.jpg" for word in words for label in "01" for n in range(5)]
+    found = parts(touch(tmp_path, names + copies))
+    assert found == {name: {words[name.split("/")[1]]} for name in names}
+
+
+def test_train_without_validation_gives_some_of_it(tmp_path: Path) -> None:
+    names = [f"SUN/{part}/{label}/{n}.jpg" for part in ("train", "test") for label in "01" for n in range(5)]
+    found = parts(touch(tmp_path, names))
+    assert all(found[name] == {"test"} for name in names if "/test/" in name)
+    of_train = [found[name] for name in names if "/train/" in name]
+    assert of_train.count({"val"}) == 2
+    assert of_train.count({"train"}) == 8
+
+
+def test_whole_beside_test_is_one_copy(tmp_path: Path) -> None:
+    names = [f"SUN/{part}/0/{n}.jpg" for part in ("full", "test") for n in range(5)]
+    found = parts(touch(tmp_path, names))
+    assert set(found) == {name for name in names if "/full/" in name}
+    assert all("test" in part for part in found.values())
+
+
+def test_a_stray_picture_is_left_out_and_named(tmp_path: Path) -> None:
+    items, outside = find_items(touch(tmp_path, [*PLAIN, "overview.png", "docs/figures/teaser/all.png"]))
+    assert {item.name for item in items} == set(PLAIN)
+    assert [name for name, _ in outside] == ["docs/figures/teaser/all.png", "overview.png"]
+    assert "overview.png lies outside" in outside[1][1]
+
+
+WRONG = {
+    "flat": ["a.jpg", "b.jpg"],
+    "classes_only": ["cat/a.jpg", "dog/b.jpg"],
+    "split_outside_domain": [f"{part}/{name}" for part in ("train", "test") for name in PLAIN],
+    "deeper_classes": [f"{name[:-4]}/x.jpg" for name in PLAIN] + PLAIN,
+    "only_test": ["VLCS/SUN/test/0/a.jpg"],
+    "split_beside_classes": [*PLAIN, "art/train/cat/10.jpg"],
+    "no_common_class": ["art/cat/a.jpg", "photo/dog/b.jpg"],
+}
+
+
+@pytest.mark.parametrize("names", WRONG.values(), ids=WRONG)
+def test_other_layouts_are_refused_with_what_was_expected(tmp_path: Path, names: list[str]) -> None:
+    with pytest.raises(PictureError) as caught:
+        find_items(touch(tmp_path, names))
+    assert LAYOUT in str(caught.value)
+
+
+def test_the_same_source_twice(tmp_path: Path) -> None:
+    touch(tmp_path, PLAIN)
+    with pytest.raises(PictureError, match=r"40 pictures are there twice, art/cat/0.jpg.* and 37 more"):
+        find_items([tmp_path, tmp_path])
+    with pytest.raises(PictureError, match="no source"):
+        find_items([])
+
+
+def test_keys_forget_formats_and_spellings() -> None:
+    assert key("art/cafe\u0301/a.b.jpg") == key("art\\caf\u00e9\\a.b.webp") == "art/caf\u00e9/a.b"
+    assert key("art/cat/a-1.png") != key("art/cat/a-10.png")
+
+
+def test_some_of_many() -> None:
+    assert some(["a"]) == "a"
+    assert some(["a", "b", "c"]) == "a, b, c"
+    assert some(list("abcde"), 2) == "a, b and 3 more"

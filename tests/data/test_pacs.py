@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from efdm.data import PictureError, pacs
+from efdm.data.layouts import key
+from efdm.data.pacs import CLASSES, LINES, PICTURES, load_pacs, read_lists
+
+# A PACS of 1/90, whose tables take the place of the real ones where pictures are read.
+SMALL = {
+    "art_painting": (4, 3, 3, 2, 2, 3, 5),
+    "cartoon": (4, 5, 4, 2, 3, 3, 4),
+    "photo": (9, 2, 2, 2, 2, 3, 5),
+    "sketch": (8, 8, 8, 6, 8, 2, 2),
+}
+SMALL_LINES = {
+    "art_painting": {"train": 20, "crossval": 2, "test": 22},
+    "cartoon": {"train": 22, "crossval": 3, "test": 25},
+    "photo": {"train": 22, "crossval": 3, "test": 25},
+    "sketch": {"train": 38, "crossval": 4, "test": 42},
+}
+TOTAL = 114
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def names_of(domain: str) -> list[str]:
+    counts = zip(CLASSES, SMALL[domain], strict=True)
+    return [f"{domain}/{label}/pic_{n:04d}" for label, count in counts for n in range(count)]
+
+
+def write_lists(folder: Path) -> None:
+    """Lists of the published lengths, for names of our own: every tenth or so is for validation."""
+    folder.mkdir()
+    for domain, lines in SMALL_LINES.items():
+        names = names_of(domain)
+        every = [n * lines["crossval"] // len(names) != (n + 1) * lines["crossval"] // len(names) for n in range(len(names))]
+        chosen = {"train": [n for n, v in zip(names, every, strict=True) if not v]}
+        chosen |= {"crossval": [n for n, v in zip(names, every, strict=True) if v], "test": names}
+        for word, part in chosen.items():
+            text = "".join(f"{name}.jpg {CLASSES.index(name.split('/')[1]) + 1}\n" for name in part)
+            (folder / f"{domain}_{word}_kfold.txt").write_text(text)
+
+
+@pytest.fixture
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacs, "PICTURES", SMALL)
+    monkeypatch.setattr(pacs, "LINES", SMALL_LINES)
+
+
+@pytest.fixture
+def original(tmp_path: Path, small_tables: None) -> Path:
+    """Four zips of single black pixels, and lists."""
+    root = tmp_path / "pacs"
+    root.mkdir()
+    out = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(out, "BMP")
+    for domain in SMALL:
+        with zipfile.ZipFile(root / f"pacs-{domain}.zip", "w") as archive:
+            for name in names_of(domain):
+                archive.writestr(f"{name}.bmp", out.getvalue())
+    write_lists(root / "splits")
+    return root
+
+
+@pytest.fixture
+def copy(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "copy"))
+
+
+def change(path: Path, rename: Callable[[str], str | None], content: Callable[[str, bytes], bytes] = lambda n, b: b) -> None:
+    """Write a zip again with other names; None leaves a file out."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: content(name, archive.read(name)) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            if (new := rename(name)) is not None:
+                archive.writestr(new, data)
+
+
+# --- the tables ------------------------------------------------------------------------------------------------------
+
+
+def test_tables_agree_with_each_other_and_the_published_sums() -> None:
+    assert {domain: sum(counts) for domain, counts in PICTURES.items()} == {
+        "art_painting": 2048,
+        "cartoon": 2344,
+        "photo": 1670,
+        "sketch": 3929,
+    }
+    assert sum(map(sum, PICTURES.values())) == 9991
+    for domain, lines in LINES.items():
+        assert lines["train"] + lines["crossval"] == lines["test"] == sum(PICTURES[domain])
+
+
+# --- a complete copy -------------------------------------------------------------------------------------------------
+
+
+def test_a_complete_copy_with_its_lists(original: Path) -> None:
+    data = load_pacs(original, size=1)
+    assert data.classes == list(CLASSES)
+    assert data.domain_names == list(SMALL)
+    assert data.skipped == []
+    for domain, lines in SMALL_LINES.items():
+        assert data.counts("split")[domain] == {"train": lines["train"], "val": lines["crossval"], "test": lines["test"]}
+        assert tuple(data.counts()[domain].values()) == SMALL[domain]
+    lists = read_lists(original / "splits")
+    for split, names in lists.items():
+        assert {key(data.names[i]) for i in data.select(split=split).tolist()} == {key(name) for name in names}
+
+
+def test_our_own_split_is_a_named_choice(original: Path, copy: Path) -> None:
+    shutil.rmtree(copy / "splits")
+    with pytest.raises(PictureError, match=r"no lists such as photo_train_kfold.txt .* split='own'"):
+        load_pacs(copy, size=1)
+    own = load_pacs(copy, split="own", size=1)
+    for domain, counts in SMALL.items():
+        assert own.counts("split")[domain]["val"] == sum(max(1, int(count * 0.1 + 0.5)) for count in counts)
+    zips = [copy / f"pacs-{domain}.zip" for domain in SMALL]
+    elsewhere = load_pacs(zips, lists=original / "splits", size=1)
+    assert not torch.equal(elsewhere.select(split="val"), own.select(split="val"))
+
+
+# --- other copies ----------------------------------------------------------------------------------------------------
+
+
+def test_missing_pictures_are_named(copy: Path) -> None:
+    gone = {f"photo/dog/pic_{n:04d}.bmp" for n in (0, 1, 2, 3, 7)}
+    change(copy / "pacs-photo.zip", lambda name: None if name in gone else name)
+    sentence = r"not the complete PACS: photo lacks 5 of 25 pictures \(photo/dog/pic_0000.jpg, .* and 2 more\)\. .*partial"
+    with pytest.raises(PictureError, match=sentence):
+        load_pacs(copy)
+    data = load_pacs(copy, copy="partial", size=1)
+    assert len(data) == TOTAL - 5
+    assert {key(name) for name, _ in data.skipped} == {key(name) for name in gone}
+    assert data.counts("split")["photo"]["test"] == 20
+    with pytest.raises(PictureError, match="photo/dog has 4 pictures, expected 9"):
+        load_pacs(copy, split="own")
+
+
+def test_unexpected_pictures_are_named(copy: Path) -> None:
+    change(copy / "pacs-sketch.zip", lambda name: name.replace("sketch/person/pic_0001.", "sketch/person/new."))
+    with pytest.raises(PictureError) as caught:
+        load_pacs(copy)
+    assert "sketch lacks 1 of 42 pictures (sketch/person/pic_0001.jpg);" in str(caught.value)
+    assert "1 pictures are not in the lists (sketch/person/new.bmp)" in str(caught.value)
+    data = load_pacs(copy, copy="partial", size=1)
+    assert "sketch/person/new.bmp" not in data.names
+    assert len(data.skipped) == 2
+
+
+def test_one_domain_keeps_the_numbers_of_classes(copy: Path) -> None:
+    change(copy / "pacs-photo.zip", lambda name: name if "/horse/" in name else None)
+    data = load_pacs(copy / "pacs-photo.zip", split="own", copy="partial", size=1)
+    assert data.domain_names == ["photo"]
+    assert set(data.labels.tolist()) == {CLASSES.index("horse")}
+
+
+def test_another_set_is_refused(copy: Path) -> None:
+    change(copy / "pacs-photo.zip", lambda name: name.replace("photo/", "Clipart/"))
+    with pytest.raises(PictureError, match=r"of no class and domain of PACS \(Clipart/dog"):
+        load_pacs(copy / "pacs-photo.zip", split="own")
+    with pytest.raises(PictureError, match="holds nothing of PACS, whose domains are art_painting"):
+        load_pacs(copy / "pacs-photo.zip", split="own", copy="partial")
+
+
+def test_a_damaged_picture_is_named(copy: Path) -> None:
+    bad = "cartoon/guitar/pic_0001.bmp"
+    change(copy / "pacs-cartoon.zip", lambda name: name, lambda name, data: data[:20] if name == bad else data)
+    with pytest.raises(PictureError, match=f"1 pictures of PACS cannot be read: {bad} is cut short or damaged"):
+        load_pacs(copy, size=1)
+    data = load_pacs(copy, copy="partial", size=1)
+    assert [name for name, _ in data.skipped] == [bad]
+
+
+def test_two_formats_of_one_picture(copy: Path) -> None:
+    with zipfile.ZipFile(copy / "pacs-photo.zip", "a") as archive:
+        archive.writestr("photo/dog/pic_0000.png", b"")
+    with pytest.raises(PictureError, match=r"in two formats \(photo/dog/pic_0000\)"):
+        load_pacs(copy)
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+WRONG_LISTS = {
+    "short": (lambda lines: lines[:-1], "has 21 lines, the published list 22"),
+    "repeated": (lambda lines: [*lines[:-1], lines[0]], r"names 1 pictures twice, photo/dog/pic_0000"),
+    "wrong_label": (
+        lambda lines: [lines[0].replace(" 1", " 2"), *lines[1:]],
+        r"line 1 is 'photo/dog/pic_0000.jpg 2'; expected",
+    ),
+    "wrong_domain": (lambda lines: [lines[0].replace("photo", "cartoon"), *lines[1:]], "line 1 is 'cartoon/dog"),
+    "other_words": (lambda lines: ["index of pictures", *lines], "line 1 is 'index of pictures'"),
+    "not_of_the_test_list": (
+        lambda lines: [lines[0].replace("0000", "9999"), *lines[1:]],
+        "lists of photo .* disagree about 2 pictures, photo/dog/pic_0000, photo/dog/pic_9999",
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "sentence"), WRONG_LISTS.values(), ids=WRONG_LISTS)
+def test_wrong_lists_are_reported_by_line(tmp_path: Path, small_tables: None, edit, sentence: str) -> None:
+    write_lists(tmp_path / "lists")
+    path = tmp_path / "lists" / "photo_train_kfold.txt"
+    path.write_text("\n".join(edit(path.read_text().splitlines())))
+    with pytest.raises(PictureError, match=sentence):
+        read_lists(tmp_path / "lists")
+
+
+def test_a_missing_list(tmp_path: Path, small_tables: None) -> None:
+    write_lists(tmp_path / "lists")
+    (tmp_path / "lists" / "sketch_crossval_kfold.txt").unlink()
+    with pytest.raises(PictureError, match=r"sketch_crossval_kfold\.txt does not exist"):
+        read_lists(tmp_path / "lists")
+
+
+def test_lists_with_windows_line_ends_and_an_empty_line(tmp_path: Path, small_tables: None) -> None:
+    write_lists(tmp_path / "lists")
+    plain = read_lists(tmp_path / "lists")
+    for path in (tmp_path / "lists").iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
+    assert read_lists(tmp_path / "lists") == plain
+
+
+@pytest.mark.parametrize(("option", "sentence"), [({"split": "mine"}, "split='mine'"), ({"copy": "any"}, "copy='any'")])
+def test_unknown_choices(tmp_path: Path, option, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        load_pacs(tmp_path, **option)
+
+
+# --- the real one ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not (SHARED / "pacs-splits").is_dir(), reason="PACS is not here")
+def test_real_lists_are_what_the_tables_say() -> None:
+    lists = read_lists(SHARED / "pacs-splits")
+    assert {split: len(names) for split, names in lists.items()} == {"train": 8977, "val": 1014, "test": 9991}
+    for domain, counts in PICTURES.items():
+        for label, count in zip(CLASSES, counts, strict=True):
+            assert sum(name.startswith(f"{domain}/{label}/") for name in lists["test"]) == count
+
+
+@pytest.mark.skipif(not (SHARED / "pacs-photo.zip").is_file(), reason="PACS is not here")
+def test_a_real_domain_alone() -> None:
+    with pytest.raises(
+        PictureError, match=r"art_painting lacks 2048 of 2048 .* sketch lacks 3929 of 3929 pictures \([^;]*\)\. Copy"
+    ):
+        load_pacs(SHARED / "pacs-photo.zip")

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from efdm.data.samplers import Batches, domain_batches, uniform_batches
+
+POOLS = {"art": torch.arange(0, 40), "photo": torch.arange(100, 130), "sketch": torch.arange(200, 290)}
+
+
+def whole(batches: Batches) -> list[Tensor]:
+    out = list(batches)
+    assert len(out) == len(batches)
+    assert all(rows.dtype == torch.int64 for rows in out)
+    return out
+
+
+def per_domain(indices: Tensor) -> dict[str, int]:
+    return {name: int(torch.isin(indices, pool).sum()) for name, pool in POOLS.items() if torch.isin(indices, pool).any()}
+
+
+# Both kinds, with endings that fit and endings that do not; epochs of 11, 12, 9 and 4 iterations.
+KINDS = {
+    "uniform_drop": lambda **where: uniform_batches(torch.arange(50, 140), 8, last="drop", **where),
+    "uniform_keep": lambda **where: uniform_batches(torch.arange(50, 140), 8, last="keep", **where),
+    "two_of_three_domains": lambda **where: domain_batches(POOLS, 16, domains=2, **where),
+    "all_domains": lambda **where: domain_batches(POOLS, 36, domains="all", **where),
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+# --- every kind ------------------------------------------------------------------------------------------------------
+
+
+@kinds
+def test_a_resumed_run_goes_on_exactly(kind) -> None:
+    run = kind(epochs=3, seed=5)
+    once = whole(run)
+    for start in (0, 1, run.per_epoch - 1, run.per_epoch, run.per_epoch + 3, 3 * run.per_epoch):
+        rest = whole(run.resumed(start))
+        assert len(rest) == len(once) - start
+        assert all(torch.equal(a, b) for a, b in zip(rest, once[start:], strict=True))
+
+
+@kinds
+def test_an_endless_run_is_the_same_run_without_an_end(kind) -> None:
+    finite = kind(epochs=2, seed=1)
+    endless = kind(epochs="endless", seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(finite, endless, strict=False))
+    assert len(list(itertools.islice(endless, 3 * finite.per_epoch))) == 3 * finite.per_epoch
+    with pytest.raises(TypeError, match="endless"):
+        len(endless)
+
+
+@kinds
+def test_iterating_twice_gives_the_same_and_leaves_global_randomness_alone(kind) -> None:
+    run = kind(epochs=1)
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    first = whole(run)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(7)
+    assert all(torch.equal(a, b) for a, b in zip(first, run, strict=True))
+
+
+@kinds
+def test_seeds_and_epochs_draw_differently(kind) -> None:
+    epochs = [kind(seed=seed).epoch(number) for seed in (0, 1, 2) for number in (0, 1, 2)]
+    for one, other in itertools.combinations(epochs, 2):
+        assert not torch.equal(one, other)
+
+
+@kinds
+@pytest.mark.parametrize("world", [2, 4])
+def test_ranks_partition_the_global_batch(kind, world: int) -> None:
+    if kind is KINDS["uniform_keep"] and world == 4:
+        pytest.skip("the last batch has 2 pictures; see the test of that error")
+    alone = whole(kind(epochs=2))
+    ranks = [whole(kind(epochs=2, rank=rank, world=world)) for rank in range(world)]
+    for together, parts in zip(alone, zip(*ranks, strict=True), strict=True):
+        assert torch.equal(torch.cat(parts).sort().values, together.sort().values)
+        assert len({len(part) for part in parts}) == 1
+
+
+@kinds
+def test_batches_travel_to_other_processes(kind) -> None:
+    run = kind(epochs=1)
+    copy = pickle.loads(pickle.dumps(run))
+    assert all(torch.equal(a, b) for a, b in zip(run, copy, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@kinds
+def test_a_gpu_gets_the_same_batches(kind) -> None:
+    for here, there in zip(kind(epochs=2), kind(epochs=2, device="cuda"), strict=True):
+        assert there.is_cuda
+        assert torch.equal(here, there.cpu())
+
+
+# --- uniform ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [16, 17, 23], ids=["fits", "one_over", "one_short"])
+@pytest.mark.parametrize("last", ["drop", "keep"])
+def test_an_epoch_takes_every_picture_once(n: int, last) -> None:
+    pool = torch.arange(1000, 1000 + n)
+    batches = whole(uniform_batches(pool, 8, last=last))
+    taken = torch.cat(batches)
+    assert len(taken.unique()) == len(taken)
+    assert torch.isin(taken, pool).all()
+    rest = [n % 8] if n % 8 and last == "keep" else []
+    assert [len(b) for b in batches] == [8] * (n // 8) + rest
+
+
+def test_what_is_dropped_changes_between_epochs() -> None:
+    dropped = [set(range(9)) - set(uniform_batches(range(9), 8).epoch(e).tolist()) for e in range(60)]
+    assert set.union(*dropped) == set(range(9))  # the chance that one is spared is below 1 %, and the seed is fixed
+
+
+def test_orders_are_uniform() -> None:
+    run = uniform_batches(range(4), 4, epochs=2400)
+    seen = dict.fromkeys(itertools.permutations(range(4)), 0)
+    for batch in run:
+        seen[tuple(batch.tolist())] += 1
+    assert all(60 < count < 140 for count in seen.values())  # 100 expected, deviation 10
+
+
+def test_a_pool_smaller_than_a_batch() -> None:
+    assert [len(b) for b in whole(uniform_batches(range(5), 8, last="keep", epochs=2))] == [5, 5]
+    with pytest.raises(ValueError, match=r"5 pictures do not fill one batch of 8.*last='keep'"):
+        uniform_batches(range(5), 8)
+
+
+def test_a_last_batch_that_leaves_a_rank_without_work_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"1 pictures for 2 ranks; use last='drop'"):
+        uniform_batches(range(9), 8, last="keep", world=2)
+    assert len(uniform_batches(range(9), 8, last="drop", world=2)) == 1
+
+
+# --- domains ---------------------------------------------------------------------------------------------------------
+
+
+def test_k_domains_in_equal_parts_behind_one_another() -> None:
+    pairs: dict[tuple[str, ...], int] = {}
+    for batch in whole(domain_batches(POOLS, 16, domains=2, per_epoch=600)):
+        first, second = per_domain(batch[:8]), per_domain(batch[8:])
+        assert [*first.values(), *second.values()] == [8, 8]
+        both = (*first, *second)
+        assert len(set(both)) == 2
+        assert len(batch.unique()) == 16  # all pools are larger than their part
+        pairs[both] = pairs.get(both, 0) + 1
+    assert len(pairs) == 6
+    assert all(60 < count < 140 for count in pairs.values())  # 100 expected, deviation 9
+
+
+def test_all_domains_in_every_batch() -> None:
+    assert all(per_domain(batch) == dict.fromkeys(POOLS, 12) for batch in whole(domain_batches(POOLS, 36)))
+
+
+def test_every_rank_sees_the_same_domains_in_equal_parts() -> None:
+    ranks = [whole(domain_batches(POOLS, 16, domains=2, rank=rank, world=2)) for rank in (0, 1)]
+    for one, other in zip(*ranks, strict=True):
+        assert per_domain(one) == per_domain(other)
+        assert set(per_domain(one).values()) == {4}
+        assert len(per_domain(one[:4])) == 1  # in halves, as pairing by halves wants it
+
+
+def test_pictures_of_a_domain_come_equally_often() -> None:
+    taken = torch.cat(whole(domain_batches(POOLS, 36, per_epoch=2, epochs=500)))
+    for pool in POOLS.values():
+        times = torch.bincount(taken)[pool].float()
+        expected = 1000 * 12 / len(pool)
+        assert ((times - expected).abs() < 5 * expected**0.5).all()
+
+
+def test_no_picture_again_before_the_domain_is_used_up() -> None:
+    taken = torch.cat(whole(domain_batches([torch.arange(20), torch.arange(100, 200)], 10, domains="all", per_epoch=8)))
+    small = taken[taken < 100].reshape(2, 20)  # twice four parts of 5
+    assert all(len(rounds.unique()) == 20 for rounds in small)
+    assert not torch.equal(small[0], small[1])
+
+
+@pytest.mark.parametrize("size", [3, 1, 8, 7], ids=["twice_and_more", "single", "exact", "one_short"])
+def test_a_domain_smaller_than_its_part(size: int) -> None:
+    part = 8
+    for batch in whole(domain_batches([torch.arange(size), torch.arange(100, 200)], 2 * part, per_epoch=20)):
+        times = torch.bincount(batch[batch < 100], minlength=size)
+        assert times.sum() == part
+        assert times.min() == part // size
+        assert times.max() == -(-part // size)
+
+
+def test_length_of_an_epoch() -> None:
+    assert len(domain_batches(POOLS, 16, domains=2)) == 160 // 16
+    assert len(domain_batches(POOLS, 16, domains=2, epochs=3)) == 30
+    assert len(domain_batches(POOLS, 16, domains=2, epochs=3, start=12)) == 18
+    assert len(domain_batches(POOLS, 16, domains=2, epochs=3, per_epoch=34)) == 102
+    assert len(domain_batches([[1], [2]], 64)) == 1  # fewer pictures than a batch
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+ERRORS = {
+    "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank is 2 of 2"),
+    "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "3 cannot be shared evenly by 2 ranks"),
+    "no_batch": (lambda: uniform_batches(range(8), 0), "a batch of 0"),
+    "unknown_last": (lambda: uniform_batches(range(8), 4, last="maybe"), "last='maybe' is not one of 'drop', 'keep'"),
+    "empty_pool": (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
+    "mask_for_indices": (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
+    "start_too_late": (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
+    "start_negative": (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
+    "negative_epochs": (lambda: uniform_batches(range(8), 4, epochs=-1), "epochs is -1"),
+    "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "there are 3 pools"),
+    "no_equal_parts": (lambda: domain_batches(POOLS, 16, domains=3), "a batch of 16 has no 3 equal parts"),
+    "no_pools": (lambda: domain_batches([], 16), "there are 0 pools"),
+    "empty_epoch": (lambda: domain_batches(POOLS, 16, domains=2, per_epoch=0), "per_epoch is 0"),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), ERRORS.values(), ids=ERRORS)
+def test_errors_say_what_was_expected(call, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from efdm.environment import environment
+
+
+def test_the_gpu_that_is_named_is_the_one_that_was_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {None: "the current one", torch.device("cuda:0"): "first", torch.device("cuda:1"): "second"}
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: names[device])
+    assert [environment(f"cuda:{i}")["device_name"] for i in (0, 1)] == ["first", "second"]
