@@ -37,7 +37,10 @@ gpu-test:
 
 bench: install
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/pictures.py
+	$(BIN)/python benchmarks/flicker.py
 	$(BIN)/python benchmarks/report.py --readme
+	$(BIN)/python benchmarks/pictures_report.py --readme
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache demo

@@ -104,7 +104,7 @@ def main() -> None:
                     flush=True,
                 )
                 rows.append(row)
-    out = options.out or HERE / "results" / f"style-{device}.json"
+    out = options.out or HERE / "results" / f"pictures-{device}.json"
     out.write_text(json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n")
 
 

@@ -30,7 +30,7 @@ def quality() -> dict[str, list[Record]]:
 
 
 def speed() -> list[Record]:
-    files = (HERE / "results" / f"style-{device}.json" for device in ("cpu", "cuda"))
+    files = (HERE / "results" / f"pictures-{device}.json" for device in ("cpu", "cuda"))
     return [json.loads(file.read_text()) for file in files if file.exists()]
 
 

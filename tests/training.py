@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
+
+from efdm.models import StyleNetwork
+from efdm.style import train as training
+from efdm.style.settings import TOLD
 
 # as torchvision counts: convolution, ReLU, convolution, ReLU, pooling
 BLOCKS = {"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
@@ -59,3 +65,9 @@ def noise_pictures(folder: Path, count: int, *, seed: int, side: int = 40) -> Pa
         pixels = np.uint8(255 * np.clip(0.5 * tint + 0.5 * light, 0, 1))
         Image.fromarray(pixels).resize((side + 8, side), Image.Resampling.BILINEAR).save(folder / f"{i}.png")
     return folder
+
+
+def train(settings: training.Settings, run: Path, **options: Any) -> StyleNetwork:
+    """`efdm.style.train.train`, with what is told of a run among the options."""
+    told = {name: options.pop(name) for name in TOLD if name in options}
+    return training.train(dataclasses.replace(settings, **told), run, **options)

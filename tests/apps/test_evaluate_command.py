@@ -61,6 +61,17 @@ def test_a_network_of_ones_own_over_strengths_and_an_optimiser(home: Path) -> No
     assert (home / "run" / "records.jsonl").read_text() == after
 
 
+def test_a_picture_that_cannot_be_read_is_left_out(home: Path, tmp_path: Path) -> None:
+    noise_pictures(tmp_path / "content", 2, seed=1)
+    (tmp_path / "content" / "0.png").write_text("not a picture")
+    result = run(
+        home, "--network", f"mine={home / 'network.safetensors'}", "--content", str(tmp_path / "content"), out="torn"
+    )
+    assert result.exit_code == 1, result.output
+    assert "0.png" in result.output
+    assert {r["content"] for r in read_records(home / "torn")} == {"1.png"}
+
+
 def test_methods_that_are_given_go_before_the_files_own(home: Path) -> None:
     network = f"mine={home / 'network.safetensors'}"
     result = run(

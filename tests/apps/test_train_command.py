@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -90,7 +91,7 @@ def test_resuming_needs_nothing_but_the_folder(place: Path, tmp_path: Path) -> N
 
     settings = training.Settings(**json.loads((tmp_path / "whole" / "settings.json").read_text()))
     with pytest.raises(KeyboardInterrupt):
-        training.train(settings, tmp_path / "run", log_every=1, progress=stop)
+        training.train(dataclasses.replace(settings, log_every=1), tmp_path / "run", progress=stop)
     result = run("train", "style", "--resume", "-o", str(tmp_path / "run"), "--device", "cpu", "--log-every", "1")
     assert result.exit_code == 0, result.output
     assert records(tmp_path / "run") == records(tmp_path / "whole")
@@ -147,7 +148,7 @@ def test_damaged_pictures_are_counted(place: Path, tmp_path: Path) -> None:
     (tmp_path / "style" / "torn.png").write_bytes(b"PNG")
     result = run(*options(place, tmp_path / "run", style=tmp_path / "style", iterations=1))
     assert result.exit_code == 0, result.output
-    assert "1 pictures could not be read and were left out" in result.output
+    assert "left out because they could not be read: 1;" in result.output
     assert "torn.png" in (tmp_path / "run" / "environment.json").read_text()
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from training import noise_pictures, one_picture, vgg_file
+from training import noise_pictures, one_picture, train, vgg_file
 
 from efdm.data import ImageSet, PictureError
 from efdm.models import StyleNetwork, build
 from efdm.models.weights import load_network, read
 from efdm.style import train as training
 from efdm.style.records import Log
-from efdm.style.train import Batches, Progress, Settings, train, unbroken
+from efdm.style.train import Batches, Progress, Settings, unbroken
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +124,8 @@ def test_the_first_stage_learns_to_reconstruct_and_then_stays(place: Path, tmp_p
 
 def test_what_a_run_leaves(place: Path, tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
-    wanted = small(place, iterations=5, reconstruct=2)
-    network = train(wanted, run, log_every=2, preview_every=3)
+    wanted = small(place, iterations=5, reconstruct=2, log_every=2, preview_every=3)
+    network = train(wanted, run)
     assert Settings(**json.loads((run / "settings.json").read_text())) == wanted
     told = json.loads((run / "environment.json").read_text())
     assert (told["contents"], told["styles"], told["skipped"]) == (4, 3, [])

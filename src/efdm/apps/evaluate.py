@@ -69,6 +69,7 @@ def style(
 
     A run that was interrupted goes on when the same command is given again; pairs that are finished are not repeated.
     """
+    failed = 0
     try:
         if not table:
             target = pick_device(device)
@@ -81,7 +82,7 @@ def style(
                 model or ([] if network or optimiser else ["small"]), network or [], method or [], strengths,
                 optimiser or [], iterations, vgg or None, _encoders(encoder or []), target,
             )  # fmt: skip
-            _measure(chosen, ways, lens, out, size, seen_at, target)
+            failed = _measure(chosen, ways, lens, out, size, seen_at, target)
         written = report.render(out)
     except (ValueError, PictureError, MissingWeights, FloatingPointError) as error:
         console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)  # names may hold brackets
@@ -93,6 +94,8 @@ def style(
     console.print("written: " + ", ".join(str(p) for p in written), markup=False, soft_wrap=True)
     if out / "tradeoff.png" not in written:
         console.print("the plot needs matplotlib: pip install matplotlib")
+    if failed:
+        raise typer.Exit(1)
 
 
 def _strengths(given: str) -> list[float]:
@@ -158,7 +161,9 @@ def _measure(
     size: int,
     seen_at: int,
     device: torch.device,
-) -> None:
+) -> int:
+    """Measure, and tell how many pairs could not be read."""
+    failed: list[PictureError] = []
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeRemainingColumn(),
     )  # fmt: skip
@@ -170,4 +175,11 @@ def _measure(
             count = f"{int(p.done)}/{p.total}"
             bar.update(task, completed=p.done, description=p.label or "pictures", count=count)
 
-        evaluation.evaluate(pairs, ways, lens, out, size=made_at, seen_at=seen_at, device=device, progress=show)
+        def tell(error: PictureError) -> None:
+            failed.append(error)
+            console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+
+        evaluation.evaluate(
+            pairs, ways, lens, out, size=made_at, seen_at=seen_at, device=device, progress=show, unreadable=tell
+        )  # fmt: skip
+    return len(failed)

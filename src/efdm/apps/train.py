@@ -71,9 +71,11 @@ def style(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out; files, --device and --speed may be others.")
     ] = False,
-    log_every: Annotated[int, typer.Option(min=1, help="Iterations between lines of the log.")] = 50,
-    save_every: Annotated[int, typer.Option(min=1, help="Iterations between checkpoints.")] = 5000,
-    preview_every: Annotated[int, typer.Option(min=0, help="Iterations between preview sheets; 0 for none.")] = 2000,
+    log_every: Annotated[int | None, typer.Option(min=1, help="Iterations between lines of the log. Default: 50.")] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="Iterations between checkpoints. Default: 5000.")] = None,
+    preview_every: Annotated[
+        int | None, typer.Option(min=0, help="Iterations between preview sheets; 0 for none. Default: 2000.")
+    ] = None,
 ) -> None:
     """Train a network for style transfer."""
     asked: dict[str, Any] = {
@@ -81,11 +83,12 @@ def style(
         "size": size, "short_side": short_side, "lr": lr, "schedule": schedule, "style_weight": style_weight,
         "sliced_weight": sliced_weight, "identity_weight": identity_weight, "reconstruct": reconstruct, "seed": seed,
         "precision": precision, "speed": speed, "vgg": vgg, "start": start, "begun": begun,
+        "log_every": log_every, "save_every": save_every, "preview_every": preview_every,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value not in (None, "")}
     try:
         settings = _resumed(out, device, given) if resume else _begun(device, given)
-        _run(settings, out, resume, log_every, save_every, preview_every)
+        _run(settings, out, resume)
     except (ValueError, OSError, FloatingPointError) as error:  # OSError: pictures, weights, folders
         console.print(Text(str(error), style="red"), soft_wrap=True)
         raise typer.Exit(2) from error
@@ -128,7 +131,7 @@ def _join_processes(name: str) -> torch.device:
     return device
 
 
-def _run(settings: training.Settings, out: Path, resume: bool, log_every: int, save_every: int, preview_every: int) -> None:
+def _run(settings: training.Settings, out: Path, resume: bool) -> None:
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         TextColumn("{task.fields[told]}"),
@@ -147,11 +150,11 @@ def _run(settings: training.Settings, out: Path, resume: bool, log_every: int, s
             show(p.phase, p.iteration, p.iterations, f"{p.per_second:.1f}/s  {told}")
 
         training.train(
-            settings, out, resume=resume, log_every=log_every, save_every=save_every, preview_every=preview_every,
-            progress=progress, reading=lambda done, total: show("reading pictures", done, total, ""),
+            settings, out, resume=resume, progress=progress,
+            reading=lambda done, total: show("reading pictures", done, total, ""),
         )  # fmt: skip
     if first:
         if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
-            told = f"{len(skipped)} pictures could not be read and were left out; {out / 'environment.json'} names them"
+            told = f"left out because they could not be read: {len(skipped)}; {out / 'environment.json'} names them"
             console.print(told, soft_wrap=True, markup=False)
         console.print(f"trained {settings.encoder}: {out / 'network.safetensors'}", soft_wrap=True, markup=False)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.data import Source, on_white, resize, resize_short_side, write_picture
+from efdm.data import PictureError, Source, on_white, resize, resize_short_side, write_picture
 from efdm.environment import environment
 from efdm.ops.choices import check_choice
 from efdm.style.measures import Lens, Seen
@@ -138,8 +138,11 @@ def evaluate(
     seen_at: int | None = SEEN_AT,
     device: str | torch.device = "cpu",
     progress: Callable[[Progress], object] = lambda _: None,
+    unreadable: Callable[[PictureError], object] | None = None,
 ) -> list[Record]:
     """Make and measure every picture that the run has no record of yet; all records of the run are returned.
+
+    A pair whose pictures cannot be read is told to ``unreadable`` and left out; without it, it is an error.
 
     Pictures are known by their names, so a run is for one set of contents and one of styles.
 
@@ -164,7 +167,14 @@ def evaluate(
         for pair, missing in wanted:
             if not missing:
                 continue
-            content, style = (open_picture(source, size).to(device) for source in pair)
+            try:
+                content, style = (open_picture(source, size).to(device) for source in pair)
+            except PictureError as error:
+                if unreadable is None:
+                    raise
+                unreadable(error)
+                finished += len(missing)
+                continue
             content_name, style_name = names[0][pair.content.name], names[1][pair.style.name]
             places = _places(missing[0], size, content_name, style_name)
             for side, picture in (("content", content), ("style", style)):

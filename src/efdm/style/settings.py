@@ -19,7 +19,8 @@ from efdm.style.step import PRECISIONS, SPEEDS
 IDENTITIES = 1  # samples of a batch that are styled by themselves (small)
 FILE = "settings.json"  # in the folder of a run
 FILES = ("content", "style", "vgg", "start")  # settings that are files
-MOVABLE = (*FILES, "device", "speed")  # where files are and where a run goes on; everything else is the run itself
+TOLD = ("log_every", "save_every", "preview_every")  # settings that change nothing but what is told of a run
+MOVABLE = (*FILES, *TOLD, "device", "speed")  # where files are and where a run goes on; everything else is the run itself
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Settings:
     vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
     start: str = ""  # a network to begin with
     begun: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
+    log_every: int = 50  # iterations
+    save_every: int = 5000
+    preview_every: int = 2000  # 0 is never
 
     @classmethod
     def for_encoder(cls, encoder: str, *, content: str, style: str, **changes: Any) -> Settings:

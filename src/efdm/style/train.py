@@ -172,9 +172,6 @@ def train(
     run: Path,
     *,
     resume: bool = False,
-    log_every: int = 50,
-    save_every: int = 5000,
-    preview_every: int = 2000,
     progress: Callable[[Progress], None] = lambda _: None,
     reading: Callable[[int, int], None] | None = None,
 ) -> StyleNetwork:
@@ -188,7 +185,9 @@ def train(
     _check_folder(run, resume)
     if resume:
         check_same_run(settings, run)
-    job = _open(settings, run, resume, Every(log_every, save_every, preview_every), progress, reading)
+    job = _open(
+        settings, run, resume, Every(settings.log_every, settings.save_every, settings.preview_every), progress, reading
+    )
     batches = Batches(job.contents, job.styles, settings, job.device)
     parts = phases(job.network, settings, job.device)
     state = torch.load(job.checkpoint, map_location=job.device, weights_only=True) if resume else None
