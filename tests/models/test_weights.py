@@ -321,11 +321,13 @@ def test_a_file_is_kept_until_the_new_one_is_finished(tmp_path: Path, monkeypatc
     write()
     before = path.read_bytes()
 
-    def torn(tensors: object, to: Path, *_: object) -> None:
-        Path(to).write_bytes(before[:100])
+    whole = Path.write_bytes
+
+    def torn(to: Path, content: bytes) -> int:
+        whole(to, content[:100])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("safetensors.torch.save_file", torn)
+    monkeypatch.setattr(Path, "write_bytes", torn)
     with pytest.raises(KeyboardInterrupt):
         write()
     assert path.read_bytes() == before
@@ -369,3 +371,9 @@ def test_pretrained_vgg19_is_the_published_pair(folder: Path) -> None:
 def test_unknown_models_are_told() -> None:
     with pytest.raises(ValueError, match="'vgg' is not a model; choose one of small, vgg16, vgg19"):
         pretrained("vgg")
+
+
+def test_files_may_be_read_by_whoever_may_read_others(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    save_network(build("small"), tmp_path / "network.safetensors", {})
+    assert (tmp_path / "network.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode

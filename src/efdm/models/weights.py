@@ -228,12 +228,13 @@ def save_encoder(encoder: VGG, path: str | Path) -> None:
 
 def _write(tensors: Mapping[str, Tensor], path: str | Path, told: dict[str, str]) -> None:
     """A file appears whole or not at all: one that was there is kept until the new one is finished."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".new")
-    save_file({k: v.contiguous() for k, v in tensors.items()}, unfinished, told)
+    # as bytes: safetensors itself writes files that nobody else may read
+    unfinished.write_bytes(save({k: v.contiguous() for k, v in tensors.items()}, told))
     os.replace(unfinished, path)
 
 
