@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
+
+# Small pictures gain nothing from a second thread, and on a busy machine two threads that wait for each other take many
+# times as long as one. Set before torch is there, and for the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
