@@ -59,9 +59,10 @@ def table() -> str:
         "|---|---|---|---|",
     ]
     for label, records in quality().items():
-        network = label.split()[0].split("/")[0]
-        time = _time(network) if label in ("small efdm 1", "vgg16 efdm 1") else ""  # below 1 stages run twice
-        lines.append(f"| {label} | {mean(records, 'lpips')} | {mean(records, 'style_distance')} | {time} |")
+        network, _, strength = label.partition(" efdm ")
+        time = _time(network) if strength == "1" else ""  # below 1 some stages run twice
+        name = f"`{network}`, strength {strength}" if strength else label
+        lines.append(f"| {name} | {mean(records, 'lpips')} | {mean(records, 'style_distance')} | {time} |")
     return "\n".join(lines)
 
 
