@@ -36,14 +36,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _quickly() -> Iterator[None]:
-    """One thread for small pictures, a draw of few iterations at once, no TensorBoard unless a test wants it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """A draw of few iterations at once, no TensorBoard unless a test wants it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "BLOCK", 2)
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
         yield
-    torch.set_num_threads(threads)
 
 
 def settings(place: Path, **changes: Any) -> Settings:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from efdm.apps.devices import pick_device
+from efdm.apps.tell import tell
 from efdm.data import PictureError, read_picture, resize_short_side, write_picture
 from efdm.data.embedded import photo
 from efdm.data.paint import paint
@@ -133,15 +135,13 @@ def demo(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
 ) -> None:
     """See what it does: a contact sheet, a sweep of strengths, and mixtures of four styles."""
-    from efdm.apps.devices import pick_device
-
     try:
         stylizer = Stylizer.from_pretrained(model, pick_device(device), weights)
         with Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console) as bar:
             task = bar.add_task("painting styles", total=sum(page.pictures + 1 for page in SHEETS.values()))
             made = make_sheets(stylizer, out, side, lambda name: bar.update(task, description=name, advance=1))
     except (ValueError, PictureError, MissingWeights) as error:
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        tell(console, error)
         raise typer.Exit(2) from error
     for path in made:
         console.print(str(path), markup=False, highlight=False, soft_wrap=True)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from efdm.apps.devices import pick_device
+from efdm.apps.tell import tell
 from efdm.data import PictureError, find_pictures
 from efdm.models.weights import NORMALISED, PRETRAINED, MissingWeights, checksum, find, load_encoder
 from efdm.ops import MATCHERS
@@ -85,7 +86,7 @@ def style(
             failed = _measure(chosen, ways, lens, out, size, seen_at, target)
         written = report.render(out)
     except (ValueError, PictureError, MissingWeights, FloatingPointError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)  # names may hold brackets
+        tell(console, error)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         console.print(f"interrupted; the same command goes on, --table -o {out} shows what there is", soft_wrap=True)
@@ -175,11 +176,11 @@ def _measure(
             count = f"{int(p.done)}/{p.total}"
             bar.update(task, completed=p.done, description=p.label or "pictures", count=count)
 
-        def tell(error: PictureError) -> None:
+        def leave_out(error: PictureError) -> None:
             failed.append(error)
-            console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+            tell(console, error)
 
         evaluation.evaluate(
-            pairs, ways, lens, out, size=made_at, seen_at=seen_at, device=device, progress=show, unreadable=tell
+            pairs, ways, lens, out, size=made_at, seen_at=seen_at, device=device, progress=show, unreadable=leave_out
         )  # fmt: skip
     return len(failed)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from efdm.apps.devices import pick_device
+from efdm.apps.tell import tell
 from efdm.apps.wishes import SOUND, Wish, find_styles, make_namer, make_wishes, refuse_inputs
 from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
 from efdm.models.weights import PRETRAINED, MissingWeights
@@ -42,14 +43,10 @@ class Tally:
 
     def fail(self, error: Exception, count: int = 1) -> None:
         self.failed += count
-        _tell(_sentence(error))
+        tell(console, _sentence(error))
 
     def exit_code(self) -> int:
         return 0 if not self.failed else 1 if self.done else 2
-
-
-def _tell(sentence: str) -> None:
-    console.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _sentence(error: Exception) -> str:
@@ -200,10 +197,10 @@ def stylize(
             ties=ties, preserve_color=preserve_color, photoreal=photoreal, size=at,
         )  # fmt: skip
     except EXPECTED as error:
-        _tell(str(error))
+        tell(console, str(error))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
-        _tell("interrupted; what is finished is complete")
+        tell(console, "interrupted; what is finished is complete")
         raise typer.Exit(130) from None
     _report(tally, out)
 
@@ -214,7 +211,7 @@ def _report(tally: Tally, out: Path) -> None:
         what = f"{count} in {out}" if out.is_dir() else str(out)
         console.print(what, markup=False, highlight=False, soft_wrap=True)
     if tally.failed and tally.done + tally.failed > 1:
-        _tell(f"{tally.failed} of {tally.done + tally.failed} pictures failed")
+        tell(console, f"{tally.failed} of {tally.done + tally.failed} pictures failed")
     raise typer.Exit(tally.exit_code())
 
 

@@ -14,9 +14,9 @@ import torch.distributed as dist
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from efdm.apps.devices import pick_device
+from efdm.apps.tell import tell
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
 from efdm.style import train as training
@@ -90,7 +90,7 @@ def style(
         settings = _resumed(out, device, given) if resume else _begun(device, given)
         _run(settings, out, resume)
     except (ValueError, OSError, FloatingPointError) as error:  # OSError: pictures, weights, folders
-        console.print(Text(str(error), style="red"), soft_wrap=True)
+        tell(console, error)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         console.print(f"interrupted; go on with: efdm train style --resume -o {out}", soft_wrap=True, markup=False)

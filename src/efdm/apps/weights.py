@@ -13,6 +13,7 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
+from efdm.apps.tell import tell
 from efdm.data import ImageSet
 from efdm.models import mean_activations, normalise
 from efdm.models.vgg import CONVS_PER_BLOCK
@@ -49,7 +50,7 @@ def where(name: Annotated[str, typer.Argument(help=f"One of {', '.join(WEIGHTS)}
     try:
         console.print(str(find(name)), soft_wrap=True)
     except (MissingWeights, ValueError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        tell(console, error)
         raise typer.Exit(2) from error
 
 
@@ -71,7 +72,7 @@ def normalise_encoder(
         normalise(encoder, mean_activations(encoder, _crops(photos, pictures)))
         save_encoder(encoder, out)
     except (ValueError, OSError) as error:  # pictures, weights, folders
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        tell(console, error)
         raise typer.Exit(2) from error
     console.print(f"wrote {out}; use it with --vgg {out}", soft_wrap=True)
 

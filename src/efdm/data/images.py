@@ -111,12 +111,12 @@ def read_mask(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     return (bright if picture.alpha is None else bright * picture.alpha[0]) >= 0.5
 
 
-def unreadable(error: OSError, path: StrPath) -> PictureError:
-    """Why the system does not let us read a file, as a sentence."""
+def unreadable(error: OSError, path: StrPath, one: str = "picture") -> PictureError:
+    """Why the system does not let us read a file, of which ``one`` was expected, as a sentence."""
     sentences = {
         FileNotFoundError: "does not exist; check the name",
         NotADirectoryError: "does not exist; check the name",
-        IsADirectoryError: "is a folder; give one picture",
+        IsADirectoryError: f"is a folder; give one {one}",
         PermissionError: "may not be read by you; change its permissions or copy it",
     }
     what = sentences.get(type(error), f"could not be read ({error.strerror or error}); copy it and try the copy")

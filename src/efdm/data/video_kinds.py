@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from efdm.data.images import PictureError, StrPath
+from efdm.data.images import PictureError, StrPath, unreadable
 
 CRF = 18  # x264's scale of quality: smaller is better and larger; its own default is 23
 VP9_CRF = 24  # on VP9's scale, about the same
@@ -87,18 +87,7 @@ def open_source(path: Path) -> Any:
             "again, or save it as MP4"
         ) from error
     except OSError as error:
-        raise VideoError(_unreadable(error, path)) from error
-
-
-def _unreadable(error: OSError, path: Path) -> str:
-    sentences = {
-        FileNotFoundError: "does not exist; check the name",
-        NotADirectoryError: "does not exist; check the name",
-        IsADirectoryError: "is a folder; give one video",
-        PermissionError: "may not be read by you; change its permissions or copy it",
-    }
-    what = sentences.get(type(error), f"could not be read ({error.strerror or error}); copy it and try the copy")
-    return f"{path} {what}"
+        raise VideoError(str(unreadable(error, path, "video"))) from error
 
 
 def palette_graph(height: int, width: int, tick: Fraction) -> Any:

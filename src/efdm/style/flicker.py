@@ -13,7 +13,8 @@ from torch import Tensor
 
 from efdm.data import read_picture, resize
 from efdm.data.embedded import photo
-from efdm.style.motion import luminance, warp
+from efdm.style.color import luminance
+from efdm.style.motion import warp
 
 STILL = 4 / 255  # a pixel whose surroundings change by less than this did not move; camera noise averages to less
 NOISE = 2 / 255  # standard deviation; what a good camera adds by day

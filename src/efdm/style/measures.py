@@ -24,13 +24,13 @@ from efdm.models.weights import MissingWeights, load_encoder, read
 from efdm.nn.losses import gram, rows, unit_distances
 from efdm.ops import ChannelStats, channel_stats
 from efdm.ops.resample import resample_sorted
+from efdm.style.color import luminance
 from efdm.style.objective import STYLE_TAPS
 
 LPIPS_TAPS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # LPIPS, VGG-16
 HEADS: Mapping[str, str] = MappingProxyType({"vgg16": "vgg.pth", "alexnet": "alex.pth"})  # in PyPI's lpips, weights/v0.1
 DEAD = 1e-3  # a channel of VGG-16 with a smaller standard deviation has no distribution to compare; usual ones are 0.5 to 4
 FAINT = 1e-2  # of the layer's spread
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
 Features = Sequence[Tensor]
 
 
@@ -67,8 +67,7 @@ def lpips_heads(network: str = "vgg16") -> list[Tensor]:
 
 def edges(images: Tensor) -> Tensor:
     """The strength of luminance edges, ``(b, 1, h, w)``: Sobel magnitudes, 1 for a step from black to white."""
-    weights = torch.tensor(LUMA, dtype=images.dtype, device=images.device).view(1, 3, 1, 1)
-    grey = F.pad((images * weights).sum(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
+    grey = F.pad(luminance(images), (1, 1, 1, 1), mode="replicate")
     across = torch.tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]], dtype=images.dtype, device=images.device) / 4
     slopes = F.conv2d(grey, torch.stack([across, across.T])[:, None])
     return slopes.square().sum(1, keepdim=True).sqrt()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data import resize
-from efdm.style.color import luminance as luminance  # those who measure motion ask for it here, too
+from efdm.style.color import luminance
 
 FINEST = 160  # short side, in pixels, at which motion is estimated; at 96 the warping error of a pan is a fifth larger
 LEVELS = 4  # halvings; the coarsest has a short side of 20

@@ -120,10 +120,10 @@ class SmallObjective(nn.Module):
 
     def transfer(self, content: Tensor, style: Tensor) -> Tensor:
         """Both pictures through the stages, matched after each."""
-        x = torch.cat([content, style])
+        c, s = content, style
         for depth, stage in enumerate(self.network.stages):
             with torch.set_grad_enabled(depth > 0 and torch.is_grad_enabled()):
-                c, s = stage(x).chunk(2)
+                c, s = stage(torch.cat([c, s])).chunk(2)
                 if depth and self.method == "efdm":
                     # A match keeps only the order of the content, so its straight-through gradient would let trainable
                     # features drift in scale; brought to the style's moments first, they cannot. Gradients to the
@@ -131,7 +131,6 @@ class SmallObjective(nn.Module):
                     c = efdm(adain(c, s.detach()), s, style_grad="flow")
                 else:
                     c = MATCHERS[self.method](c, s)
-                x = torch.cat([c, s])
         return self.network.decoder(c)
 
     def forward(self, content: Tensor, style: Tensor, directions: Sequence[Tensor] = ()) -> dict[str, Tensor]:

@@ -136,14 +136,6 @@ def unbroken() -> Iterator[None]:
         usual(*asked[0])
 
 
-class Every(NamedTuple):
-    """Iterations between lines of the log, checkpoints and preview sheets; 0 previews are none."""
-
-    log: int
-    save: int
-    preview: int
-
-
 @dataclass(frozen=True)
 class Run:
     """What the phases of a run have in common. Only the ``first`` of several processes writes."""
@@ -154,7 +146,6 @@ class Run:
     contents: ImageSet
     styles: ImageSet
     network: StyleNetwork
-    every: Every
     progress: Callable[[Progress], None]
     first: bool
 
@@ -163,7 +154,7 @@ class Run:
         return self.folder / "checkpoint.pt"
 
     def preview(self, name: str) -> None:
-        if self.first and self.every.preview:
+        if self.first and self.settings.preview_every:
             preview(self.network, self.contents, self.styles, self.folder / "previews" / f"{name}.jpg", self.device)
 
 
@@ -185,9 +176,7 @@ def train(
     _check_folder(run, resume)
     if resume:
         check_same_run(settings, run)
-    job = _open(
-        settings, run, resume, Every(settings.log_every, settings.save_every, settings.preview_every), progress, reading
-    )
+    job = _open(settings, run, resume, progress, reading)
     batches = Batches(job.contents, job.styles, settings, job.device)
     parts = phases(job.network, settings, job.device)
     state = torch.load(job.checkpoint, map_location=job.device, weights_only=True) if resume else None
@@ -222,7 +211,6 @@ def _open(
     settings: Settings,
     folder: Path,
     resume: bool,
-    every: Every,
     progress: Callable[[Progress], None],
     reading: Callable[[int, int], None] | None,
 ) -> Run:
@@ -234,7 +222,7 @@ def _open(
     styles = ImageSet.load(settings.style, short_side=settings.short_side, progress=reading)
     # a checkpoint holds everything: the file that a run started with may be gone
     network = make_network(dataclasses.replace(settings, start="") if resume else settings).to(device)
-    return Run(settings, folder, device, contents, styles, network, every, progress, first=processes()[0] == 0)
+    return Run(settings, folder, device, contents, styles, network, progress, first=processes()[0] == 0)
 
 
 def _describe(run: Run) -> None:
@@ -268,14 +256,14 @@ def _train_phase(
             with unbroken():
                 losses = step(*batch(iteration), lr)
                 done = iteration + 1
-            if done % run.every.log == 0 or done == phase.iterations:
+            if done % settings.log_every == 0 or done == phase.iterations:
                 values = averaged(losses)  # waits for the device, so that the clock is right
                 rate = (done - told) / (time.perf_counter() - clock)
                 told, clock = done, time.perf_counter()
                 _tell(run, phase, done, values, {"lr": lr, "per_second": rate}, log)
-            if run.every.preview and done % run.every.preview == 0:
+            if settings.preview_every and done % settings.preview_every == 0:
                 run.preview(f"{phase.name}-{done:07d}")
-            if done % run.every.save == 0:
+            if done % settings.save_every == 0:
                 _save(run, phase, step, done)
     except KeyboardInterrupt:
         _save(run, phase, step, done)

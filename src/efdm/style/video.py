@@ -23,8 +23,9 @@ from efdm.data.images import short_side_size
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.ops.runs import run_bounds
+from efdm.style.color import luminance
 from efdm.style.look import Look
-from efdm.style.motion import estimate, luminance, same_exposure, warp
+from efdm.style.motion import estimate, same_exposure, warp
 from efdm.style.stylizer import Stylizer, check_picture, check_strength
 from efdm.style.transfer import restyled
 
