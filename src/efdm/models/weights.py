@@ -46,7 +46,7 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
     "vgg16-efdm": Weight(
         "EFDM decoder for the normalised VGG-16 at relu4_1", ("vgg16-efdm.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card",
-        "9cc14d7d973b46a1cbeb31c1d8e6bec277237df3f2350d4b21757c08ab262b56", "vgg16-efdm.md", "package",
+        "15bce9995d84a0dc6f6af62513db3dd79793a54b5487b18c05e3af510c0367b4", "vgg16-efdm.md", "package",
     ),
     "vgg16-means": Weight(
         "mean activations of VGG-16, which its normalisation divides by", ("vgg16-means.safetensors",),
