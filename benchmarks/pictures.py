@@ -57,7 +57,7 @@ def _graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
     with torch.cuda.graph(graph):
         output = call()
 
-    def replay() -> Tensor:
+    def replay(kept: Callable[[], Tensor] = call) -> Tensor:  # a graph does not keep what it reads
         graph.replay()
         return output
 
