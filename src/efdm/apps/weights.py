@@ -14,6 +14,7 @@ from rich.table import Table
 from torch import Tensor
 
 from efdm.apps.tell import tell
+from efdm.apps.wishes import refuse_inputs
 from efdm.data import ImageSet
 from efdm.models import mean_activations, normalise
 from efdm.models.vgg import CONVS_PER_BLOCK
@@ -66,7 +67,12 @@ def normalise_encoder(
     try:
         if name not in CONVS_PER_BLOCK:
             raise ValueError(f"{name!r} is not one of {', '.join(CONVS_PER_BLOCK)}")
-        _refuse_inputs(out, content, find(name, vgg or None))
+        given = find(name, vgg or None)
+        if out.is_dir():
+            raise ValueError(
+                f"{out} is a folder; choose a file for the output, such as {out / given.stem}-normalised.safetensors"
+            )
+        refuse_inputs([out], [given, Path(content)])
         encoder = load_encoder(name, DEEPEST, path=vgg or None)
         photos = ImageSet.load(content)
         normalise(encoder, mean_activations(encoder, _crops(photos, pictures)))
@@ -75,15 +81,6 @@ def normalise_encoder(
         tell(console, error)
         raise typer.Exit(2) from error
     console.print(f"wrote {out}; use it with --vgg {out}", soft_wrap=True)
-
-
-def _refuse_inputs(out: Path, content: str, vgg: Path) -> None:
-    """What is written must not take the place of what is read."""
-    if out.is_dir():
-        raise ValueError(f"{out} is a folder; choose a file for the output, such as {out / vgg.stem}-normalised.safetensors")
-    for what, path in {"the ImageNet weights": vgg, "the photographs": Path(content)}.items():
-        if out.exists() and path.exists() and out.samefile(path):
-            raise ValueError(f"{out} is the file of {what} itself; choose another name for the output")
 
 
 def _crops(photos: ImageSet, count: int) -> Iterator[Tensor]:

@@ -81,18 +81,18 @@ class _Launcher:
     def sort(self, kernel: str, x: Tensor, *others: Tensor | int | None) -> None:
         """One block for each row."""
         if rows := x.numel() // self.n:
-            self.module.launch(kernel, (rows, 1), self.threads, self.shared, x, *others, self.n, self.infinity)
+            self.module.launch(kernel, rows, self.threads, self.shared, x, *others, self.n, self.infinity)
 
     def sort_chunks(self, kernel: str, x: Tensor, *others: Tensor) -> None:
         """One block for each chunk."""
         if rows := x.numel() // self.n:
-            grid, numbers = (rows * self.chunks, 1), (self.n, self.chunks, self.infinity)
-            self.module.launch(kernel, grid, self.threads, self.shared, x, *others, *numbers)
+            numbers = (self.n, self.chunks, self.infinity)
+            self.module.launch(kernel, rows * self.chunks, self.threads, self.shared, x, *others, *numbers)
 
     def each(self, kernel: str, elements: int, x: Tensor, *others: Tensor | int | None) -> None:
         """One thread for so many elements."""
         if rows := x.numel() // self.n:
-            self.module.launch(kernel, (rows * -(-self.n // (_ELEMENTS * elements)), 1), _ELEMENTS, 0, x, *others)
+            self.module.launch(kernel, rows * -(-self.n // (_ELEMENTS * elements)), _ELEMENTS, 0, x, *others)
 
 
 @cache

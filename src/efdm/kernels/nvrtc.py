@@ -152,9 +152,7 @@ class Module:
             self._functions[name] = function
         return function
 
-    def launch(
-        self, name: str, grid: tuple[int, int], threads: int, shared: int, *arguments: torch.Tensor | int | None
-    ) -> None:
+    def launch(self, name: str, blocks: int, threads: int, shared: int, *arguments: torch.Tensor | int | None) -> None:
         """Launch on torch's current stream. Tensors go as pointers, integers as 32-bit integers, None as null."""
         # On the way of every call, and so written for speed: each argument is a machine word (a kernel that wants 32 bits
         # reads the low half) in an array that the thread keeps, and the stream comes without an object around it.
@@ -163,12 +161,12 @@ class Module:
         stream = torch._C._cuda_getCurrentRawStream(self._device)
         if torch.cuda.current_device() == self._device:
             code = self._launch(
-                self._function(name), grid[0], grid[1], 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None
+                self._function(name), blocks, 1, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None
             )
             if code == 0:
                 return
         with torch.cuda.device(self._device):  # another device is current, or this thread has no context yet
-            rest = (*grid, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None)
+            rest = (blocks, 1, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None)
             self._call("cuLaunchKernel", self._function(name), *rest)
 
 
