@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from efdm.style.records import write_json
 from efdm.style.settings import MOVABLE, RECIPES, SCHEDULES, Settings, check, check_same_run, read_settings
+from efdm.training.files import write_json
 
 
 @pytest.mark.parametrize("encoder", RECIPES)

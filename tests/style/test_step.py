@@ -132,38 +132,6 @@ def test_graphs_are_for_gpus_and_plain_elsewhere() -> None:
         assert torch.equal(a(*batch(i), 0.1)["loss"], b(*batch(i), 0.1)["loss"])
 
 
-def test_graphs_are_made_and_replayed_on_their_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`torch.cuda.graph` captures on the current device, even if every tensor is on another."""
-    current: list[torch.device] = []
-    seen: list[tuple[str, list[torch.device]]] = []
-
-    class On:
-        def __init__(self, device: torch.device) -> None:
-            self.device = device
-
-        def __enter__(self) -> None:
-            current.append(self.device)
-
-        def __exit__(self, *_: object) -> None:
-            current.pop()
-
-    class Graph:
-        def replay(self) -> None:
-            seen.append(("replay", list(current)))
-
-    def capture(inputs: list[Tensor]) -> None:
-        seen.append(("capture", list(current)))
-        step.inputs, step.graph = [i.clone() for i in inputs], Graph()  # type: ignore[assignment]
-
-    step = Step(Toy(), device=CPU, lr=0.1, speed="graph")
-    second = step.device = torch.device("cuda:1")
-    monkeypatch.setattr(torch.cuda, "device", On)
-    monkeypatch.setattr(step, "_capture", capture)
-    for i in range(2):
-        step(*batch(i), 0.1)
-    assert seen == [("capture", [second]), ("replay", [second]), ("replay", [second])]
-
-
 def test_what_belongs_to_a_device_is_not_taken_from_a_checkpoint() -> None:
     """As a run that moves from a GPU to here finds it."""
     one, two = Toy(), Toy()

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,8 @@ from efdm.data import ImageSet, PictureError
 from efdm.models import StyleNetwork, build
 from efdm.models.weights import load_network, read
 from efdm.style import train as training
-from efdm.style.records import Log
-from efdm.style.train import Batches, Progress, Settings, unbroken
+from efdm.style.train import Batches, Progress, Settings
+from efdm.training.log import Log
 
 
 @pytest.fixture(scope="module")
@@ -320,23 +318,6 @@ def test_a_run_is_not_overwritten(place: Path, tmp_path: Path) -> None:
         train(settings(place, iterations=1), tmp_path / "run")
 
 
-def test_ctrl_c_waits_for_the_end_of_a_step() -> None:
-    steps = []
-
-    def step() -> None:
-        with unbroken():
-            os.kill(os.getpid(), signal.SIGINT)
-            steps.append("half")
-            steps.append("done")
-
-    with pytest.raises(KeyboardInterrupt):
-        step()
-    assert steps == ["half", "done"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with unbroken():
-        steps.append("again")
-
-
 @pytest.mark.parametrize("whole", ["small"], indirect=True)
 def test_ctrl_c_in_the_middle_of_a_step_loses_nothing(
     whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -358,19 +339,6 @@ def test_ctrl_c_in_the_middle_of_a_step_loses_nothing(
     assert {k: watch.losses[k] for k in after.losses} == after.losses
     assert list(after.losses) == [("style", 3)]
     assert torch.equal(weights(found), weights(expected))
-
-
-def test_training_in_a_thread_has_no_signals_to_wait_for() -> None:
-    done = []
-
-    def work() -> None:
-        with unbroken():
-            done.append(True)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert done == [True]
 
 
 @pytest.mark.gpu
@@ -411,21 +379,6 @@ def test_a_captured_run_in_bf16_goes_on_as_if_it_had_not_been_interrupted(
         assert losses["loss"] == pytest.approx(whole.losses[place_of]["loss"], rel=0.1), place_of
 
 
-def test_a_log_keeps_the_lines_of_its_checkpoint(tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    places = [("reconstruct", 1), ("reconstruct", 2), ("style", 1), ("style", 2)]
-    for place in places:
-        log.write(*place, {"loss": math.pi})
-    log.close()
-    for count in (3, 2, 1):
-        Log(tmp_path, keep=places[count - 1]).close()
-        lines = records(tmp_path)
-        assert [(r["phase"], r["iteration"]) for r in lines] == places[:count]
-        assert lines[0]["loss"] == 3.14159
-    Log(tmp_path).close()
-    assert records(tmp_path) == []
-
-
 def test_a_broken_run_leaves_its_log_closed(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs: list[Log] = []
 
@@ -437,25 +390,6 @@ def test_a_broken_run_leaves_its_log_closed(place: Path, tmp_path: Path, monkeyp
     with pytest.raises(RuntimeError):
         train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 2, RuntimeError))
     assert [log.file.closed for log in logs] == [True]
-
-
-def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard")
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    def shown(phase: str) -> list[tuple[int, float]]:
-        events = EventAccumulator(str(tmp_path / "tensorboard" / phase)).Reload()
-        return [(e.step, e.value) for e in events.Scalars(f"{phase}/loss")]
-
-    places = [("reconstruct", 4), ("style", 1), ("style", 2), ("style", 3)]
-    for keep, loss in ((None, 1.0), (("style", 1), 2.0), (("reconstruct", 4), 3.0), (None, 4.0)):
-        with Log(tmp_path, keep=keep) as log:
-            for place in places[places.index(keep) + 1 if keep else 0 :]:
-                log.write(*place, {"loss": loss})
-        expected = {None: [loss] * 3, ("style", 1): [1.0, loss, loss], ("reconstruct", 4): [loss] * 3}[keep]
-        assert shown("style") == list(zip((1, 2, 3), expected, strict=True))
-        assert shown("reconstruct") == [(4, loss if keep is None else 1.0)]
 
 
 # --- what can be wrong -------------------------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from efdm.ops.choices import NAMED, check_choice
 from efdm.style.color import COLORS
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size
-from efdm.style.step import PRECISIONS
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL
+from efdm.training import PRECISIONS
 
 console = Console()
 

@@ -20,9 +20,9 @@ from efdm.style.color import COLORS
 from efdm.style.look import Look, both, cells, check_mask, only_inside, shares, style_cells
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, opened, working_size
-from efdm.style.step import PRECISIONS
 from efdm.style.tiles import in_shares, run_stage, tile_side
 from efdm.style.transfer import restyled
+from efdm.training import PRECISIONS
 
 Styles = AnyPicture | Sequence[AnyPicture]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,14 +20,20 @@ from efdm.environment import environment
 from efdm.models import StyleNetwork, build
 from efdm.models.weights import load_encoder, load_network, load_normalised_encoder, save_network
 from efdm.nn.losses import random_directions
-from efdm.style.checkpoint import check_finite, checkpoint, restore, write
+from efdm.style.checkpoint import checkpoint, restore
 from efdm.style.objective import DIRECTIONS, PaperObjective, ReconstructionObjective, SmallObjective
-from efdm.style.records import Log, preview, write_json
-from efdm.style.settings import FILE, IDENTITIES, RECIPES, SCHEDULES, Settings, check, check_same_run, public
+from efdm.style.records import preview
+from efdm.style.settings import IDENTITIES, RECIPES, SCHEDULES, Settings, check, check_same_run, public
 from efdm.style.step import Step, averaged, processes
+from efdm.training.checkpoint import check_finite, check_folder, write
+from efdm.training.files import write_json
+from efdm.training.interrupt import unbroken
+from efdm.training.log import Log
+from efdm.training.settings import FILE
 
 __all__ = ["RECIPES", "SCHEDULES", "Batches", "Phase", "Progress", "Settings", "make_network", "phases", "train"]
 
+PHASES = ("reconstruct", "style")  # in the order they are run
 BLOCK = 64  # iterations whose random draws are made at once
 SLICED_CHANNELS = (256, 512)  # of the taps that have random directions
 
@@ -120,22 +124,6 @@ def make_network(settings: Settings) -> StyleNetwork:
     return network
 
 
-@contextmanager
-def unbroken() -> Iterator[None]:
-    """Ctrl-C waits until the end of this: half an update could not be saved."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals arrive elsewhere
-        return
-    asked: list[Any] = []
-    usual = signal.signal(signal.SIGINT, lambda *told: asked.append(told))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual or signal.default_int_handler)
-    if asked and callable(usual):
-        usual(*asked[0])
-
-
 @dataclass(frozen=True)
 class Run:
     """What the phases of a run have in common. Only the ``first`` of several processes writes."""
@@ -173,7 +161,7 @@ def train(
     device and its speed may be others.
     """
     check(settings)
-    _check_folder(run, resume)
+    check_folder(run, resume=resume)
     if resume:
         check_same_run(settings, run)
     job = _open(settings, run, resume, progress, reading)
@@ -184,7 +172,7 @@ def train(
     if job.first and state is None:
         _describe(job)
     keep = (state["phase"], state["iteration"]) if state else None
-    with Log(run, keep=keep) if job.first else nullcontext() as log:
+    with Log(run, phases=PHASES, keep=keep) if job.first else nullcontext() as log:
         for stream, phase in enumerate(parts):
             if state is not None and phase.name != state["phase"]:
                 continue  # finished before
@@ -195,16 +183,6 @@ def train(
         job.preview("final")
         (run / "done").touch()
     return job.network
-
-
-def _check_folder(run: Path, resume: bool) -> None:
-    if run.is_file():
-        raise ValueError(f"{run} is a file; choose a folder for the run")
-    begun = (run / "checkpoint.pt").exists()
-    if resume and not begun:
-        raise ValueError(f"{run} has no checkpoint to resume from; leave --resume out to begin a run")
-    if not resume and begun:
-        raise ValueError(f"{run} has a run already; resume it, or choose another folder")
 
 
 def _open(
@@ -270,6 +248,7 @@ def _train_phase(
         raise
     _save(run, phase, step, phase.iterations)
     step.use_average()
+    step.run.release()  # the next phase needs the memory
 
 
 def _tell(run: Run, phase: Phase, done: int, losses: dict[str, float], pace: Mapping[str, float], log: Log | None) -> None:
@@ -282,6 +261,7 @@ def _tell(run: Run, phase: Phase, done: int, losses: dict[str, float], pace: Map
 
 def _save(run: Run, phase: Phase, step: Step, iteration: int) -> None:
     content = checkpoint(phase.name, iteration, run.network, phase.objective, step)
-    check_finite(content)  # in every process, as all have the same weights: none waits for one that stopped
+    # in every process, as all have the same weights: none waits for one that stopped
+    check_finite(content, f"iteration {iteration} of {phase.name}")
     if run.first:
         write(content, run.checkpoint)

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from tolerances import close
+from torch import Tensor, nn
+
+from efdm.training import SPEEDS, Capture
+from efdm.training.checkpoint import set_rate
+
+CPU = torch.device("cpu")
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+ON_SECOND_GPU = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no second CUDA device")]
+OPTIMIZERS = {
+    "sgd": lambda p, lr, gpu: torch.optim.SGD(p, lr=lr, momentum=0.9, weight_decay=0.1, fused=gpu or None),
+    "adam": lambda p, lr, gpu: torch.optim.Adam(p, lr=lr, fused=gpu or None, capturable=gpu),
+}
+
+
+class Learner:
+    """A network with BatchNorm and a draw of its own, and a step for it."""
+
+    def __init__(self, device: torch.device, how: str, optimizer: str = "sgd") -> None:
+        torch.manual_seed(3)
+        self.model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Conv2d(4, 2, 3)).to(device)
+        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        gpu = device.type == "cuda"
+        rate = torch.tensor(0.1, device=device) if gpu else 0.1
+        self.optimizer = OPTIMIZERS[optimizer](self.model.parameters(), rate, gpu)
+        self.generator = torch.Generator(device)
+        changed = [*self.model.parameters(), *self.model.buffers()]
+        self.run = Capture(
+            self.step, self.optimizer, device=device, changed=changed, generator=self.generator, how=how
+        )  # fmt: skip
+
+    def step(self, images: Tensor) -> dict[str, Tensor]:
+        noise = torch.randn(images.shape, device=images.device, generator=self.generator)
+        loss = self.model(images + noise).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return {"loss": loss.detach(), "noise": noise}
+
+    def __call__(self, iteration: int) -> dict[str, Tensor]:
+        images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(iteration))
+        self.generator.manual_seed(iteration)
+        torch.manual_seed(iteration)
+        set_rate(self.optimizer, 0.1 / (iteration + 1))
+        return {k: v.clone() for k, v in self.run(images.to(self.generator.device)).items()}
+
+    def state(self) -> dict[str, Tensor]:
+        return {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+
+
+def test_a_plain_step_is_the_function_itself() -> None:
+    one, two = Learner(CPU, "plain"), Learner(CPU, "graph")  # graphs are for GPUs, and plain elsewhere
+    for i in range(3):
+        assert torch.equal(one(i)["loss"], two(i)["loss"])
+    assert two.run.graph is None
+
+
+def test_graphs_are_made_and_replayed_on_their_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.cuda.graph` captures on the current device, even if every tensor is on another."""
+    current: list[torch.device] = []
+    seen: list[tuple[str, list[torch.device]]] = []
+
+    class On:
+        def __init__(self, device: torch.device) -> None:
+            self.device = device
+
+        def __enter__(self) -> None:
+            current.append(self.device)
+
+        def __exit__(self, *_: object) -> None:
+            current.pop()
+
+    class Graph:
+        def replay(self) -> None:
+            seen.append(("replay", list(current)))
+
+    def record(inputs: tuple[Tensor, ...]) -> None:
+        seen.append(("record", list(current)))
+        run.inputs, run.graph = [i.clone() for i in inputs], Graph()  # type: ignore[assignment]
+
+    run = Learner(CPU, "graph").run
+    second = run.device = torch.device("cuda:1")
+    monkeypatch.setattr(torch.cuda, "device", On)
+    monkeypatch.setattr(run, "_record", record)
+    for value in range(2):
+        run(torch.full((2,), value))
+        assert run.inputs[0].tolist() == [value] * 2  # the tensors that a graph reads
+    assert seen == [("record", [second]), ("replay", [second]), ("replay", [second])]
+
+
+class PretendGraph:
+    """Stands for a CUDA graph where there is none: "replaying" is calling the step once more."""
+
+    def __init__(self) -> None:
+        self.generators: list[torch.Generator] = []
+
+    def register_generator_state(self, generator: torch.Generator) -> None:
+        self.generators.append(generator)
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Everything that recording asks of CUDA, here; and what streams were used."""
+    used: list[Any] = []
+
+    class Stream:
+        def wait_stream(self, other: Stream) -> None:
+            used.append(("waits", self, other))
+
+    class Block:
+        def __init__(self, *given: Any, **named: Any) -> None:
+            used.append((*given, *named.values()))
+
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+
+    default = Stream()
+    for name, value in {
+        "CUDAGraph": PretendGraph, "graph": Block, "stream": Block, "Stream": Stream, "device": Block,
+        "default_stream": lambda: default, "current_stream": lambda: default, "current_device": lambda: 0,
+        "default_generators": (torch.default_generator,),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+    return used
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("begun", [0, 2])
+def test_recording_leaves_everything_as_it_was(pretend: list[Any], optimizer: str, begun: int) -> None:
+    """Weights, BatchNorm's averages and count, the optimizer and both generators; with a state from before or without."""
+    one, two = Learner(CPU, "plain", optimizer), Learner(CPU, "plain", optimizer)
+    for i in range(begun):
+        one(i), two(i)
+    images = torch.rand(4, 3, 8, 8)
+    before, drawn = two.state(), [two.generator.get_state(), torch.get_rng_state()]
+    two.run._record([images])
+    assert all(torch.equal(value, before[name]) for name, value in two.state().items())
+    assert torch.equal(two.generator.get_state(), drawn[0])
+    assert torch.equal(torch.get_rng_state(), drawn[1])
+    assert two.run.graph.generators == [two.generator]  # type: ignore[union-attr]
+    for i in range(begun, begun + 3):
+        assert torch.equal(one(i)["loss"], two(i)["loss"])
+    assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+def test_a_default_stream_is_not_captured_and_another_one_is(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner(CPU, "plain")
+    learner.run._record([torch.rand(4, 3, 8, 8)])
+    assert pretend[-1][1] is not torch.cuda.default_stream()
+    mine = torch.cuda.Stream()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: mine)
+    learner.run._record([torch.rand(4, 3, 8, 8)])
+    assert pretend[-1][1] is mine
+
+
+def test_a_step_that_cannot_be_recorded_is_told(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        def __init__(self, *given: Any, **named: Any) -> None: ...
+        def __enter__(self) -> None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(torch.cuda, "graph", Refusing)
+    with pytest.raises(RuntimeError, match=r"cannot be recorded as a CUDA graph; speed='plain'.*not permitted"):
+        Learner(CPU, "plain").run._record([torch.rand(4, 3, 8, 8)])
+
+
+def test_a_released_step_says_so() -> None:
+    learner = Learner(CPU, "plain")
+    learner(0)
+    learner.run.release()
+    with pytest.raises(RuntimeError, match="this step was released"):
+        learner(1)
+
+
+def test_speeds_are_named_by_what_they_do() -> None:
+    assert {"plain", "compile", "graph", "compile+graph"} == set(SPEEDS)
+
+
+# --- on a GPU --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", [pytest.param("cuda", marks=ON_GPU), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
+@pytest.mark.parametrize("stream", ["default", "own"])
+def test_a_replayed_graph_does_what_plain_steps_do(name: str, optimizer: str, stream: str) -> None:
+    """With the same draws, bit for bit, and another learning rate each time."""
+    device = torch.device(name)
+    one, two = Learner(device, "plain", optimizer), Learner(device, "graph", optimizer)
+    two.model.load_state_dict(copy.deepcopy(one.state()))
+    where = torch.cuda.Stream(device) if stream == "own" else torch.cuda.default_stream(device)
+    for i in range(5):
+        expected = one(i)
+        torch.cuda.synchronize(device)
+        with torch.cuda.stream(where):
+            found = two(i)
+        torch.cuda.synchronize(device)
+        assert torch.equal(found["noise"], expected["noise"])
+        close(found["loss"], expected["loss"])
+    for key, value in one.state().items():
+        close(two.state()[key].float(), value.float())
+    two.run.release()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_recording_on_a_gpu_leaves_everything_as_it_was(optimizer: str) -> None:
+    learner = Learner(torch.device("cuda"), "graph", optimizer)
+    before = learner.state()
+    learner.generator.manual_seed(5)
+    with torch.cuda.device(learner.generator.device):
+        learner.run._record([torch.rand(4, 3, 8, 8, device="cuda")])
+    torch.cuda.synchronize()
+    for key, value in learner.state().items():
+        assert torch.equal(value, before[key]), key
+    assert learner.generator.initial_seed() == 5
+    assert all(not s.any() for state in learner.optimizer.state.values() for s in state.values())

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from efdm.training import compiled as room
+from efdm.training.compiled import compiled
+
+
+@pytest.fixture(autouse=True)
+def _traced_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Traced as for a compiler, and run as it is: what is tested is which code is found, not how fast it is."""
+    pytest.importorskip("torch._dynamo")
+    room._compiler.cache_clear()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    yield
+    room._compiler.cache_clear()
+
+
+def model(width: int = 4) -> nn.Sequential:
+    """Two stages, the second of other shapes."""
+    stages = [nn.Sequential(nn.Conv2d(a, b, 3), nn.BatchNorm2d(b), nn.ReLU()) for a, b in ((3, width), (width, 2 * width))]
+    return nn.Sequential(*stages)
+
+
+def graphs() -> int:
+    from torch._dynamo.utils import counters
+
+    return counters["stats"]["unique_graphs"]
+
+
+def test_the_next_model_of_the_same_architecture_finds_its_code() -> None:
+    images, first, second = torch.rand(2, 3, 9, 9), model(), model()
+    expected = second(images)
+    before = graphs()
+    with compiled(list(first)):
+        first(images)
+    assert graphs() == before + 2
+    with compiled(list(second)):
+        found = second(images)
+    assert graphs() == before + 2  # nothing new
+    torch.testing.assert_close(found, expected)
+    assert not torch.equal(found, first(images))
+    with compiled(list(wider := model(6))):
+        wider(images)
+    assert graphs() == before + 4
+
+
+def test_hooks_stay_outside_and_models_with_them_share_the_code() -> None:
+    images, plain, mixed = torch.rand(2, 3, 9, 9), model(), model()
+    with compiled(list(plain)):
+        plain(images)
+    before = graphs()
+
+    def negative(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        assert not torch.compiler.is_compiling()
+        return -output
+
+    mixed[0].register_forward_hook(negative)
+    with compiled(list(mixed)):
+        found = mixed(images)
+    assert graphs() == before
+    torch.testing.assert_close(found, mixed(images))
+    mixed[0]._forward_hooks.clear()
+    assert not torch.allclose(found, mixed(images))
+
+
+def test_the_model_is_as_it_was_afterwards() -> None:
+    changed = model()
+    with contextlib.suppress(RuntimeError), compiled(list(changed)):
+        assert "forward" in vars(changed[0])
+        raise RuntimeError
+    assert "forward" not in vars(changed[0])
+    assert changed[0].forward.__func__ is nn.Sequential.forward
+
+
+def test_training_through_compiled_parts_is_training() -> None:
+    images, one = torch.rand(2, 3, 9, 9), model()
+    one(images).square().sum().backward()
+    expected = [p.grad.clone() for p in one.parameters()]
+    one.zero_grad()
+    with compiled(list(one)):
+        out = one(images)
+    out.square().sum().backward()
+    for p, gradient in zip(one.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.grad, gradient, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+import torch
+
+from efdm.training import lanes
+from efdm.training.lanes import Work, finish, side_by_side
+
+CPU = torch.device("cpu")
+
+
+class Diary:
+    """Works that write down what they do."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def work(self, name: str, steps: int, *, fails_at: int = -1) -> Work[str]:
+        try:
+            for i in range(steps):
+                if i == fails_at:
+                    raise FloatingPointError(name)
+                self.lines.append(f"{name}{i}")
+                yield
+        except GeneratorExit:
+            self.lines.append(f"{name} saved")
+            raise
+        return name.upper()
+
+
+def test_works_take_turns_and_the_next_one_takes_the_place_of_a_finished_one() -> None:
+    diary, made = Diary(), []
+    works = [diary.work("a", 1), diary.work("b", 3), diary.work("c", 2)]
+    side_by_side(works, device=CPU, lanes=2, finished=made.append)
+    assert made == ["A", "C", "B"] or made == ["A", "B", "C"]
+    assert diary.lines == ["a0", "b0", "b1", "c0", "b2", "c1"]
+
+
+def test_a_work_is_begun_when_there_is_room_for_it() -> None:
+    begun: list[str] = []
+
+    def works() -> object:
+        for name in "abc":
+            begun.append(name)
+            yield Diary().work(name, 2)
+
+    told = []
+    side_by_side(works(), device=CPU, lanes=1, finished=lambda _: told.append(list(begun)))  # type: ignore[arg-type]
+    assert told == [["a"], ["a", "b"], ["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("who", ["a work", "the one who is told"])
+def test_when_one_fails_the_others_save_themselves(who: str) -> None:
+    diary = Diary()
+    works = [diary.work("a", 9), diary.work("b", 2, fails_at=1 if who == "a work" else -1), diary.work("c", 9)]
+
+    def finished(value: str) -> None:
+        raise FloatingPointError(value)
+
+    with pytest.raises(FloatingPointError):
+        side_by_side(works, device=CPU, lanes=3, finished=finished)
+    assert sorted(line for line in diary.lines if "saved" in line) == ["a saved", "c saved"]
+
+
+def test_one_that_cannot_be_saved_does_not_keep_others_from_it() -> None:
+    diary = Diary()
+
+    def stubborn() -> Work[str]:
+        try:
+            yield
+            yield
+        except GeneratorExit:
+            raise OSError("disk full") from None
+        return ""
+
+    with pytest.raises(OSError, match="disk full"):
+        side_by_side(
+            [diary.work("a", 9), stubborn(), diary.work("b", 9), diary.work("c", 9, fails_at=1)],
+            device=CPU, lanes=4, finished=print,
+        )  # fmt: skip
+    assert sorted(line for line in diary.lines if "saved" in line) == ["a saved", "b saved"]
+
+
+def test_finish_does_all_of_it() -> None:
+    diary = Diary()
+    assert finish(diary.work("a", 3)) == "A"
+    assert diary.lines == ["a0", "a1", "a2"]
+
+
+class Device:
+    """Stands for a GPU on which the steps of one work take longer than those of another; time passes when one waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.current = 0.0, None
+        self.busy_until: dict[object, float] = {}
+        device = self
+
+        class Event:
+            def __init__(self, blocking: bool = False) -> None: ...
+
+            def record(self) -> None:
+                self.at = device.busy_until.get(device.current, 0.0)
+
+            def query(self) -> bool:
+                return self.at <= device.now
+
+        class Stream:
+            def __init__(self, _: torch.device) -> None: ...
+            def synchronize(self) -> None:
+                device.now = max(device.now, device.busy_until.get(self, 0.0))
+
+        class On:
+            def __init__(self, stream: object) -> None:
+                self.stream = stream
+
+            def __enter__(self) -> None:
+                device.current = self.stream
+
+            def __exit__(self, *_: object) -> None:
+                device.current = None
+
+        for name, value in {"Event": Event, "Stream": Stream, "stream": On}.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(lanes.time, "sleep", self.sleep)
+
+    def sleep(self, _: float) -> None:
+        self.now += 0.25
+
+    def work(self, name: str, steps: int, takes: float, log: list[str]) -> Work[str]:
+        for _ in range(steps):
+            start = max(self.now, self.busy_until.get(self.current, 0.0))
+            self.busy_until[self.current] = start + takes
+            log.append(name)
+            yield
+        return name
+
+
+def test_the_host_does_not_run_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "AHEAD", 4)
+    device, log = Device(monkeypatch), []
+    most = 0
+
+    def watched() -> Work[str]:
+        nonlocal most
+        inner = device.work("a", 20, 1.0, log)
+        for _ in inner:
+            most = max(most, int(device.busy_until[device.current] - device.now))
+            yield
+        return "a"
+
+    side_by_side([watched()], device=torch.device("cuda"), lanes=1, finished=lambda _: None)
+    assert most == 4
+
+
+def test_fast_lanes_do_not_wait_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "AHEAD", 4)
+    device, log = Device(monkeypatch), deque()
+    works = [device.work("slow", 10, 5.0, log), device.work("fast", 40, 1.0, log)]  # type: ignore[arg-type]
+    side_by_side(works, device=torch.device("cuda"), lanes=2, finished=lambda _: None)
+    assert device.now == pytest.approx(50, abs=6)  # both at once: not 90, and not 40 x 5
+    assert list(log)[:16].count("fast") > list(log)[:16].count("slow")

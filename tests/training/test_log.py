@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from efdm.training.log import Log
+
+PHASES = ("reconstruct", "style")
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_log_keeps_the_lines_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # not installed
+    log = Log(tmp_path, phases=PHASES)
+    places = [("reconstruct", 1), ("reconstruct", 2), ("style", 1), ("style", 2)]
+    for place in places:
+        log.write(*place, {"loss": math.pi})
+    log.close()
+    for count in (3, 2, 1):
+        Log(tmp_path, phases=PHASES, keep=places[count - 1]).close()
+        lines = records(tmp_path)
+        assert [(r["phase"], r["iteration"]) for r in lines] == places[:count]
+        assert lines[0]["loss"] == 3.14159
+    Log(tmp_path).close()
+    assert records(tmp_path) == []
+
+
+def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.summary.writer import event_file_writer
+
+    # files are read in the order of their names, which are told apart by the second: each of these goes has its own
+    seconds = itertools.count(1_800_000_000)
+    monkeypatch.setattr(event_file_writer, "time", SimpleNamespace(time=lambda: next(seconds)))
+
+    def shown(phase: str) -> list[tuple[int, float]]:
+        events = EventAccumulator(str(tmp_path / "tensorboard" / phase)).Reload()
+        return [(e.step, e.value) for e in events.Scalars(f"{phase}/loss")]
+
+    places = [("reconstruct", 4), ("style", 1), ("style", 2), ("style", 3)]
+    for keep, loss in ((None, 1.0), (("style", 1), 2.0), (("reconstruct", 4), 3.0), (None, 4.0)):
+        with Log(tmp_path, phases=PHASES, keep=keep) as log:
+            for place in places[places.index(keep) + 1 if keep else 0 :]:
+                log.write(*place, {"loss": loss})
+        expected = {None: [loss] * 3, ("style", 1): [1.0, loss, loss], ("reconstruct", 4): [loss] * 3}[keep]
+        assert shown("style") == list(zip((1, 2, 3), expected, strict=True))
+        assert shown("reconstruct") == [(4, loss if keep is None else 1.0)]
