@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from efdm import EFDMix, activate, activated, deactivate, deactivated, domains_of_batch, mix_after, unmix
-from efdm.nn import mixes_of, stages_of
+from efdm.nn import DSU, find_stage, mixes_of, stages_of
 
 
 class Net(nn.Module):
@@ -320,3 +320,22 @@ def test_a_module_with_two_names() -> None:
     conv = nn.Conv2d(3, 4, 3)
     mix_after(nn.ModuleDict({"a": conv, "b": conv}), ["b"])
     assert len(conv._forward_hooks) == 1
+
+
+def test_a_layer_for_each_stage(device: torch.device) -> None:
+    layers = [EFDMix(p=1.0), DSU(p=1.0)]
+    model = mix_after(Net().to(device), ["stem", "body"], layers)
+    assert mixes_of(model) == layers
+    assert mixing(model, images(device))
+    with pytest.raises(ValueError, match="2 layers for 1 stages"):
+        mix_after(Net(), ["stem"], layers)
+    with pytest.raises(TypeError, match="got ReLU"):
+        mix_after(Net(), ["stem", "body"], [EFDMix(), nn.ReLU()])
+
+
+def test_stages_are_found_with_their_layout() -> None:
+    net = Net()
+    assert find_stage(net, "body") == ("body", net.body, (1, 0))
+    models = pytest.importorskip("torchvision.models")
+    vit = models.vit_b_16(weights=None, image_size=32)
+    assert find_stage(vit, "stage2") == ("encoder.layers.encoder_layer_1", vit.encoder.layers[1], (-1, 1))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tolerances import close
 
-from efdm import MATCHERS, EFDMix, FeatureMix, MixStyle, domains_of_batch, efdmix
-from efdm.nn import draw
+from efdm import MATCHERS, EFDMix, FeatureMix, MixStyle, adain, channel_stats, domains_of_batch, efdm, efdmix
+from efdm.nn import CrossNorm, draw
 
 
 def features(device: torch.device, batch: int = 6) -> torch.Tensor:
@@ -285,3 +285,22 @@ def test_random_ties_compiled_with_changing_batches(device: torch.device) -> Non
     compiled = torch.compile(EFDMix(p=1.0, ties="random"), backend="aot_eager", fullgraph=True)
     for batch in (4, 5, 6):
         compiled(features(device, batch))
+
+
+def test_without_alpha_nothing_of_ones_own_is_kept(device: torch.device) -> None:
+    x = features(device, 2)
+    out = EFDMix(p=1.0, alpha=None, mix="crossdomain")(x, domains=torch.tensor([0, 1]))
+    assert torch.equal(out, efdm(x, x.flip(0)))
+
+
+def test_crossnorm_takes_the_statistics_of_the_partner(device: torch.device) -> None:
+    x = (
+        features(device, 2) * torch.rand(2, 4, 1, 1, device=device) + torch.randn(2, 4, 1, 1, device=device)
+    ).requires_grad_()
+    out = CrossNorm(p=1.0, mix="crossdomain", eps=0.0)(x, domains=torch.tensor([0, 1]))
+    for ours, partners in zip(channel_stats(out)[:2], channel_stats(x.flip(0))[:2], strict=True):
+        close(ours, partners)
+    # the published code detaches nothing: the gradient is that of AdaIN with everything flowing
+    grad = torch.randn_like(x)
+    expected = adain(x, x.flip(0), eps=0.0, style_grad="flow", content_stats="flow")
+    close(torch.autograd.grad(out, x, grad)[0], torch.autograd.grad(expected, x, grad)[0])

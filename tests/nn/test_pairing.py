@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from efdm.nn import PAIRINGS
+from efdm.nn.pairing import paired
 
 
 def draw(name: str, batch: int, device: torch.device, domains=None, seed: int = 0) -> torch.Tensor:
@@ -70,3 +71,13 @@ def test_seeded(name: str, device: torch.device) -> None:
     domains = [0, 1, 2, 0, 1, 2, 0, 1]
     assert torch.equal(draw(name, 8, device, domains, 3), draw(name, 8, device, domains, 3))
     assert any(not torch.equal(draw(name, 8, device, domains, 3), draw(name, 8, device, domains, s)) for s in range(4, 9))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (3, 4, 5), (3, 4, 5, 6), (3, 1, 5, 6)], ids=str)
+def test_partners_come_in_the_same_memory_format(shape: tuple[int, ...], device: torch.device) -> None:
+    x, partner = torch.randn(shape, device=device), torch.tensor([2, 0, 1], device=device)
+    assert torch.equal(paired(x, partner), x[partner])
+    if len(shape) == 4:
+        last = x.contiguous(memory_format=torch.channels_last)
+        assert torch.equal(paired(last, partner), x[partner])
+        assert paired(last, partner).is_contiguous(memory_format=torch.channels_last)

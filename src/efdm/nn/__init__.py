@@ -1,22 +1,32 @@
 """Modules that remember settings and call `efdm.ops`."""
 
 from efdm.nn.domains import domains_of_batch
-from efdm.nn.insert import activate, activated, deactivate, deactivated, mix_after, mixes_of, stages_of, unmix
-from efdm.nn.mix import EFDMix, FeatureMix, MixStyle
+from efdm.nn.dropblock import DropBlock
+from efdm.nn.dsu import DSU
+from efdm.nn.insert import activate, activated, deactivate, deactivated, find_stage, mix_after, mixes_of, stages_of, unmix
+from efdm.nn.layer import FeatureLayer
+from efdm.nn.manifold import ManifoldMixup
+from efdm.nn.mix import CrossNorm, EFDMix, FeatureMix, MixStyle
 from efdm.nn.pairing import PAIRINGS
 from efdm.nn.stages import FAMILIES
 
 __all__ = [
+    "DSU",
     "FAMILIES",
     "PAIRINGS",
+    "CrossNorm",
+    "DropBlock",
     "EFDMix",
+    "FeatureLayer",
     "FeatureMix",
+    "ManifoldMixup",
     "MixStyle",
     "activate",
     "activated",
     "deactivate",
     "deactivated",
     "domains_of_batch",
+    "find_stage",
     "mix_after",
     "mixes_of",
     "stages_of",

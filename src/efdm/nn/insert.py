@@ -1,4 +1,4 @@
-"""Put a mixing layer into any model without touching its code, its parameters or its checkpoint keys."""
+"""Put a feature layer into any model without touching its code, its parameters or its checkpoint keys."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import difflib
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from efdm.nn.domains import call_begins, call_ends
-from efdm.nn.mix import EFDMix, FeatureMix
+from efdm.nn.layer import FeatureLayer
+from efdm.nn.mix import EFDMix
 from efdm.nn.stages import family_of
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -22,7 +23,7 @@ DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18 after its fi
 class _MixOutput:
     """A forward hook that mixes a stage's output. A class, so that the model can be pickled and copied."""
 
-    def __init__(self, mix: FeatureMix, stage: str, layout: tuple[int, int] | None) -> None:
+    def __init__(self, mix: FeatureLayer, stage: str, layout: tuple[int, int] | None) -> None:
         self.mix, self.stage, self.layout = mix, stage, layout
         self.handle: RemovableHandle | None = None  # kept because unpickling it reserves the hook's number
 
@@ -74,11 +75,30 @@ def stages_of(model: nn.Module) -> dict[str, str]:
     return {} if family is None else {f"stage{i}": name for i, name in enumerate(family.stages(model), 1)}
 
 
-def _resolve(model: nn.Module, stage: str, known: dict[str, str]) -> tuple[str, nn.Module]:
+class Stage(NamedTuple):
+    """A module of a model, and where the channels of its features are."""
+
+    name: str
+    module: nn.Module
+    layout: tuple[int, int]  # channel_dim, and how many leading tokens are no place
+
+
+def find_stage(model: nn.Module, stage: str) -> Stage:
+    """The stage of a known family (``"stage1"``), or any module by its name.
+
+    The layout (NHWC, tokens, class token) is known for the stages of known families; otherwise channels are dimension 1.
+
+    >>> from torch import nn
+    >>> from efdm.nn import find_stage
+    >>> find_stage(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), "1")
+    Stage(name='1', module=ReLU(), layout=(1, 0))
+    """
+    known, family = stages_of(model), family_of(model)
     modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
     name = known.get(stage, stage)
     if name in modules:
-        return name, modules[name]
+        layout = (family.channel_dim, family.prefix(model)) if family and name in known.values() else (1, 0)
+        return Stage(name, modules[name], layout)
     close = difflib.get_close_matches(stage, [*known, *modules], n=3)
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     presets = ", ".join(f"{s} ({m})" for s, m in known.items())
@@ -87,8 +107,14 @@ def _resolve(model: nn.Module, stage: str, known: dict[str, str]) -> tuple[str, 
     raise ValueError(f"{type(model).__name__} has no stage {stage!r}.{hint} Choose from {listed}; any module name works.")
 
 
-def mix_after(model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: FeatureMix | None = None) -> Model:
+def mix_after(
+    model: Model,
+    stages: Sequence[str] | str = DEFAULT_STAGES,
+    mix: FeatureLayer | Sequence[FeatureLayer] | None = None,
+) -> Model:
     """Mix features after the named stages, in training. Returns the same model.
+
+    ``mix`` is an `EFDMix` by default, or another layer of ours: `MixStyle`, `DSU`, `DropBlock`...; several are one a stage.
 
     ``stages`` are ``"stage1"``, ``"stage2"``... for a known family (see `stages_of`), or module names of any model. The
     layer draws anew at every stage. Parameters, buffers and checkpoint keys stay what they were; `unmix` takes it out.
@@ -104,27 +130,30 @@ def mix_after(model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: F
     >>> model(torch.rand(4, 3, 16, 16)).shape
     torch.Size([4, 4, 12, 12])
     """
-    mix = EFDMix() if mix is None else mix
-    if not isinstance(mix, FeatureMix):
-        raise TypeError(f"mix must be a FeatureMix such as EFDMix(), got {type(mix).__name__}")
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if hasattr(model, "_orig_mod"):
         raise ValueError("this model is compiled already; call mix_after on the model first and torch.compile afterwards")
-    known, family = stages_of(model), family_of(model)
     names = [stages] if isinstance(stages, str) else [str(stage) for stage in stages]
     if not names:
         raise ValueError("stages is empty; name at least one, for example 'stage1'")
-    found = dict(_resolve(model, name, known) for name in names)  # all of them, before anything changes
-    for name, module in found.items():
-        if any(isinstance(h, _MixOutput) for h in module._forward_hooks.values()):
-            raise ValueError(f"stage {name!r} is mixed already; call unmix(model) first to start again")
+    mix = EFDMix() if mix is None else mix
+    layers = list(mix) if isinstance(mix, Sequence) else [mix] * len(names)
+    for layer in layers:
+        if not isinstance(layer, FeatureLayer):
+            raise TypeError(f"mix must be a FeatureLayer such as EFDMix() or DSU(), got {type(layer).__name__}")
+    if len(layers) != len(names):
+        raise ValueError(f"{len(layers)} layers for {len(names)} stages; give one for each, or one layer for all")
+    found = [find_stage(model, name) for name in names]  # all of them, before anything changes
+    chosen = {stage.name: (stage, layer) for stage, layer in zip(found, layers, strict=True)}  # a stage named twice is one
+    for stage, _ in chosen.values():
+        if any(isinstance(h, _MixOutput) for h in stage.module._forward_hooks.values()):
+            raise ValueError(f"stage {stage.name!r} is mixed already; call unmix(model) first to start again")
     _let_compilers_see_hooks()
-    plain = (mix.channel_dim, mix.prefix) == (1, 0)  # settings of the user's own win over the preset
-    for name, module in found.items():
-        layout = (family.channel_dim, family.prefix(model)) if family and plain and name in known.values() else None
-        hook = _MixOutput(mix, name, layout)
-        hook.handle = module.register_forward_hook(hook)
+    for stage, layer in chosen.values():
+        plain = (layer.channel_dim, layer.prefix) == (1, 0)  # settings of the user's own win over the preset
+        hook = _MixOutput(layer, stage.name, stage.layout if plain else None)
+        hook.handle = stage.module.register_forward_hook(hook)
     if not any(isinstance(h, _TakeDomains) for h in model._forward_pre_hooks.values()):
         take, restore = _TakeDomains(model), _RestoreDomains()
         take.handle = model.register_forward_pre_hook(take, with_kwargs=True)
@@ -139,8 +168,9 @@ def _let_compilers_see_hooks() -> None:
     """
     import torch._dynamo  # late: it takes a second
 
-    torch._dynamo.config.skip_nnmodule_hook_guards = False  # type: ignore[attr-defined]
-    torch._dynamo.reset()  # what was compiled without looking
+    if torch._dynamo.config.skip_nnmodule_hook_guards:  # type: ignore[attr-defined]
+        torch._dynamo.config.skip_nnmodule_hook_guards = False  # type: ignore[attr-defined]
+        torch._dynamo.reset()  # what was compiled without looking
 
 
 def unmix(model: Model) -> Model:
@@ -155,9 +185,9 @@ def unmix(model: Model) -> Model:
     return model
 
 
-def mixes_of(model: nn.Module) -> list[FeatureMix]:
-    """Every mixing layer of a model, put in by `mix_after` or part of it."""
-    found = [m for m in model.modules() if isinstance(m, FeatureMix)]
+def mixes_of(model: nn.Module) -> list[FeatureLayer]:
+    """Every feature layer of a model, put in by `mix_after` or part of it."""
+    found = [m for m in model.modules() if isinstance(m, FeatureLayer)]
     for module in model.modules():
         found += [h.mix for h in module._forward_hooks.values() if isinstance(h, _MixOutput)]
     return list(dict.fromkeys(found))

@@ -50,4 +50,11 @@ def half_pairs(batch: int, domains: Tensor | None, device: torch.device, generat
     return torch.cat(shuffled)
 
 
+def paired(values: Tensor, partner: Tensor) -> Tensor:
+    """``values[partner]``, in the memory format of the values."""
+    if values.ndim > 2 and values.stride(1) == 1:  # channels last; a selection alone would put them first
+        return values.movedim(1, -1).index_select(0, partner).movedim(-1, 1)
+    return values.index_select(0, partner)
+
+
 PAIRINGS: dict[str, Pairing] = {"random": random_pairs, "crossdomain": crossdomain_pairs, "halves": half_pairs}

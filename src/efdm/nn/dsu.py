@@ -1,0 +1,72 @@
+"""Uncertain statistics as a layer: noise on the mean and the standard deviation of every channel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from efdm.nn import draw
+from efdm.nn.layer import FeatureLayer
+from efdm.ops.layout import from_rows, to_rows
+
+
+def perturbed(features: Tensor, mean_noise: Tensor, std_noise: Tensor, *, eps: float = 1e-6, channel_dim: int = 1) -> Tensor:
+    r""":math:`(x-\mu)/s\,(s+n_s\Sigma_s)+\mu+n_\mu\Sigma_\mu`: statistics of every sample moved by noise.
+
+    :math:`\Sigma_\mu, \Sigma_s` are the standard deviations over the batch of the samples' means and standard deviations;
+    the noise is ``(b, c)``. Noise of 0 gives the features, exactly. Gradient: ordinary, through all statistics, as in the
+    published code.
+    """
+    rows = to_rows(features, "features", channel_dim)
+    x = rows.values if features.dtype == torch.float64 else rows.values.float()
+    variance, mean = torch.var_mean(x, -1, correction=min(1, x.shape[-1] - 1))
+    std = (variance + eps).sqrt()
+    mean_spread, std_spread = ((s.var(0) + eps).sqrt() for s in (mean, std))
+    # the formula as x * scale + shift: two numbers a channel, and no rounding where there is no noise
+    grows = std_noise * std_spread / std
+    shift = mean_noise * mean_spread - mean * grows
+    out = torch.addcmul(shift.unsqueeze(-1), x, (1 + grows).unsqueeze(-1))
+    return from_rows(out.to(features.dtype), features, channel_dim)
+
+
+class DSU(FeatureLayer):
+    """Domain shifts with uncertainty (Li et al., ICLR 2022): the statistics of every sample moved by Gaussian noise.
+
+    How far is what the batch says: the standard deviations, over its samples, of their means and standard deviations. In a
+    batch of one there is none, and nothing is changed.
+
+    Args:
+        p: the chance that a call does anything. eps: added to variances. The rest as in `FeatureLayer`.
+
+    >>> import torch
+    >>> from efdm.nn import DSU
+    >>> layer = DSU(p=1.0)
+    >>> layer
+    DSU(p=1.0, eps=1e-06)
+    >>> layer(torch.rand(8, 16, 14, 14)).shape
+    torch.Size([8, 16, 14, 14])
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,  # their paper and published code
+        *,
+        eps: float = 1e-6,  # published code
+        channel_dim: int = 1,
+        prefix: int = 0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(p, channel_dim=channel_dim, prefix=prefix, generator=generator)
+        self.eps = eps
+
+    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+        batch, channels, device = features.shape[0], features.shape[channel_dim], features.device
+        gate = draw.gate(self.p, device, self.generator)
+        noise = draw.normal(2, batch, channels, device=device, generator=self.generator)
+        if batch == 1 or draw.closed(gate):
+            return features
+        mean_noise, std_noise = torch.where(gate, noise, 0.0)
+        return perturbed(features, mean_noise, std_noise, eps=self.eps, channel_dim=channel_dim)
+
+    def shown(self) -> dict[str, object]:
+        return {"p": self.p, "eps": self.eps}

@@ -1,0 +1,110 @@
+"""Manifold mixup: samples and their targets are averaged in pairs, at a depth of the network drawn for every batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from efdm.nn import draw
+from efdm.nn.layer import FeatureLayer, check_alpha, check_p
+from efdm.nn.pairing import paired
+from efdm.ops import blend
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What was drawn for a batch: at which depth, who with whom, and the weight ``(1,)`` of the partner."""
+
+    depth: Tensor
+    partner: Tensor
+    weight: Tensor
+
+    def mixed(self, values: Tensor) -> Tensor:
+        return blend(values, paired(values, self.partner), self.weight)
+
+    def mixed_at(self, depth: int, values: Tensor) -> Tensor:
+        """The values mixed if this is the depth, otherwise as they are."""
+        here = self.depth == depth
+        if draw.closed(here):
+            return values
+        return blend(values, paired(values, self.partner), torch.where(here, self.weight, 0.0))
+
+
+class _Plan:
+    """What all depths of a network share."""
+
+    drawn: _Drawn | None = None
+
+
+class _MixedAt(FeatureLayer):
+    """Manifold mixup at one depth of a network: 1 is the first stage."""
+
+    def __init__(self, depth: int, plan: _Plan) -> None:
+        super().__init__(p=1.0)
+        self.depth, self.plan = depth, plan
+
+    def forward(self, features: Tensor, domains: Tensor | None = None, layout: tuple[int, int] | None = None) -> Tensor:
+        return super().forward(features, domains, (1, 0))  # class tokens are mixed, too: they carry what the targets say
+
+    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+        drawn, batch = self.plan.drawn, features.shape[0]
+        if drawn is None or drawn.partner.shape[0] != batch:
+            had = "no batch yet" if drawn is None else f"a batch of {drawn.partner.shape[0]}"
+            raise RuntimeError(
+                f"manifold mixup has drawn for {had}, and these are features of {batch} samples: call "
+                "`images, targets = mixup(images, targets)` before the model sees a batch, or `deactivate(model)`"
+            )
+        return drawn.mixed_at(self.depth, features)
+
+    def shown(self) -> dict[str, object]:
+        return {"depth": self.depth}
+
+
+class ManifoldMixup:
+    """Manifold mixup (Verma et al., ICML 2019): average pictures, or features after a stage, and the targets with them.
+
+    Called with a batch it draws partners, one weight from ``Beta(alpha, alpha)`` and one depth: 0 is the pictures
+    themselves, 1 the first of the stages. It mixes targets, and pictures at depth 0; its ``layers``, one for each stage, mix
+    features at their depth with the same partners and weight. What was drawn holds until the next batch.
+
+    Args:
+        stages: how many stages there are. alpha: of the weight. p: the chance that a batch is mixed at all.
+        generator: on the pictures' device; by default torch's own.
+
+    >>> import torch
+    >>> from efdm.nn import ManifoldMixup, mix_after
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
+    >>> mixup = ManifoldMixup(stages=1)
+    >>> model = mix_after(model, ["1"], mixup.layers)
+    >>> images, targets = mixup(torch.rand(4, 3, 16, 16), torch.eye(4))
+    >>> model(images).shape
+    torch.Size([4, 4, 12, 12])
+    """
+
+    def __init__(
+        self,
+        stages: int,
+        alpha: float = 2.0,  # published code, CIFAR
+        p: float = 1.0,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        check_p(p)
+        check_alpha(alpha, "the published code uses 2")
+        self.alpha, self.p, self.generator = alpha, p, generator
+        self._plan = _Plan()
+        self.layers = tuple(_MixedAt(depth, self._plan) for depth in range(1, stages + 1))
+
+    def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        batch, device, generator = images.shape[0], images.device, self.generator
+        gate = draw.gate(self.p, device, generator)
+        depth = draw.integers(len(self.layers) + 1, device=device, generator=generator)
+        kept = draw.beta(self.alpha, 1, device, generator)
+        partner = draw.permutation(batch, device, generator)
+        self._plan.drawn = drawn = _Drawn(depth, partner, torch.where(gate, 1 - kept, 0.0))
+        return drawn.mixed_at(0, images), drawn.mixed(targets)
+
+    def __repr__(self) -> str:
+        return f"ManifoldMixup(stages={len(self.layers)}, alpha={self.alpha}, p={self.p})"

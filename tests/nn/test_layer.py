@@ -1,0 +1,182 @@
+"""What every layer on features promises, whatever it does to them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from efdm import deactivated, mix_after
+from efdm.nn import DSU, CrossNorm, DropBlock, EFDMix, FeatureLayer, MixStyle, draw, mixes_of
+
+LAYERS = {
+    "efdmix": lambda **s: EFDMix(1.0, 5.0, **s),
+    "mixstyle": lambda **s: MixStyle(1.0, 5.0, **s),
+    "crossnorm": lambda **s: CrossNorm(1.0, **s),
+    "dsu": lambda **s: DSU(1.0, **s),
+    "dropblock": lambda **s: DropBlock(0.3, 2, **s),
+}
+
+
+@pytest.fixture(params=LAYERS)
+def make(request: pytest.FixtureRequest):
+    return LAYERS[request.param]
+
+
+def features(device: torch.device, batch: int = 6) -> Tensor:
+    return torch.randn(batch, 4, 5, 6, device=device)
+
+
+def test_works_in_training_only(make, device: torch.device) -> None:
+    layer, x = make(), features(device)
+    assert not torch.equal(layer(x), x)
+    assert layer.eval()(x) is x
+    layer.train().active = False
+    assert layer(x) is x
+
+
+def test_without_chance_nothing_happens(make, device: torch.device) -> None:
+    layer, x = make(), features(device)
+    layer.p = 0.0
+    assert layer(x) is x
+
+
+@pytest.mark.parametrize("gate", ["read", "not read"])
+@pytest.mark.parametrize("layer", [CrossNorm, DSU, EFDMix], ids=lambda c: c.__name__)
+def test_a_closed_gate_leaves_the_features(layer, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if gate == "not read":  # as on a GPU
+        monkeypatch.setattr(draw, "closed", lambda gate: False)
+    x = features(device, 4)
+    mixing, opened = layer(p=0.3), 0
+    for _ in range(200):
+        opened += not torch.equal(mixing(x), x)
+    assert 30 < opened < 90  # 60 expected, standard deviation 6.5
+
+
+def test_draws_come_from_the_generator(make, device: torch.device) -> None:
+    x, outs = features(device), []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        outs.append(make(generator=torch.Generator(device).manual_seed(7))(x))
+    assert torch.equal(*outs)
+    assert not torch.equal(outs[0], make(generator=torch.Generator(device).manual_seed(8))(x))
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2, 5])
+def test_small_and_odd_batches(make, batch: int, device: torch.device) -> None:
+    x = features(device, batch)
+    out = make()(x)
+    assert out.shape == x.shape
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_types_and_gradients(make, dtype: torch.dtype, device: torch.device) -> None:
+    x = features(device).to(dtype).requires_grad_()
+    out = make()(x)
+    assert out.dtype == dtype
+    out.square().sum().backward()
+    assert x.grad.isfinite().all()
+    assert x.grad.any()
+
+
+def test_constant_channels_have_finite_gradients(make, device: torch.device) -> None:
+    x = torch.zeros(4, 2, 3, 3, device=device, requires_grad=True)
+    out = make()(x)
+    (out * torch.randn_like(out)).sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_keeps_channels_last(make, device: torch.device) -> None:
+    x = features(device).contiguous(memory_format=torch.channels_last)
+    assert make()(x).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_channels_may_be_last_in_the_shape(make, device: torch.device) -> None:
+    x = features(device)
+    first = make(generator=torch.Generator(device).manual_seed(0))(x)
+    last = make(generator=torch.Generator(device).manual_seed(0), channel_dim=-1)(x.movedim(1, -1))
+    torch.testing.assert_close(last.movedim(-1, 1), first)
+
+
+def test_tokens_and_prefix(make, device: torch.device) -> None:
+    x = torch.randn(4, 1 + 9, 8, device=device)
+    out = make(channel_dim=-1, prefix=1)(x)
+    assert torch.equal(out[:, 0], x[:, 0])
+    assert not torch.equal(out[:, 1:], x[:, 1:])
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_goes_after_stages_and_is_copied_with_a_model(make, copies, device: torch.device) -> None:
+    model = mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).to(device), ["0", "1"], make())
+    x = torch.randn(4, 3, 8, 8, device=device)
+    twin = copies(model)
+    assert len(mixes_of(twin)) == 1
+    assert not torch.equal(twin(x), twin(x))
+    with deactivated(twin):
+        assert torch.equal(twin(x), twin(x))
+
+
+def test_checkpointed_forwards(make, device: torch.device) -> None:
+    x = features(device).requires_grad_()
+
+    def run(layer: FeatureLayer, checkpointed: bool) -> Tensor:
+        torch.manual_seed(1)
+
+        def squares(x: Tensor) -> Tensor:
+            return layer(x).square().sum()
+
+        loss = checkpoint(squares, x, use_reentrant=False) if checkpointed else squares(x)
+        return torch.autograd.grad(loss, x)[0]
+
+    torch.testing.assert_close(run(make(), checkpointed=True), run(make(), checkpointed=False))
+    with pytest.raises(RuntimeError, match="cannot be rewound"):
+        run(make(generator=torch.Generator(device)), checkpointed=True)
+
+
+def test_has_no_state(make) -> None:
+    assert make().state_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("layer", "shown"),
+    [
+        (DSU(), "DSU(p=0.5, eps=1e-06)"),
+        (DropBlock(channel_dim=-1, prefix=1), "DropBlock(p=0.1, block=7, channel_dim=-1, prefix=1)"),
+        (CrossNorm(mix="crossdomain"), "CrossNorm(p=0.5, mix='crossdomain', eps=1e-05)"),
+        (DSU(generator=torch.Generator()), "DSU(p=0.5, eps=1e-06, generator='<cpu>')"),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_truthful_repr(layer: FeatureLayer, shown: str) -> None:
+    assert repr(layer) == shown
+    layer.active = False
+    assert "active=False" in repr(layer)
+
+
+def test_wrong_settings_are_told() -> None:
+    for layer in (DSU, DropBlock, CrossNorm):
+        with pytest.raises(ValueError, match=r"p=1.5 is not a probability"):
+            layer(1.5)
+    with pytest.raises(ValueError, match=r"block=0 must be a whole number"):
+        DropBlock(block=0)
+    with pytest.raises(TypeError, match="channel_dim='last'"):
+        DSU(channel_dim="last")
+    with pytest.raises(TypeError, match="got list"):
+        DSU(1.0)([1.0])
+    with pytest.raises(NotImplementedError, match="FeatureLayer does not say"):
+        FeatureLayer(1.0)(torch.zeros(2, 3, 4))
+
+
+@pytest.mark.slow
+def test_compiles_in_one_graph(make, device: torch.device) -> None:
+    torch._dynamo.reset()
+    compiled, x = torch.compile(make(), fullgraph=True, backend="aot_eager"), features(device).requires_grad_()
+    out = compiled(x)
+    assert not torch.equal(out, x)
+    out.sum().backward()
+    assert not torch.equal(compiled(x), out)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from tolerances import close
+from torch import Tensor, nn
+
+from efdm import deactivated, mix_after
+from efdm.nn import ManifoldMixup, draw
+
+
+class Seeing(nn.Module):
+    """Two stages that pass on what they get, and remember what comes out of them after mixing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Identity(), nn.Identity()
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        first = self.one(x)
+        return [x, first, self.two(first)]
+
+
+def batch(device: torch.device, size: int = 5) -> tuple[Tensor, Tensor]:
+    """Targets tell the samples apart, and pictures hold the same numbers: so mixing must do the same to both."""
+    targets = torch.eye(size, device=device)
+    return targets[:, :, None, None].expand(size, size, 2, 3).contiguous(), targets
+
+
+def mixed(device: torch.device, seed: int, **settings: float) -> tuple[list[Tensor], Tensor]:
+    mixup = ManifoldMixup(2, generator=torch.Generator(device).manual_seed(seed), **settings)
+    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    images, targets = mixup(*batch(device))
+    return model(images), targets
+
+
+@pytest.mark.parametrize("gate", ["read", "not read"])
+def test_features_and_targets_have_the_same_partner_and_weight(
+    gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if gate == "not read":  # as on a GPU
+        monkeypatch.setattr(draw, "closed", lambda gate: False)
+    depths = set()
+    for seed in range(20):
+        seen, targets = mixed(device, seed)
+        plain = batch(device)[0]
+        depth = next((i for i, x in enumerate(seen) if not torch.equal(x, plain)), None)
+        if depth is None:  # a shuffle that moves nothing
+            continue
+        depths.add(depth)
+        expected = targets[:, :, None, None].expand_as(plain)
+        for x in seen[depth:]:
+            assert torch.equal(x, expected), "mixed once, and as the targets"
+    assert depths == {0, 1, 2}, "pictures, and both stages"
+
+
+def test_class_tokens_are_mixed_with_the_rest(device: torch.device) -> None:
+    mixup = ManifoldMixup(1, generator=torch.Generator(device).manual_seed(1))
+    tokens = torch.eye(5, device=device)[:, None].expand(5, 4, 5)
+    for _ in range(6):
+        images, targets = mixup(tokens, torch.eye(5, device=device))
+        assert torch.equal(mixup.layers[0](images, layout=(-1, 1)), targets[:, None].expand(5, 4, 5))
+
+
+def test_targets_stay_probabilities(device: torch.device) -> None:
+    for seed in range(5):
+        _, targets = mixed(device, seed)
+        close(targets.sum(1), torch.ones(5, device=device))
+        assert (targets >= 0).all()
+
+
+def test_one_weight_for_a_batch(device: torch.device) -> None:
+    targets = next(t for t in (mixed(device, seed)[1] for seed in range(9)) if (t.max(1).values < 1).all())
+    assert len(set(targets.max(1).values.tolist())) == 1
+
+
+def test_without_chance_nothing_is_mixed(device: torch.device) -> None:
+    images, targets = batch(device)
+    seen, out = mixed(device, 3, p=0.0)
+    assert torch.equal(out, targets)
+    assert all(torch.equal(x, images) for x in seen)
+
+
+def test_eval_leaves_features_alone(device: torch.device) -> None:
+    mixup = ManifoldMixup(2)
+    model = mix_after(Seeing(), ["one", "two"], mixup.layers).eval()
+    images, _ = batch(device)
+    assert model(images)[2] is images
+
+
+def test_says_when_it_was_not_asked_first(device: torch.device) -> None:
+    mixup = ManifoldMixup(2)
+    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    with pytest.raises(RuntimeError, match="drawn for no batch yet"):
+        model(batch(device)[0])
+    mixup(*batch(device))
+    with pytest.raises(RuntimeError, match="a batch of 5, and these are features of 3"):
+        model(batch(device, 3)[0])
+    with deactivated(model):
+        model(batch(device, 3)[0])
+
+
+def test_keeps_channels_last_and_a_copied_model_works(device: torch.device) -> None:
+    mixup = ManifoldMixup(1, generator=torch.Generator(device))
+    model = mix_after(nn.Sequential(nn.Conv2d(3, 4, 3)).to(device), ["0"], mixup.layers)
+    images = torch.randn(4, 3, 8, 8, device=device).contiguous(memory_format=torch.channels_last)
+    for seed in range(6):
+        mixup.generator.manual_seed(seed)
+        changed, _ = mixup(images, torch.eye(4, device=device))
+        assert changed.is_contiguous(memory_format=torch.channels_last)
+        assert copy.deepcopy(model).eval()(changed).shape == model(changed).shape
+
+
+def test_wrong_settings_are_told() -> None:
+    with pytest.raises(ValueError, match="alpha=0 must be positive"):
+        ManifoldMixup(1, alpha=0)
+    with pytest.raises(ValueError, match="p=2 is not a probability"):
+        ManifoldMixup(1, p=2)
+    assert repr(ManifoldMixup(3)) == "ManifoldMixup(stages=3, alpha=2.0, p=1.0)"
