@@ -1,0 +1,226 @@
+"""Time training steps of classifiers with and without mixing, and write a record.
+
+    python benchmarks/dg.py [--device cpu|cuda] [--out FILE] [--backbones NAME ...] [--batch N] [--size N]
+
+Three parts. "steps": the step of ERM, of MixStyle, of EFDMix, and of EFDMix by three calls of torch.sort as people write it,
+for each backbone and speed; the ratios to ERM are of the same run. "leave one out": how long a run of 5,000 iterations at
+batch 64 takes at this pace. "lanes": iterations a second of several runs side by side on one GPU.
+
+Pictures and weights are random: time does not depend on them. Variants take turns within every round, so that all see the
+same machine; times are medians. On a GPU a gate that is closed costs as much as an open one; on a CPU it saves the work, and
+a time is the mean of many steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from baselines import three_sort
+
+from efdm.data.domains import DomainSet
+from efdm.dg.settings import Settings
+from efdm.dg.step import Step
+from efdm.environment import environment
+from efdm.models.backbones import build_backbone
+from efdm.nn import FeatureMix, draw, mix_after
+from efdm.nn.pairing import random_pairs
+from efdm.training.lanes import Work, side_by_side
+
+HERE = Path(__file__).parent
+METHODS = ("erm", "mixstyle", "efdmix", "three_sort")
+STAGES = {"resnet50": ("stage1", "stage2")}  # paper, leave one out; the others after three
+LEAVE_ONE_OUT = {"iterations": 5000, "batch": 64}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "cuda": {"backbones": ["mobilenetv2_100", "resnet50"], "batch": 128, "size": 224, "lanes": [1, 2, 4], "rounds": 15,
+             "steps": 10, "speeds": ["graph", "compile+graph"]},
+    "cpu": {"backbones": ["tiny"], "batch": 64, "size": 32, "lanes": [], "rounds": 7, "steps": 40, "speeds": ["plain"]},
+}  # fmt: skip
+
+
+class ThreeSort(FeatureMix):
+    """EFDMix as its paper's pseudo-code says it: two sorts, an argsort of the index, a gather."""
+
+    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+        batch, device = features.shape[0], features.device
+        gate = draw.gate(self.p, device, self.generator)
+        kept = draw.beta(self.alpha or 0.1, batch, device, self.generator)
+        partner = random_pairs(batch, None, device, self.generator)
+        if draw.closed(gate):
+            return features
+        weight = torch.where(gate, 1 - kept, 0.0).to(features.dtype)[:, None, None, None]
+        return features + weight * (three_sort(features, features[partner].detach()) - features)
+
+
+def pictures(count: int, side: int, device: str) -> DomainSet:
+    """Noise of seven classes in four domains."""
+    generator = torch.Generator().manual_seed(0)
+    domains = torch.arange(count) % 4
+    names = ["a", "b", "c", "d"]
+    places = {name: (domains == number).nonzero()[:, 0] for number, name in enumerate(names)}
+    return DomainSet(
+        torch.randint(256, (count, 3, side, side), generator=generator, dtype=torch.uint8),
+        torch.randint(7, (count,), generator=generator),
+        domains,
+        [str(i) for i in range(count)],
+        [str(i) for i in range(7)],
+        names,
+        {name: {"train": at, "val": at[:0], "test": at} for name, at in places.items()},
+    ).to(device)
+
+
+class Variant:
+    """A step that can be called again and again."""
+
+    def __init__(self, data: DomainSet, settings: Settings, method: str) -> None:
+        torch.manual_seed(0)
+        model = build_backbone(settings.backbone, len(data.classes))
+        if method == "three_sort":
+            mix_after(model, settings.stages, ThreeSort())
+        settings = dataclasses.replace(settings, method="erm" if method == "three_sort" else method)
+        self.step = Step(model, data, settings)
+        self.batches = [torch.randperm(len(data))[: settings.batch].to(settings.device) for _ in range(8)]
+        self.count = 0
+        self.step.prepare(self.batches[0])
+        for _ in range(3):
+            self()
+
+    def __call__(self) -> None:
+        self.step(self.count, self.batches[self.count % 8], 1e-4)
+        self.count += 1
+
+    def work(self, steps: int) -> Work[None]:
+        for _ in range(steps):
+            self()
+            yield
+
+
+def seconds(call: Callable[[], None], times: int, device: str) -> float:
+    """Of each of so many calls in a row, with the device's work."""
+    _wait(device)
+    start = time.perf_counter()
+    for _ in range(times):
+        call()
+    _wait(device)
+    return (time.perf_counter() - start) / times
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def time_steps(data: DomainSet, settings: Settings, rounds: int, steps: int) -> dict[str, Any]:
+    start = time.perf_counter()
+    variants = {method: Variant(data, settings, method) for method in METHODS}
+    set_up = time.perf_counter() - start
+    times: dict[str, list[float]] = {method: [] for method in variants}
+    for number in range(rounds):
+        order = list(variants.items())
+        for method, call in order[number % len(order) :] + order[: number % len(order)]:
+            times[method].append(seconds(call, steps, settings.device))
+    found = {}
+    for method, values in times.items():
+        low, middle, high = statistics.quantiles(values, n=4)
+        # of each round by itself: a slow moment of the machine is in both
+        ratio = statistics.median(a / b for a, b in zip(values, times["erm"], strict=True))
+        found[method] = {
+            "median_ms": round(middle * 1e3, 3), "spread_ms": round((high - low) / 2 * 1e3, 3), "to_erm": round(ratio, 4),
+        }  # fmt: skip
+    memory = round(torch.cuda.max_memory_allocated() / 2**30, 2) if settings.device == "cuda" else None
+    for variant in variants.values():
+        variant.step.release()
+    return {
+        "backbone": settings.backbone, "batch": settings.batch, "size": settings.size, "stages": list(settings.stages),
+        "precision": settings.precision, "speed": settings.speed, "set_up_seconds": round(set_up, 1), "memory_gib": memory,
+        "times": found,
+    }  # fmt: skip
+
+
+def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> dict[str, Any]:
+    """Iterations a second of all lanes together. Recorded before the clock starts, each on its own stream afterwards."""
+    variants = [Variant(data, settings, "efdmix") for _ in range(lanes)]
+    _wait(settings.device)
+    start = time.perf_counter()
+    works = [variant.work(steps) for variant in variants]
+    side_by_side(works, device=torch.device(settings.device), lanes=lanes, finished=lambda _: None)
+    _wait(settings.device)
+    rate = lanes * steps / (time.perf_counter() - start)
+    for variant in variants:
+        variant.step.release()
+    return {
+        "backbone": settings.backbone, "batch": settings.batch, "speed": settings.speed, "method": "efdmix", "lanes": lanes,
+        "iterations_per_second": round(rate, 2),
+        "run_seconds": round(LEAVE_ONE_OUT["iterations"] * lanes / rate, 2),
+    }  # fmt: skip
+
+
+def clean(device: str) -> None:
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=tuple(DEFAULTS), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/dg-<device>.json")
+    parser.add_argument("--backbones", nargs="+")
+    parser.add_argument("--speeds", nargs="+")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--lanes", nargs="*", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--steps", type=int, help="in a row, for each time")
+    given = parser.parse_args()
+    asked = {name: value for name, value in vars(given).items() if value is not None}
+    o = argparse.Namespace(**{**DEFAULTS[given.device], "out": HERE / "results" / f"dg-{given.device}.json", **asked})
+    small = o.size < 100
+    data = pictures(400 if o.device == "cpu" else 4000, o.size if small else 227, o.device)
+    common = Settings(
+        "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,
+        augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
+    )  # fmt: skip
+    record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
+    for backbone in o.backbones:
+        here = dataclasses.replace(common, backbone=backbone, stages=STAGES.get(backbone, common.stages))
+        for speed in o.speeds:
+            clean(o.device)
+            row = time_steps(data, dataclasses.replace(here, speed=speed), o.rounds, o.steps)
+            shown = "  ".join(f"{m} {t['median_ms']} ms ({t['to_erm']:.3f})" for m, t in row["times"].items())
+            print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
+            record["steps"].append(row)
+    for speed in o.speeds if o.lanes else ():
+        run = dataclasses.replace(
+            common, backbone=o.backbones[0], batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed
+        )  # fmt: skip
+        for lanes in o.lanes:
+            clean(o.device)
+            row = time_lanes(data, run, lanes, o.rounds * o.steps)
+            print(
+                f"{run.backbone} batch {run.batch} {speed}, {lanes} side by side: {row['iterations_per_second']} a second, "
+                f"{LEAVE_ONE_OUT['iterations']} iterations of each in {row['run_seconds']} s",
+                flush=True,
+            )
+            record["lanes"].append(row)
+    o.out.parent.mkdir(parents=True, exist_ok=True)
+    o.out.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"written to {o.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Domain generalization: train a classifier on some domains so that it survives another."""
+
+from efdm.dg.checkpoint import Classifier, load_classifier, save_classifier
+from efdm.dg.evaluate import count_correct, predict
+from efdm.dg.methods import METHODS, Method, attach
+from efdm.dg.settings import Settings, identity
+from efdm.dg.train import Progress, Trained, train, train_together
+
+__all__ = [
+    "METHODS",
+    "Classifier",
+    "Method",
+    "Progress",
+    "Settings",
+    "Trained",
+    "attach",
+    "count_correct",
+    "identity",
+    "load_classifier",
+    "predict",
+    "save_classifier",
+    "train",
+    "train_together",
+]

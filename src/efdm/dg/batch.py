@@ -1,0 +1,131 @@
+"""Changes of a whole batch before the model sees it: pictures ``(b, c, h, w)`` and targets ``(b, k)``, probabilities.
+
+Partners, weights and places are drawn on the pictures' device, and nothing is read back from a GPU. ``p`` is the chance that
+a batch is changed at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from efdm.nn import draw
+from efdm.nn.layer import check_alpha, check_p
+from efdm.nn.pairing import paired
+from efdm.ops import blend
+
+Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    return images, targets
+
+
+def check_batch(images: Tensor, targets: Tensor) -> None:
+    if targets.ndim != 2 or not targets.is_floating_point() or targets.shape[0] != images.shape[0]:
+        raise ValueError(
+            f"targets are {tuple(targets.shape)} of {targets.dtype}; expected probabilities ({images.shape[0]}, classes), "
+            "for example one_hot(labels, classes).float()"
+        )
+
+
+def rectangles(size: tuple[int, int], center: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor]) -> Tensor:
+    """Which pixels lie in rectangles, ``(..., h, w)``; centers and sides are whole numbers ``(...)``, heights first.
+
+    What lies outside of the picture is cut off.
+    """
+    within = []
+    for length, middle, side in zip(size, center, sides, strict=True):
+        first = (middle - side // 2).unsqueeze(-1)
+        place = torch.arange(length, device=middle.device)
+        within.append((place >= first) & (place < first + side.unsqueeze(-1)))
+    return within[0].unsqueeze(-1) & within[1].unsqueeze(-2)
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """Mixup (Zhang et al., ICLR 2018): pictures and targets averaged in pairs, one weight for a batch."""
+
+    alpha: float = 0.2  # their paper, ImageNet: 0.1 to 0.4
+    p: float = 1.0
+    generator: torch.Generator | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        check_alpha(self.alpha, "the paper uses 0.2")
+
+    def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        check_batch(images, targets)
+        device = images.device
+        gate = draw.gate(self.p, device, self.generator)
+        kept = draw.beta(self.alpha, 1, device, self.generator)
+        partner = draw.permutation(images.shape[0], device, self.generator)
+        if draw.closed(gate):
+            return images, targets
+        weight = torch.where(gate, 1 - kept, 0.0)
+        return blend(images, paired(images, partner), weight), blend(targets, paired(targets, partner), weight)
+
+
+@dataclass(frozen=True)
+class CutMix:
+    """CutMix (Yun et al., ICCV 2019): a rectangle of another picture, and as much of its target as it covers.
+
+    One rectangle for a batch. Its area is a share drawn from ``Beta(alpha, alpha)``, its shape the picture's; what lies
+    outside is cut off, and the targets follow the pixels that were replaced.
+    """
+
+    alpha: float = 1.0  # their paper
+    p: float = 1.0  # their paper, ImageNet
+    generator: torch.Generator | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        check_alpha(self.alpha, "the paper uses 1")
+
+    def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        check_batch(images, targets)
+        device, (height, width) = images.device, images.shape[-2:]
+        gate = draw.gate(self.p, device, self.generator)
+        side = (1 - draw.beta(self.alpha, 1, device, self.generator)).sqrt()  # of the picture's
+        y, x = (draw.integers(length, 1, device=device, generator=self.generator) for length in (height, width))
+        partner = draw.permutation(images.shape[0], device, self.generator)
+        if draw.closed(gate):
+            return images, targets
+        replaced = gate & rectangles((height, width), (y, x), ((side * height).long(), (side * width).long()))
+        share = replaced.sum((-2, -1)) / (height * width)
+        images = torch.where(replaced.unsqueeze(1), paired(images, partner), images)
+        return images, blend(targets, paired(targets, partner), share)
+
+
+@dataclass(frozen=True)
+class Cutout:
+    """Cutout (DeVries and Taylor, 2017): a square of every picture is 0, the mean of normalised pictures.
+
+    ``side`` is a share of the picture's shorter side. Every picture has a square of its own, around any of its pixels; what
+    lies outside is cut off. Targets stay as they are.
+    """
+
+    side: float = 0.5  # their paper: 16 of 32 pixels for CIFAR-10
+    p: float = 1.0
+    generator: torch.Generator | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_p(self.p)
+        if not 0 < self.side <= 1:
+            raise ValueError(
+                f"side={self.side} must be a share of the picture's side, above 0 and up to 1; the paper uses 0.5"
+            )
+
+    def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        check_batch(images, targets)
+        device, batch, (height, width) = images.device, images.shape[0], images.shape[-2:]
+        gate = draw.gate(self.p, device, self.generator)
+        y, x = (draw.integers(length, batch, device=device, generator=self.generator) for length in (height, width))
+        if draw.closed(gate):
+            return images, targets
+        side = torch.full_like(y, max(1, round(self.side * min(height, width))))
+        cut = gate & rectangles((height, width), (y, x), (side, side))
+        return torch.where(cut.unsqueeze(1), 0.0, images), targets

@@ -1,0 +1,62 @@
+"""A trained classifier as a file that can be passed on: weights, and what is needed to use them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from efdm.dg.settings import Settings, public
+from efdm.models.backbones import build_backbone
+
+FORMAT = "efdm classifier 1"
+
+
+class Classifier(NamedTuple):
+    """A model in eval mode, the names of its classes, and the size that it sees pictures at."""
+
+    model: nn.Module
+    classes: list[str]
+    size: int
+
+
+def save_classifier(model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings) -> None:
+    """Write safetensors with metadata: backbone, classes, size, method, training domains and all other settings."""
+    from safetensors.torch import save
+
+    told = {
+        "format": FORMAT, "backbone": settings.backbone, "classes": json.dumps(classes), "size": str(settings.size),
+        "method": settings.method, "train_domains": json.dumps(settings.train_domains),
+        "settings": json.dumps(public(settings)),
+    }  # fmt: skip
+    path = Path(path)
+    unfinished = path.with_name(path.name + ".new")
+    # as bytes: safetensors itself writes files that nobody else may read
+    unfinished.write_bytes(save({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, told))
+    os.replace(unfinished, path)
+
+
+def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:
+    """The classifier that `save_classifier` wrote. Metadata is read, nothing in it is run."""
+    from safetensors import safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}; a training leaves its classifier as model.safetensors")
+    try:
+        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+            told = file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    except Exception as error:  # safetensors has its own kind of error
+        raise ValueError(f"{path} cannot be read as safetensors ({error}); give a file that a training wrote") from error
+    if told.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a classifier of ours; give the model.safetensors that a training left")
+    classes = json.loads(told["classes"])
+    model = build_backbone(told["backbone"], len(classes))
+    model.load_state_dict(state)
+    model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Classifier(model.eval(), classes, int(told["size"]))

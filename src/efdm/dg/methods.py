@@ -1,0 +1,174 @@
+"""The table of methods that make a classifier survive a new domain.
+
+Each is a layer after the stages of a model, a change of its batches, or both; none is a trainer of its own.
+
+A new method is a layer in `efdm.nn` or a change in `dg/batch.py`, and one row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
+from efdm.nn import DSU, CrossNorm, DropBlock, FeatureLayer, FeatureMix, ManifoldMixup, mix_after
+from efdm.ops.choices import check_choice
+
+
+class Parts(NamedTuple):
+    """What a method consists of: layers after the stages (one for all or one for each), and a change of batches."""
+
+    layers: FeatureLayer | Sequence[FeatureLayer] | None = None
+    change: Change = unchanged
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row. ``options`` are all that can be set, with their defaults; ``batches`` is the sampler that it wants:
+    ``"uniform"``, or ``"domains"``: two domains in equal parts."""
+
+    name: str
+    about: str
+    source: str
+    make: Callable[..., Parts] = field(repr=False)  # called with the number of stages, the generator and all options
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batches: str = "uniform"
+
+
+def _nothing(stages: int, generator: torch.Generator | None) -> Parts:
+    return Parts()
+
+
+def _layer(layer: Callable[..., FeatureLayer], **settings: object) -> Callable[..., Parts]:
+    return lambda stages, generator, **options: Parts(layer(generator=generator, **settings, **options))
+
+
+def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
+    return lambda stages, generator, **options: Parts(change=change(generator=generator, **options))
+
+
+def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
+    mixup = ManifoldMixup(stages, generator=generator, **options)
+    return Parts(mixup.layers, mixup)
+
+
+_EFDM = "Zhang et al., CVPR 2022"
+_MIXSTYLE = "Zhou et al., ICLR 2021"
+_MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
+
+
+def _mix(name: str, about: str, source: str, matcher: str, mix: str = "random", **settings: object) -> Method:
+    """A row of `MATCHERS`, mixed within the batch. Pairs across domains want batches that have two in equal parts."""
+    make = _layer(FeatureMix, method=matcher, mix=mix, **settings)
+    return Method(name, about, source, make, _MIX, "uniform" if mix == "random" else "domains")
+
+
+_ROWS = (
+    Method("erm", "empirical risk minimisation: nothing is added", "Vapnik, 1998", _nothing),
+    _mix("mixstyle", "means and standard deviations mixed with a random sample's", _MIXSTYLE, "adain"),
+    _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),
+    _mix("mixstyle-halves", "MixStyle with the authors' pairing of half batches", _MIXSTYLE, "adain", "halves"),
+    _mix("efdmix", "whole distributions mixed with a random sample's; style gradient stopped", _EFDM, "efdm"),
+    _mix("efdmix-flow", "EFDMix, style gradient flowing", f"{_EFDM}, authors' code", "efdm", style_grad="flow"),
+    _mix("efdmix-labels", "EFDMix with a sample of another domain", _EFDM, "efdm", "crossdomain"),
+    _mix(
+        "efdmix-labels-flow", "EFDMix with a sample of another domain, style gradient flowing",
+        f"{_EFDM}, authors' code", "efdm", "crossdomain", style_grad="flow",
+    ),
+    _mix("efdmix-halves", "EFDMix with the authors' pairing of half batches", _EFDM, "efdm", "halves"),
+    _mix(
+        "efdmix-halves-flow", "EFDMix with the authors' pairing, style gradient flowing: their code",
+        f"{_EFDM}, authors' code", "efdm", "halves", style_grad="flow",
+    ),
+    # the study of orders; its AdaIN is mixstyle and its EFDM efdmix
+    _mix("adamean", "means mixed", f"{_EFDM}, study of orders", "adamean"),
+    _mix("adastd", "standard deviations mixed", f"{_EFDM}, study of orders", "adastd"),
+    _mix("hm", "histograms matched and mixed, ties merged", f"{_EFDM}, study of orders", "hm"),
+    # the study of ties; efdmix itself is "fast"
+    _mix("efdmix-stable", "EFDMix, equal values in order of position", f"{_EFDM}, study of ties", "efdm", ties="stable"),
+    _mix("efdmix-random", "EFDMix, equal values in random order", f"{_EFDM}, study of ties", "efdm", ties="random"),
+    _mix("efdmix-neighbor", "EFDMix, equal values by their neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
+    Method(
+        "dsu", "means and standard deviations moved by noise as wide as the batch's", "Li et al., ICLR 2022",
+        _layer(DSU), {"p": 0.5},  # their paper and published code
+    ),
+    Method(
+        "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",
+        _layer(CrossNorm), {"p": 0.5},  # published code, ImageNet
+    ),
+    Method(
+        "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",
+        _change(Mixup), {"p": 1.0, "alpha": 0.2},  # their paper, ImageNet: alpha from 0.1 to 0.4
+    ),
+    Method(
+        "manifold-mixup", "pictures or features of one stage, and targets, averaged in pairs", "Verma et al., ICML 2019",
+        _manifold_mixup, {"p": 1.0, "alpha": 2.0},  # published code, CIFAR
+    ),
+    Method(
+        "cutmix", "a rectangle of another picture, and its share of the target", "Yun et al., ICCV 2019",
+        _change(CutMix), {"p": 1.0, "alpha": 1.0},  # their paper, ImageNet
+    ),
+    Method(
+        "cutout", "a square of every picture left out", "DeVries and Taylor, 2017",
+        _change(Cutout), {"p": 1.0, "side": 0.5},  # their paper, CIFAR-10
+    ),
+    Method(
+        "dropblock", "blocks of features left out", "Ghiasi et al., NeurIPS 2018",
+        _layer(DropBlock), {"p": 0.1, "block": 7},  # their paper, ResNet-50: keep_prob 0.9, block_size 7
+    ),
+)  # fmt: skip
+
+METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a method: those given, checked, and the defaults of the others.
+
+    >>> from efdm.dg.methods import options_of
+    >>> options_of("efdmix", {"alpha": 0.3})
+    {'p': 0.5, 'alpha': 0.3}
+    """
+    check_choice("method", method, METHODS)
+    options = METHODS[method].options
+    for name in given:
+        if name not in options:
+            takes = f"it takes {', '.join(options)}" if options else "it takes none"
+            raise TypeError(f"method {method!r} has no option {name!r}; {takes}")
+    return {**options, **given}
+
+
+def attach(
+    method: str,
+    model: nn.Module,
+    stages: Sequence[str],
+    *,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> Change:
+    """Put a method into a model and return what it does to batches of pictures and targets: most leave them as they are.
+
+    ``stages`` are what `mix_after` takes. ``options`` are those of the method's row. Everything random is drawn on the
+    tensors' device from ``generator``, or from torch's own. In eval mode the model and its batches are left alone.
+
+    >>> import torch
+    >>> from efdm.dg import attach
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
+    >>> change = attach("mixup", model, ["1"], alpha=0.4)
+    >>> images, targets = change(torch.rand(4, 3, 16, 16), torch.eye(4))
+    """
+    chosen = options_of(method, options)
+    layers, change = METHODS[method].make(len(stages), generator, **chosen)
+    if layers is not None:
+        mix_after(model, stages, layers)
+    if change is unchanged:
+        return unchanged
+
+    def in_training(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return change(images, targets) if model.training else (images, targets)
+
+    return in_training

@@ -1,0 +1,260 @@
+"""One training of a classifier as a piece of work with a pause after every step: set-up, steps, evaluations, files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from efdm.data.domains import DomainSet
+from efdm.data.samplers import Batches, domain_batches, uniform_batches
+from efdm.dg.checkpoint import load_classifier, save_classifier
+from efdm.dg.evaluate import Counts, evaluate
+from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, public
+from efdm.dg.step import Step
+from efdm.environment import environment
+from efdm.models.backbones import build_backbone
+from efdm.training.checkpoint import check_finite, write
+from efdm.training.files import write_json
+from efdm.training.interrupt import unbroken
+from efdm.training.lanes import Work
+from efdm.training.log import Log
+from efdm.training.settings import FILE
+
+BLOCK = 1024  # iterations whose indices are brought to the device at once
+RECORDS, MODEL, CHECKPOINT, DONE = "records.jsonl", "model.safetensors", "checkpoint.pt", "done"
+
+Record = dict[str, Any]
+
+
+class Progress(NamedTuple):
+    """What is told after a while of training."""
+
+    run: str
+    settings: Settings
+    iteration: int
+    iterations: int
+    losses: dict[str, float]
+    per_second: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that came to its end: the model in eval mode, and a record of each evaluation, the last one at the end."""
+
+    settings: Settings
+    model: nn.Module
+    records: list[Record]
+    classes: list[str]
+
+
+Tell = Callable[[Progress], None]
+
+
+def training(settings: Settings, data: DomainSet, folder: Path | None, *, lanes: int, progress: Tell) -> Work[Trained]:
+    """A run from its beginning, or from the checkpoint in its folder, to its end. The data is on its device."""
+    if folder is not None and (folder / DONE).exists():
+        return _finished(settings, folder)
+    run = _Run(settings, data, folder, lanes, progress)
+    try:
+        yield from run.steps()
+    except (KeyboardInterrupt, GeneratorExit):
+        run.save()
+        raise
+    finally:
+        run.close()
+    return Trained(settings, run.model.eval(), run.records, data.classes)
+
+
+def _finished(settings: Settings, folder: Path) -> Trained:
+    check_same_run(settings, folder)
+    model, classes, _ = load_classifier(folder / MODEL, settings.device)
+    return Trained(settings, model, _read_lines(folder / RECORDS), classes)
+
+
+def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
+    """The batches of a run from an iteration on."""
+    pools = {domain: data.select(domain, "train") for domain in settings.train_domains}
+    where: dict[str, Any] = {"seed": settings.seed, "epochs": "endless", "start": start}
+    if settings.batches == "domains":
+        many: Any = settings.domains_per_batch
+        return domain_batches(pools, settings.batch, domains=many, **where)
+    return uniform_batches(torch.cat(list(pools.values())), settings.batch, **where)
+
+
+class _Clock:
+    """Seconds of training: stopped in evaluations, and right when the device has finished its work."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self.before, self.since = before, math.nan  # nan while it is stopped
+
+    def start(self) -> None:
+        self.since = time.perf_counter()
+
+    def stop(self) -> None:
+        self.before, self.since = self.seconds(), math.nan
+
+    def seconds(self) -> float:
+        return self.before + (0.0 if math.isnan(self.since) else time.perf_counter() - self.since)
+
+
+class _Run:
+    """A run that is under way: ``done`` iterations are behind it."""
+
+    def __init__(self, settings: Settings, data: DomainSet, folder: Path | None, lanes: int, progress: Tell) -> None:
+        self.settings, self.data, self.folder, self.lanes, self.progress = settings, data, folder, lanes, progress
+        self.name, self.environment = identity(settings), environment(settings.device)
+        state = None
+        if folder is not None and (folder / CHECKPOINT).exists():
+            check_same_run(settings, folder)
+            state = torch.load(folder / CHECKPOINT, map_location=settings.device, weights_only=True)
+        torch.manual_seed(settings.seed)  # initial weights
+        # a checkpoint holds everything: the file that a run began with may be gone
+        weights = settings.weights if state is None else "random"
+        self.model = build_backbone(settings.backbone, len(data.classes), weights=weights)
+        self.step = Step(self.model, data, settings)
+        self.done, self.loss, self.clock = 0, torch.tensor(math.nan), _Clock()
+        if state is not None:
+            self.step.restore(state)
+            self.done, self.loss, self.clock = state["iteration"], torch.tensor(state["loss"]), _Clock(state["seconds"])
+        self.ready = False  # until then there is nothing to save
+        self.records: list[Record] = []
+        self.log = None if folder is None else self._open(folder)
+
+    def _open(self, folder: Path) -> Log:
+        """The files of a run: new, or as they were at its checkpoint."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.done:
+            self.records = [r for r in _read_lines(folder / RECORDS) if r["step"] <= self.done]
+        else:
+            write_json(folder / FILE, dataclasses.asdict(self.settings))
+            write_json(folder / "environment.json", self.environment)
+        (folder / RECORDS).write_text("".join(json.dumps(r) + "\n" for r in self.records))
+        return Log(folder, keep=("train", self.done) if self.done else None)
+
+    def steps(self) -> Work[None]:
+        settings, total = self.settings, self.settings.iterations
+        batches = self._batches()
+        self.ready = True
+        told = (self.done, self.clock.seconds())
+        self.clock.start()
+        while True:
+            if self._evaluation_is_due():
+                self.clock.stop()  # the device has finished: the loss was read
+                self._note((yield from self._evaluation()))
+                self.clock.start()
+            if self.done == total:
+                break
+            lr = settings.lr * SCHEDULES[settings.schedule](self.done, total)
+            indices = next(batches)
+            with unbroken():
+                self.loss = self.step(self.done, indices, lr)
+                self.done += 1
+            tells = self._every(settings.log_every) or self.done == total
+            saves = self._every(settings.save_every) and self.done < total
+            if tells or saves or self._evaluation_is_due():
+                loss = self._checked_loss()  # waits for the device, so that the clock is right
+            if tells:
+                now = self.clock.seconds()
+                self._tell(loss, lr, (self.done - told[0]) / (now - told[1]))
+                told = (self.done, now)
+            if saves:
+                self.save()
+            yield
+        self._leave()
+
+    def _batches(self) -> Iterator[Tensor]:
+        """Indices on the device, from the next iteration on. Makes the step ready, which is no time of training."""
+        left = self.settings.iterations - self.done
+        chosen = iter(sampler(self.settings, self.data, start=self.done))
+        blocks = (torch.stack(list(islice(chosen, min(BLOCK, left - at)))) for at in range(0, left, BLOCK))
+        moved = (block.to(self.settings.device) for block in blocks)
+        first = next(moved, None)
+        if first is None:
+            return iter(())
+        self.step.prepare(first[0])
+        return (batch for block in _chained(first, moved) for batch in block.unbind(0))
+
+    def _every(self, iterations: int) -> bool:
+        return iterations > 0 and self.done % iterations == 0
+
+    def _evaluation_is_due(self) -> bool:
+        wanted = self.done == self.settings.iterations or (self.done > 0 and self._every(self.settings.evaluate_every))
+        return wanted and (not self.records or self.records[-1]["step"] < self.done)
+
+    def _evaluation(self) -> Work[dict[str, Counts]]:
+        wanted = {"val": self.data.domain_names, "test": self.settings.test_domains}
+        return evaluate(self.model, self.data, wanted, self.settings.size, precision=self.settings.precision)
+
+    def _note(self, counts: dict[str, Counts]) -> None:
+        seconds = self.clock.seconds()
+        record = {
+            "run": self.name, "settings": public(self.settings), "seed": self.settings.seed, "step": self.done,
+            "last": self.done == self.settings.iterations, "loss": _rounded(float(self.loss)), "seconds": _rounded(seconds),
+            "per_second": _rounded(self.done / seconds), "lanes": self.lanes, **counts, "environment": self.environment,
+        }  # fmt: skip
+        self.records.append(json.loads(json.dumps(record)))  # as it will be read: lists for tuples
+        if self.folder is not None:
+            with (self.folder / RECORDS).open("a") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def _checked_loss(self) -> float:
+        loss = float(self.loss)
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the loss is {loss} at {self._place()}; try a lower learning rate")
+        return loss
+
+    def _place(self) -> str:
+        return f"iteration {self.done} of {self.settings.method} ({self.name})"
+
+    def _tell(self, loss: float, lr: float, per_second: float) -> None:
+        if self.log is not None:
+            self.log.write("train", self.done, {"loss": loss, "lr": lr, "per_second": per_second})
+        told = {"loss": loss}
+        self.progress(Progress(self.name, self.settings, self.done, self.settings.iterations, told, per_second))
+
+    def save(self) -> None:
+        if self.folder is None or not self.ready:
+            return
+        state = self.step.state()
+        check_finite(state, self._place())
+        told = {"iteration": self.done, "loss": float(self.loss), "seconds": self.clock.seconds()}
+        write({**told, **state}, self.folder / CHECKPOINT)
+
+    def _leave(self) -> None:
+        """What stays of a run that came to its end. Nothing can go on from it: its learning rate is at its end, too."""
+        if self.folder is None:
+            return
+        save_classifier(self.model, self.folder / MODEL, classes=self.data.classes, settings=self.settings)
+        (self.folder / DONE).touch()
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.step.release()
+        if self.log is not None:
+            self.log.close()
+
+
+def _chained(first: Tensor, others: Iterator[Tensor]) -> Generator[Tensor, None, None]:
+    yield first
+    yield from others
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _read_lines(path: Path) -> list[Record]:
+    """Records of a file; a last line that was cut off is left out."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]

@@ -1,0 +1,31 @@
+"""A tiny classifier for pictures of about 32 pixels a side: trained from nothing in seconds, on one core."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+WIDTHS = (16, 32, 64)  # multiples of 16: on a CPU, 12 and 24 take nearly as long
+
+
+class Tiny(nn.Module):
+    """Three stages of convolution, normalisation and ReLU, each at half the size of the one before, and a linear layer on
+    the means of the last. The stages are called stage1, stage2 and stage3, which is where features can be mixed."""
+
+    def __init__(self, classes: int, widths: tuple[int, int, int] = WIDTHS) -> None:
+        super().__init__()
+        first, second, third = widths
+        self.stage1 = _stage(3, first)
+        self.stage2 = _stage(first, second)
+        self.stage3 = _stage(second, third)
+        self.classifier = nn.Linear(third, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.stage3(self.stage2(self.stage1(images)))
+        return self.classifier(features.mean((2, 3)))
+
+
+def _stage(inputs: int, outputs: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for width, stride in ((inputs, 2), (outputs, 1)):
+        layers += [nn.Conv2d(width, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from baselines import three_sort
+
+from efdm import EFDMix
+
+benchmark = pytest.importorskip("dg")
+
+
+def test_the_benchmark_runs_where_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "dg.json"
+    small = ["--batch", "4", "--size", "16", "--rounds", "2", "--steps", "1", "--lanes", "1", "2"]
+    monkeypatch.setattr(sys, "argv", ["dg.py", "--device", "cpu", "--out", str(out), *small])
+    benchmark.main()
+    record = json.loads(out.read_text())
+    (steps,) = record["steps"]
+    assert list(steps["times"]) == ["erm", "mixstyle", "efdmix", "three_sort"]
+    assert steps["times"]["erm"]["to_erm"] == 1
+    assert [row["lanes"] for row in record["lanes"]] == [1, 2]
+    assert record["environment"]["device"] == "cpu"
+
+
+def test_what_is_compared_computes_the_same() -> None:
+    """With the same draws, as far as sums of floats allow."""
+    features = torch.rand(6, 3, 5, 5)
+    outputs = []
+    for layer in (EFDMix(p=1.0), benchmark.ThreeSort(p=1.0)):
+        torch.manual_seed(1)
+        outputs.append(layer(features))
+    torch.testing.assert_close(*outputs)
+    assert not torch.allclose(outputs[0], features)
+    torch.testing.assert_close(three_sort(features, features.flip(0)).sum(), features.sum())

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from efdm.dg.checkpoint import load_classifier, save_classifier
+from efdm.dg.methods import attach
+from efdm.dg.settings import Settings
+from efdm.models.backbones import build_backbone
+
+SETTINGS = Settings("digits", ("ink", "neon"), ("outline",), method="efdmix", backbone="tiny", size=32)
+
+
+def test_a_classifier_comes_back_as_it_was(tmp_path: Path) -> None:
+    model = build_backbone("tiny", 3)
+    attach("efdmix", model, ["stage1"])
+    model(torch.rand(4, 3, 32, 32))  # BatchNorm has seen something
+    wanted = dataclasses.replace(SETTINGS, weights="/home/someone/start.pth")
+    save_classifier(model, tmp_path / "model.safetensors", classes=["a", "b", "ü"], settings=wanted)
+    found, classes, size = load_classifier(tmp_path / "model.safetensors")
+    assert (classes, size) == (["a", "b", "ü"], 32)
+    assert not found.training
+    images = torch.rand(2, 3, 32, 32)
+    torch.testing.assert_close(found(images), model.eval()(images))
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        told = file.metadata()
+    assert (told["backbone"], told["method"], json.loads(told["train_domains"])) == ("tiny", "efdmix", ["ink", "neon"])
+    assert "someone" not in str(told)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_what_is_no_classifier_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="a training leaves its classifier as model"):
+        load_classifier(tmp_path / "nothing.safetensors")
+    (tmp_path / "torn.safetensors").write_bytes(b"torn")
+    with pytest.raises(ValueError, match=r"torn\.safetensors cannot be read as safetensors"):
+        load_classifier(tmp_path / "torn.safetensors")
+    save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="is not a classifier of ours"):
+        load_classifier(tmp_path / "other.safetensors")

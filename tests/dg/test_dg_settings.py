@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from efdm.dg.settings import FILES, MOVABLE, SCHEDULES, Settings, check, check_same_run, identity, public, read_settings
+from efdm.training.files import write_json
+
+PLAIN = Settings("pacs", ("art", "photo"), ("sketch",))
+# for each setting another value
+OTHER: dict[str, Any] = {
+    "data": "other", "train_domains": ("art",), "test_domains": (), "method": "efdmix", "options": {}, "backbone": "tiny",
+    "weights": "/somewhere/else.safetensors", "stages": ("stage1",), "iterations": 7, "batch": 32, "batches": "domains",
+    "domains_per_batch": "all", "optimizer": "adam", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.0,
+    "schedule": "constant", "augmentation": "none", "size": 32, "batchnorm": "frozen", "seed": 1, "precision": "fp32",
+    "speed": "plain", "device": "cpu", "evaluate_every": 5, "save_every": 5, "log_every": 5,
+}  # fmt: skip
+
+
+def test_the_defaults_are_the_papers() -> None:
+    found = (PLAIN.batch, PLAIN.optimizer, PLAIN.lr, PLAIN.momentum, PLAIN.weight_decay, PLAIN.schedule, PLAIN.size)
+    assert found == (64, "sgd", 1e-3, 0.9, 5e-4, "cosine", 224)
+    check(PLAIN)
+
+
+def test_settings_survive_a_file(tmp_path: Path) -> None:
+    wanted = dataclasses.replace(PLAIN, method="efdmix", options={"p": 0.3}, stages=("stage1",))
+    write_json(tmp_path / "settings.json", dataclasses.asdict(wanted))
+    assert read_settings(tmp_path) == wanted
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Settings), ids=lambda f: f.name)
+def test_another_setting_is_another_run_unless_it_only_says_where(field: Any, tmp_path: Path) -> None:
+    began = dataclasses.replace(PLAIN, method="erm")
+    other = dataclasses.replace(began, **{field.name: OTHER[field.name]})
+    if field.name == "options":
+        began = dataclasses.replace(PLAIN, method="efdmix")
+        other = dataclasses.replace(began, options={"p": 0.3})
+    assert (identity(other) == identity(began)) == (field.name in MOVABLE)
+    write_json(tmp_path / "settings.json", dataclasses.asdict(began))
+    if field.name in (*MOVABLE, *FILES):
+        check_same_run(other, tmp_path)
+        return
+    with pytest.raises(ValueError, match=f"began with {field.name} .*; resume it with its own settings"):
+        check_same_run(other, tmp_path)
+
+
+def test_an_identity_is_short_and_does_not_depend_on_how_it_is_said() -> None:
+    mixed = dataclasses.replace(PLAIN, method="efdmix")
+    assert len(identity(mixed)) == 12
+    assert identity(dataclasses.replace(mixed, options={"alpha": 0.1, "p": 0.5})) == identity(mixed)  # the defaults
+    assert identity(dataclasses.replace(mixed, stages=list(mixed.stages))) == identity(mixed)
+    here, there = (dataclasses.replace(mixed, weights=f"{place}/a.pth") for place in ("/here", "there"))
+    assert identity(here) == identity(there) != identity(mixed)
+
+
+def test_what_is_passed_on_tells_no_folders() -> None:
+    told = public(dataclasses.replace(PLAIN, weights="/home/someone/weights.pth"))
+    assert told["weights"] == "weights.pth"
+    assert "someone" not in json.dumps(told)
+    assert public(PLAIN)["weights"] == "random"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "efdmx"}, "method='efdmx' is not one of .*did you mean 'efdmix'"),
+        ({"method": "efdmix", "options": {"beta": 1}}, "has no option 'beta'; it takes p, alpha"),
+        ({"schedule": "step"}, "schedule='step' is not one of"),
+        ({"batchnorm": "eval"}, "batchnorm='eval' is not one of 'train', 'frozen'"),
+        ({"augmentation": "all"}, "augmentation='all' is not one of"),
+        ({"train_domains": ()}, "train_domains is empty"),
+        ({"test_domains": ("sketch", "art")}, "art would be learnt from and tested"),
+        ({"iterations": 0}, "iterations is 0; give at least 1"),
+        ({"batches": "domains", "domains_per_batch": 3}, "domains_per_batch is 3 and there are 2 training domains"),
+        ({"batches": "domains", "domains_per_batch": "two"}, "domains_per_batch='two'; give a number, or 'all'"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_done(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        check(dataclasses.replace(PLAIN, **changes))
+
+
+def test_schedules_begin_with_all_of_the_rate() -> None:
+    for schedule in SCHEDULES.values():
+        assert schedule(0, 100) == 1
+        values = [schedule(i, 100) for i in range(100)]
+        assert values == sorted(values, reverse=True)
+    assert SCHEDULES["cosine"](50, 100) == pytest.approx(0.5)
+    assert SCHEDULES["cosine"](99, 100) < 1e-3
+    # the authors' had 79 different values and never came to its end
+    assert SCHEDULES["authors"](10**6 - 1, 10**6) == pytest.approx(0.4686, abs=0.001)
+    assert len({SCHEDULES["authors"](i, 5100) for i in range(5100)}) == 79

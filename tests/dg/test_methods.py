@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from efdm import domains_of_batch, unmix
+from efdm.dg import METHODS, attach
+from efdm.dg.batch import unchanged
+from efdm.dg.methods import options_of
+from efdm.nn import mixes_of
+from efdm.nn.pairing import PAIRINGS
+
+STAGES = ("one", "two")
+RANDOM = [name for name in METHODS if name != "erm"]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.two = nn.Sequential(nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.two(self.one(x)).mean((2, 3)))
+
+
+def always(method: str) -> dict[str, float]:
+    """Options with which a method does something to every batch."""
+    return {} if method == "erm" else {"p": 0.3} if method == "dropblock" else {"p": 1.0}
+
+
+def batch(device: torch.device, size: int = 7) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    images = torch.randn(size, 3, 12, 12, generator=generator).to(device, memory_format=torch.channels_last)
+    targets = F.one_hot(torch.arange(size) % 4, 4).float().to(device)
+    return images, targets, (torch.arange(size) * 2 // size).to(device)
+
+
+def net(device: torch.device) -> Net:
+    torch.manual_seed(0)
+    return Net().to(device, memory_format=torch.channels_last)
+
+
+def loss_of(model: nn.Module, change, images: Tensor, targets: Tensor, domains: Tensor) -> Tensor:
+    images, targets = change(images, targets)
+    with domains_of_batch(domains):
+        return F.cross_entropy(model(images), targets)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains(method: str, device: torch.device) -> None:
+    """An odd batch, in half precision."""
+    model = net(device)
+    change = attach(method, model, STAGES, generator=torch.Generator(device).manual_seed(0), **always(method))
+    with torch.autocast(device.type, torch.bfloat16):
+        loss = loss_of(model, change, *batch(device))
+    loss.backward()
+    assert loss.isfinite()
+    for parameter in model.parameters():
+        assert parameter.grad.isfinite().all()
+    assert all(parameter.grad.any() for name, parameter in model.named_parameters() if "0.bias" not in name)
+
+
+@pytest.mark.parametrize("method", RANDOM)
+def test_a_seed_decides(method: str, device: torch.device) -> None:
+    losses = []
+    for seed in (1, 1, 2, 3):
+        model = net(device)
+        change = attach(method, model, STAGES, generator=torch.Generator(device).manual_seed(seed), **always(method))
+        torch.manual_seed(len(losses))  # which must not matter
+        losses.append(loss_of(model, change, *batch(device)).item())
+    assert losses[0] == losses[1]
+    assert len(set(losses)) > 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_evaluation_is_left_alone(method: str, device: torch.device) -> None:
+    model = net(device)
+    change = attach(method, model, STAGES, **always(method))
+    model.eval()
+    images, targets, _ = batch(device)
+    same = change(images, targets)
+    assert same[0] is images
+    assert same[1] is targets
+    assert torch.equal(model(images), net(device).eval()(images))
+
+
+@pytest.mark.parametrize("method", RANDOM)
+def test_without_chance_it_is_erm(method: str, device: torch.device) -> None:
+    model = net(device)
+    change = attach(method, model, STAGES, p=0.0)
+    assert torch.equal(loss_of(model, change, *batch(device)), loss_of(net(device), unchanged, *batch(device)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_targets_stay_probabilities(method: str, device: torch.device) -> None:
+    images, targets, _ = batch(device)
+    _, changed = attach(method, net(device), STAGES)(images, targets)
+    torch.testing.assert_close(changed.sum(1), torch.ones(7, device=device))
+    labelled = {"mixup", "manifold-mixup", "cutmix"}
+    assert torch.equal(changed, targets) == (method not in labelled)
+
+
+def test_rows_are_what_they_are_called() -> None:
+    for name, row in METHODS.items():
+        assert row.name == name
+        assert row.about
+        assert row.source
+        model = Net()
+        attach(name, model, STAGES)
+        for layer in mixes_of(model):
+            mix = getattr(layer, "mix", "random")
+            assert mix in PAIRINGS
+            assert row.batches == ("uniform" if mix == "random" else "domains")
+            assert ("labels" in name) == (mix == "crossdomain")
+            assert ("halves" in name) == (mix == "halves")
+            settings = getattr(layer, "options", {})
+            if name != "crossnorm":
+                assert name.endswith("-flow") == (settings.get("style_grad") == "flow")
+            for ties in ("stable", "random", "neighbor"):
+                assert name.endswith(f"-{ties}") == (settings.get("ties") == ties)
+
+
+def test_every_layer_has_its_own_generator_and_options() -> None:
+    generator = torch.Generator()
+    for name in METHODS:
+        model = Net()
+        attach(name, model, STAGES, generator=generator, **always(name))
+        layers = mixes_of(model)
+        if name in ("erm", "mixup", "cutmix", "cutout"):
+            assert layers == []
+        elif name == "manifold-mixup":
+            assert len(layers) == 2
+        else:
+            assert [layer.generator for layer in layers] == [generator]
+            assert layers[0].p == always(name)["p"]
+        unmix(model)
+        assert mixes_of(model) == []
+
+
+def test_options() -> None:
+    assert options_of("cutout", {"side": 0.25}) == {"p": 1.0, "side": 0.25}
+    with pytest.raises(ValueError, match=r"method='efdmx' is not one of 'erm', .*did you mean 'efdmix'"):
+        attach("efdmx", Net(), STAGES)
+    with pytest.raises(TypeError, match=r"'dsu' has no option 'alpha'; it takes p"):
+        attach("dsu", Net(), STAGES, alpha=0.1)
+    with pytest.raises(TypeError, match=r"'erm' has no option 'p'; it takes none"):
+        options_of("erm", {"p": 1.0})
+    for name, row in METHODS.items():
+        assert options_of(name, {}) == dict(row.options)
+
+
+def test_nothing_is_attached_when_something_is_wrong() -> None:
+    for method, stages, options in (("efdmix", ("one", "nowhere"), {}), ("manifold-mixup", ("one", "nowhere"), {}),
+                                    ("dsu", STAGES, {"p": 3.0})):  # fmt: skip
+        model = Net()
+        with pytest.raises(ValueError, match=r"nowhere|p=3"):
+            attach(method, model, stages, **options)
+        assert mixes_of(model) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_in_a_captured_graph(method: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    device = torch.device("cuda")
+    model, generator = net(device), torch.Generator(device)
+    change = attach(method, model, STAGES, generator=generator, **always(method))
+
+    def step() -> Tensor:
+        model.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            loss = loss_of(model, change, *inputs)
+        loss.backward()
+        return loss
+
+    inputs = batch(device)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph, stream=stream):
+        loss = step()
+
+    def replayed(seed: int) -> float:
+        generator.manual_seed(seed)
+        graph.replay()
+        return loss.item()
+
+    first = [replayed(seed) for seed in range(4)]
+    assert [replayed(seed) for seed in range(4)] == first
+    assert (len(set(first)) == 1) == (method == "erm")
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    for seed in range(2):  # a replay is the step itself
+        generator.manual_seed(seed)
+        assert step().item() == pytest.approx(first[seed], rel=1e-2)
