@@ -1,0 +1,31 @@
+"""From a recipe to a table: `load_recipe`, `run`, `read_study`, `tables`."""
+
+from efdm.lab.plan import Planned, expand
+from efdm.lab.published import Published, pacs_line, published
+from efdm.lab.recipe import Recipe, load_recipe, recipes
+from efdm.lab.run import Progress, Study, load_data, read_study, run
+from efdm.lab.selection import SELECTIONS
+from efdm.lab.tables import FORMATS, accuracy_table, comparison_table, render, summary_table, tables
+
+__all__ = [
+    "FORMATS",
+    "SELECTIONS",
+    "Planned",
+    "Progress",
+    "Published",
+    "Recipe",
+    "Study",
+    "accuracy_table",
+    "comparison_table",
+    "expand",
+    "load_data",
+    "load_recipe",
+    "pacs_line",
+    "published",
+    "read_study",
+    "recipes",
+    "render",
+    "run",
+    "summary_table",
+    "tables",
+]

@@ -1,0 +1,124 @@
+"""Features of a trained model, batch by batch: what all analyses begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from efdm.data.domains import DomainSet
+from efdm.dg.augment import prepared
+from efdm.environment import environment
+from efdm.nn import find_stage
+from efdm.nn.insert import Stage
+from efdm.ops.choices import check_choice
+from efdm.training import PRECISIONS, autocast
+
+
+def pick(
+    data: DomainSet, per_domain: int | None = 250, *, domains: Sequence[str] | None = None, split: str = "test"
+) -> Tensor:
+    """Indices of up to ``per_domain`` pictures of each domain (None: all), spread evenly over it and so over its classes."""
+    if per_domain is not None and per_domain < 1:
+        raise ValueError(f"per_domain is {per_domain}; give at least one picture, or None for all")
+    parts = []
+    for domain in data.domain_names if domains is None else domains:
+        found = data.select(domain, split)
+        take = len(found) if per_domain is None else min(per_domain, len(found))
+        parts.append(found[torch.arange(take, device=found.device) * len(found) // max(take, 1)])
+    picked = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+    if not len(picked):
+        raise ValueError(f"there are no {split!r} pictures of {', '.join(domains or data.domain_names)} to analyse")
+    return picked
+
+
+class DomainNumbers:
+    """The domains that some pictures are of, numbered without gaps: a set may have domains that are not looked at."""
+
+    def __init__(self, data: DomainSet, indices: Tensor) -> None:
+        present = data.domains[indices].unique().cpu()
+        self.names = [data.domain_names[number] for number in present.tolist()]
+        self._domains = data.domains
+        self._place = torch.zeros(len(data.domain_names), dtype=torch.int64)
+        self._place[present] = torch.arange(len(present))
+
+    def of(self, indices: Tensor) -> Tensor:
+        """Of these pictures, as numbers into `names`, on the CPU."""
+        return self._place[self._domains[indices].cpu()]
+
+
+def device_of(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def facts(analysis: str, model: nn.Module, data: DomainSet, indices: Tensor, size: int, name: str) -> dict[str, Any]:
+    """What stands at the head of every file of numbers."""
+    domains = DomainNumbers(data, indices)
+    counts = torch.bincount(domains.of(indices), minlength=len(domains.names)).tolist()
+    return {
+        "analysis": analysis,
+        "model": name or type(model).__name__,
+        "size": size,
+        "pictures": dict(zip(domains.names, counts, strict=True)),
+        "environment": environment(device_of(model)),
+    }
+
+
+def features_of(
+    model: nn.Module,
+    data: DomainSet,
+    indices: Tensor,
+    stages: Sequence[str] | str,
+    size: int,
+    *,
+    batch: int = 32,
+    precision: str = "fp32",
+) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """For each batch, its indices and the features after every stage as ``(b, c, *space)``, class tokens left out.
+
+    ``stages`` are named as in `mix_after`; pictures are prepared as for testing. Only one batch is held at a time, on the
+    model's device and in the type that the model computes in. While it runs the model is in evaluation mode, so nothing is
+    mixed; between batches and afterwards it is as it was.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    if batch < 1:
+        raise ValueError(f"batch is {batch}; give at least one picture at a time")
+    places = {stage: find_stage(model, stage) for stage in ([stages] if isinstance(stages, str) else stages)}
+    device = device_of(model)
+    for part in indices.split(batch):
+        images = prepared(data.images[part].to(device), size)
+        yield part, _run(model, images, places, precision)
+
+
+def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precision: str) -> dict[str, Tensor]:
+    kept: dict[str, Tensor] = {}
+    modes = [(module, module.training) for module in model.modules()]
+    handles = [place.module.register_forward_hook(_keep(kept, stage, place.layout)) for stage, place in places.items()]
+    try:
+        model.eval()
+        with torch.no_grad(), autocast(images.device, precision):
+            model(images)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, training in modes:
+            module.training = training
+    if silent := [stage for stage in places if stage not in kept]:
+        raise ValueError(f"the model never calls {', '.join(silent)} as a module; choose a stage that it calls")
+    return {stage: kept[stage] for stage in places}
+
+
+def _keep(kept: dict[str, Tensor], stage: str, layout: tuple[int, int]) -> Callable[[nn.Module, Any, Any], None]:
+    channel_dim, prefix = layout
+
+    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+        if not isinstance(output, Tensor):
+            raise TypeError(f"stage {stage!r} returns {type(output).__name__}, not a tensor; choose a module inside it")
+        if output.ndim < 3:
+            raise ValueError(f"stage {stage!r} gives {tuple(output.shape)}, which has no space left; choose an earlier one")
+        tokens = output[:, prefix:] if prefix else output
+        kept[stage] = tokens.movedim(channel_dim, 1).clone()  # a copy: the next module may work in place
+
+    return hook

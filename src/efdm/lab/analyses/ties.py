@@ -1,0 +1,211 @@
+"""How many feature values are equal to another one of the same sample and channel?
+
+Plain histogram matching cannot part equal values, which is the paper's reason for exact matching (its figure on equivalent
+values). They come from pictures with 256 levels, from ReLU, which makes zeros, and from short floating-point types.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from efdm.data.domains import DomainSet
+from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save
+from efdm.lab.analyses.features import DomainNumbers, device_of, facts, features_of
+from efdm.nn import find_stage, stages_of
+from efdm.ops.choices import check_choice
+from efdm.ops.moments import tied_share
+from efdm.training.files import write_json
+
+RELUS = (nn.ReLU, nn.ReLU6)
+OWN = "own"  # the model as it is
+# what may stand in place of ReLU and ReLU6
+ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = MappingProxyType({
+    "prelu": lambda: nn.PReLU(init=0.25),  # paper; torch's own slope
+    "leaky": lambda: nn.LeakyReLU(0.01),
+})  # fmt: skip
+
+
+# --- computing -------------------------------------------------------------------------------------------------------
+
+
+def swap_activations(model: nn.Module, to: str = "prelu") -> nn.Module:
+    """A copy of the model with other activations in place of every ReLU and ReLU6; its weights stay as they were trained."""
+    check_choice("to", to, ACTIVATIONS)
+    if not relus_of(model):
+        raise ValueError(
+            f"{type(model).__name__} has no ReLU or ReLU6 module to replace (what is called as a function cannot be); "
+            f"look at its own activation alone, {OWN!r}"
+        )
+    model = copy.deepcopy(model)
+    for module in list(model.modules()):
+        for name, child in list(module._modules.items()):  # named_children leaves out a second name of the same module
+            if isinstance(child, RELUS):
+                setattr(module, name, ACTIVATIONS[to]().to(device_of(model)).train(child.training))
+    return model
+
+
+def relus_of(model: nn.Module) -> list[str]:
+    """The kinds of them that the model has."""
+    return sorted({type(module).__name__ for module in model.modules() if isinstance(module, RELUS)})
+
+
+def last_activation(model: nn.Module, stage: str) -> str | None:
+    """The name of the last ReLU inside a stage. Stages that end without one, as MobileNetV2's, have their ties there."""
+    name, module, _ = find_stage(model, stage)
+    inside = [inner for inner, m in module.named_modules(remove_duplicate=False) if inner and isinstance(m, RELUS)]
+    return f"{name}.{inside[-1]}" if inside else None
+
+
+class Share:
+    """The mean of tied shares over samples and channels, for each domain and over all samples."""
+
+    def __init__(self, domains: int) -> None:
+        self.sums, self.counts = torch.zeros(2, domains, dtype=torch.float64)
+        self.positions = 0
+
+    def add(self, features: Tensor, numbers: Tensor) -> None:
+        self.sums.index_add_(0, numbers, tied_share(features).double().mean(1).cpu())
+        self.counts += torch.bincount(numbers, minlength=len(self.counts))
+        self.positions = features[0, 0].numel()
+
+    def percent(self) -> float:
+        return 100 * float(self.sums.sum() / self.counts.sum())
+
+    def by_domain(self) -> list[float]:
+        return (100 * self.sums / self.counts).tolist()
+
+
+def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: DomainNumbers) -> dict[str, Share]:
+    """For each stage of the batches, which are (indices, {stage: features}) as from `features_of`."""
+    found: dict[str, Share] = {}
+    for indices, features in batches:
+        for stage, values in features.items():
+            found.setdefault(stage, Share(len(domains.names))).add(values, domains.of(indices))
+    return found
+
+
+# --- telling ---------------------------------------------------------------------------------------------------------
+
+
+def _row(share: Share, domains: Sequence[str], **what: str) -> dict[str, Any]:
+    by_domain = {name: round(value, 3) for name, value in zip(domains, share.by_domain(), strict=True)}
+    return {**what, "positions": share.positions, "percent": round(share.percent(), 3), "domains": by_domain}
+
+
+PICTURES = "pictures"  # stands where a stage's name would: the uint8 pictures themselves
+LABELS = {"prelu": "PReLU", "leaky": "leaky ReLU"}
+PANELS = {"output": "after the stage", "activation": "last activation in the stage"}
+
+
+def _label(activation: str, precision: str, own: str) -> str:
+    return f"{own if activation == OWN else LABELS.get(activation, activation)}, {precision}"
+
+
+def _kinds(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((r["activation"], r["precision"]) for r in rows if r["stage"] != PICTURES))
+
+
+def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
+    """Markdown: a line for each place, a column for each activation and precision. Pictures have the same in all."""
+    kinds, places = _kinds(rows), {(r["stage"], r["at"]): r["positions"] for r in rows}
+    cells = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in rows}
+    lines = [["place", "values", *(_label(*kind, own) for kind in kinds)], ["---", *["--:"] * (len(kinds) + 1)]]
+    for (stage, at), positions in places.items():
+        raw = cells.get((stage, at, "", "uint8"))
+        place = stage if stage == PICTURES else f"{stage}, {PANELS[at]}"
+        lines.append([place, str(positions), *(f"{cells.get((stage, at, *kind), raw):.1f}" for kind in kinds)])
+    note = "Percent of values that occur more than once within their sample and channel, mean over samples and channels."
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+
+
+def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) -> None:
+    """A panel for the outputs of stages, and one for activations inside them where those are something else."""
+    kinds, stages = _kinds(rows), list(dict.fromkeys(r["stage"] for r in rows))
+    panels = [at for at in PANELS if any(r["at"] == at for r in rows)]
+    activations, precisions = (list(dict.fromkeys(part)) for part in zip(*kinds, strict=True))
+    figure = new_figure(max(4.5, 1.8 + 0.55 * len(stages)), 0.9 + 1.8 * len(panels))
+    width = 0.8 / len(kinds)
+    for axes, panel in zip(figure.subplots(len(panels), 1, sharex=True, squeeze=False).flat, panels, strict=True):
+        shown = {(r["stage"], r["activation"], r["precision"]): r["percent"] for r in rows if r["at"] == panel}
+        if (raw := shown.get((PICTURES, "", "uint8"))) is not None:
+            axes.bar(stages.index(PICTURES), raw, 0.4, color="#999999")
+        for number, (activation, precision) in enumerate(kinds):
+            values = [shown.get((stage, activation, precision), 0) for stage in stages]
+            places = [at + (number - (len(kinds) - 1) / 2) * width for at in range(len(stages))]
+            pale = 1 - 0.6 * precisions.index(precision) / max(1, len(precisions) - 1)
+            colour = colour_of(activations.index(activation))
+            axes.bar(places, values, 0.92 * width, color=colour, alpha=pale, label=_label(activation, precision, own))
+        slanted = {"rotation": 30, "ha": "right"} if max(map(len, stages)) > len(PICTURES) else {}
+        axes.set_xticks(range(len(stages)), stages, **slanted)
+        axes.set(ylim=(0, 100), yticks=[0, 50, 100])
+        axes.set_ylabel("equal values, %", fontsize=9)
+        axes.set_title(PANELS[panel], fontsize=9, loc="left")
+        plain(axes)
+    figure.suptitle(title, fontsize=9)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", frameon=False, fontsize=8, ncols=4
+    )
+    save(figure, path)
+
+
+def analyse(
+    model: nn.Module,
+    data: DomainSet,
+    indices: Tensor,
+    size: int,
+    out: Path,
+    *,
+    stages: Sequence[str] = (),
+    activations: Sequence[str] = (OWN, "prelu"),
+    precisions: Sequence[str] = ("fp32", "bf16"),
+    batch: int = 32,
+    name: str = "",
+) -> dict[str, Any]:
+    """Write ties.json, ties.md and ties.png; returns what is in the JSON file. Default: all stages of a known model.
+
+    A model without ReLU keeps its own activation. With another one the weights stay: the model is not trained again.
+    """
+    stages = tuple(stages) or tuple(stages_of(model))
+    if not stages:
+        raise ValueError(f"the stages of {type(model).__name__} are not known; name some of its modules as stages")
+    for activation in activations:
+        check_choice("activation", activation, (OWN, *ACTIVATIONS))
+    kept = [a for a in activations if a == OWN or relus_of(model)]
+    inner = {stage: last for stage in stages if (last := last_activation(model, stage)) is not None}
+    domains = DomainNumbers(data, indices)
+    pictures = shares(((part, {PICTURES: data.images[part].float()}) for part in indices.split(batch)), domains)
+    rows = [_row(pictures[PICTURES], domains.names, stage=PICTURES, at="output", activation="", precision="uint8")]
+    for activation in kept:
+        swapped = model if activation == OWN else swap_activations(model, activation)
+        for precision in precisions:
+            places = [*stages, *inner.values()]
+            parts = features_of(swapped, data, indices, places, size, batch=batch, precision=precision)
+            found = shares(parts, domains)
+            what = {"activation": activation, "precision": precision}
+            rows += [_row(found[s], domains.names, stage=s, at="output", **what) for s in stages]
+            rows += [_row(found[inner[s]], domains.names, stage=s, at="activation", **what) for s in inner]
+    rows = _without_repetition(rows)
+    told = {**facts("ties", model, data, indices, size, name), "own": " and ".join(relus_of(model)) or OWN, "rows": rows}
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "ties.json", told)
+    (out / "ties.md").write_text(table(rows, told["own"]))
+    draw(rows, told["own"], told["model"], out / "ties.png")
+    return told
+
+
+def _without_repetition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the activations inside stages, if every stage ends with its activation."""
+
+    def values(at: str) -> dict[tuple[str, ...], float]:
+        return {(r["stage"], r["activation"], r["precision"]): r["percent"] for r in rows if r["at"] == at}
+
+    outputs, inner = values("output"), values("activation")
+    same = all(outputs.get(key) == value for key, value in inner.items())
+    return [r for r in rows if r["at"] == "output"] if same else rows

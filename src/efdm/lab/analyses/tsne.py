@@ -1,0 +1,148 @@
+"""Do simple statistics of a picture's features give its domain away? Seen by t-SNE, and counted by a linear probe.
+
+For each picture, one number a channel: mean, standard deviation, skewness, kurtosis or infinity norm. If domains fall apart
+in skewness, too, then style is more than mean and deviation, as the paper says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from efdm.data.domains import DomainSet
+from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, spoken, write_csv
+from efdm.lab.analyses.features import DomainNumbers, facts, features_of
+from efdm.ops.moments import ChannelStats, channel_stats
+from efdm.training.files import write_json
+
+PERPLEXITY = 50  # paper
+FOLDS = 5
+SEED = 0
+
+
+# --- computing -------------------------------------------------------------------------------------------------------
+
+
+def statistics(batches: Iterable[Tensor]) -> dict[str, Tensor]:
+    """``{"mean": (samples, channels), "std": ..., ...}``, float32 on the CPU, of batches of features ``(b, c, *space)``."""
+    parts = [ChannelStats(*(s.cpu() for s in channel_stats(features.float()))) for features in batches]
+    return {name: torch.cat([getattr(part, name) for part in parts]) for name in ChannelStats._fields}
+
+
+def embedded(vectors: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
+    """t-SNE in two dimensions, ``(samples, 2)``. Every channel is standardised first, so that all count alike."""
+    manifold = _sklearn("manifold")
+    fitting = allowed_perplexity(len(vectors), perplexity)
+    tsne = manifold.TSNE(perplexity=fitting, init="pca", learning_rate="auto", random_state=SEED, n_jobs=1)
+    return torch.from_numpy(tsne.fit_transform(_scaled(vectors).numpy()))
+
+
+def allowed_perplexity(samples: int, wanted: float = PERPLEXITY) -> float:
+    """Lower when there are few samples: a point has no more neighbours than others, and needs some three times as many."""
+    return min(float(wanted), (samples - 1) / 3)
+
+
+def _scaled(vectors: Tensor) -> Tensor:
+    deviation, mean = torch.std_mean(vectors.double(), 0)
+    return ((vectors - mean) / torch.where(deviation == 0, 1, deviation)).float()
+
+
+def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, float]:
+    """How often logistic regression tells the domain of samples it has not seen: mean and deviation over the folds."""
+    linear, selection = _sklearn("linear_model"), _sklearn("model_selection")
+    pipeline, preprocessing = _sklearn("pipeline"), _sklearn("preprocessing")
+    counts = labels.bincount()
+    if len(counts) < 2 or int(counts.min()) < 2:
+        raise ValueError(
+            f"a probe needs two domains or more with at least two pictures each; there are {counts.tolist()} pictures"
+        )
+    # scaled inside, from the training folds alone
+    model = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LogisticRegression(max_iter=1000))
+    split = selection.StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=SEED)
+    scores = selection.cross_val_score(model, vectors.double().numpy(), labels.numpy(), cv=split)
+    return float(scores.mean()), float(scores.std())
+
+
+def _sklearn(module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(f"sklearn.{module}")
+    except ImportError as error:
+        raise ImportError("t-SNE and probes are scikit-learn's, which is not here; pip install scikit-learn") from error
+
+
+# --- telling ---------------------------------------------------------------------------------------------------------
+
+TITLES = {"mean": "mean", "std": "standard deviation", "infinity_norm": "infinity norm"}
+
+
+def draw(
+    points: dict[str, Tensor], accuracy: dict[str, float], labels: Tensor, names: list[str], title: str, path: Path
+) -> None:
+    figure = new_figure(7.2, 5)
+    panels = figure.subplots(2, 3).flat
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))  # no domain always on top
+    for axes, (statistic, at) in zip(panels, points.items(), strict=False):
+        for chunk in order.split(max(1, len(order) // 8)):
+            for number in range(len(names)):
+                mine = at[chunk[labels[chunk] == number]]
+                style = {"color": colour_of(number), "marker": marker_of(number)}
+                axes.scatter(*mine.T, s=7, linewidths=0, alpha=0.8, **style)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_color("#bbbbbb")
+        heading = TITLES.get(statistic, statistic)
+        axes.set_title(f"{heading}\nprobe {100 * accuracy[statistic]:.0f}%", fontsize=9)
+    last = figure.axes[-1]
+    last.axis("off")
+    for number, name in enumerate(names):
+        last.scatter([], [], s=30, color=colour_of(number), marker=marker_of(number), label=spoken(name))
+    chance = 100 * float(labels.bincount().max()) / len(labels)
+    last.legend(frameon=False, fontsize=10, loc="center", title=f"{title}\nchance {chance:.0f}%", title_fontsize=9)
+    save(figure, path)
+
+
+def analyse(
+    model: nn.Module,
+    data: DomainSet,
+    indices: Tensor,
+    size: int,
+    out: Path,
+    *,
+    stage: str = "stage1",
+    perplexity: float = PERPLEXITY,
+    batch: int = 32,
+    name: str = "",
+) -> dict[str, Any]:
+    """Write tsne.json (the probes), tsne.csv (the points) and tsne.png; returns what is in the JSON file."""
+    domains = DomainNumbers(data, indices)
+    labels = domains.of(indices)
+    found = statistics(f[stage] for _, f in features_of(model, data, indices, stage, size, batch=batch))
+    probes = {statistic: probe(vectors, labels) for statistic, vectors in found.items()}
+    points = {statistic: embedded(vectors, perplexity) for statistic, vectors in found.items()}
+    told = {
+        **facts("tsne", model, data, indices, size, name),
+        "stage": stage,
+        "channels": found["mean"].shape[1],
+        "perplexity": round(allowed_perplexity(len(indices), perplexity), 3),
+        "perplexity_wanted": perplexity,
+        "seed": SEED,
+        "probe": "logistic regression on standardised channels, stratified cross-validation",
+        "folds": min(FOLDS, int(labels.bincount().min())),
+        "chance": round(float(labels.bincount().max()) / len(labels), 4),  # always the largest domain
+        "accuracy": {s: {"mean": round(mean, 4), "std_over_folds": round(std, 4)} for s, (mean, std) in probes.items()},
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "tsne.json", told)
+    head = ["domain", "class", *(f"{statistic}_{axis}" for statistic in points for axis in "xy")]
+    classes = [data.classes[label] for label in data.labels[indices].tolist()]
+    coordinates = digits(torch.cat(list(points.values()), 1), 4)
+    rows = ((domains.names[d], c, *at) for d, c, at in zip(labels.tolist(), classes, coordinates, strict=True))
+    write_csv(out / "tsne.csv", head, rows)
+    accuracy = {statistic: mean for statistic, (mean, _) in probes.items()}
+    draw(points, accuracy, labels, domains.names, f"{told['model']}, {stage}", out / "tsne.png")
+    return told

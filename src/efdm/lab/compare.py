@@ -1,0 +1,131 @@
+"""Whether one method is better than another, said with its error.
+
+Two methods are compared on equal terms: the same seed and the same column. The differences of all these pairs have a mean
+and a standard error. A difference counts as decided when its mean is further from zero than chance would bring it in one of
+twenty such studies (Student's t, two-sided 95 %).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from efdm.lab.results import Numbers
+
+Verdict = Literal["higher", "lower", "not decided", "incomplete"]
+
+# degrees of freedom -> 97.5 % quantile of Student's t; between two rows, the one above (more cautious) is used
+T95: Mapping[int, float] = {
+    1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201,
+    12: 2.179, 13: 2.160, 14: 2.145, 15: 2.131, 17: 2.110, 19: 2.093, 23: 2.069, 29: 2.045, 39: 2.023, 59: 2.001, 119: 1.980,
+}  # fmt: skip
+
+
+def t95(freedom: int) -> float:
+    return T95[max(known for known in T95 if known <= freedom)]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``second`` minus ``first`` in percent points over ``pairs`` of (column, seed).
+
+    ``error`` is the standard error over all pairs, in which the spread between the columns counts, too. ``error_within``
+    counts the spread over seeds within each column alone. The first is the more cautious, as a method that gains much in
+    one domain and nothing in another has shown less. Neither tells of further domains: for that, a handful is too few.
+    """
+
+    first: str
+    second: str
+    mean: float
+    error: float
+    error_within: float
+    pairs: int
+    asked: int
+    seeds: int
+    better: int  # pairs in which the second is better
+    by_column: Mapping[str, float]
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.pairs < self.asked or self.asked == 0:
+            return "incomplete"
+        if self.pairs < 2 or not abs(self.mean) > t95(self.pairs - 1) * self.error:
+            return "not decided"
+        return "higher" if self.mean > 0 else "lower"
+
+
+def difference(numbers: Numbers, first: str, second: str) -> Difference:
+    """Compare two rows."""
+    found, asked = numbers.pairs(first, second)
+    values = list(found.values())
+    by_column = {
+        column: statistics.fmean(v for (c, _), v in found.items() if c == column)
+        for column in numbers.columns
+        if any(c == column for c, _ in found)
+    }
+    return Difference(
+        first,
+        second,
+        statistics.fmean(values) if values else math.nan,
+        statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan,
+        _error_within(found, by_column),
+        len(values),
+        asked,
+        len({seed for _, seed in found}),
+        sum(v > 0 for v in values),
+        by_column,
+    )
+
+
+def _error_within(found: Mapping[tuple[str, int], float], by_column: Mapping[str, float]) -> float:
+    """The standard error of the mean when every column keeps its own mean; NaN when no column has two seeds."""
+    squares = sum((value - by_column[column]) ** 2 for (column, _), value in found.items())
+    freedom = len(found) - len(by_column)
+    return math.sqrt(squares / freedom / len(found)) if freedom > 0 else math.nan
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def order_sentence(differences: Sequence[Difference]) -> str:
+    """Whether a claimed order holds: each row better than the one before."""
+    chain = " < ".join([differences[0].first, *(d.second for d in differences)])
+    verdicts = [d.verdict for d in differences]
+    seeds = min(d.seeds for d in differences)
+    if "incomplete" in verdicts:
+        head = f"The order {chain} cannot be judged yet"
+    elif "lower" in verdicts:
+        head = f"The order {chain} does not hold"
+    elif "not decided" in verdicts:
+        head = f"The order {chain} is not decided at {seeds} seeds"
+    else:
+        head = f"The order {chain} holds at {seeds} seeds"
+    return f"{head}: {'; '.join(map(_said, differences))}."
+
+
+def contrast_sentence(d: Difference) -> str:
+    """What changes from one row to another, with nothing claimed."""
+    words = {
+        "higher": f"{d.second} is better than {d.first}",
+        "lower": f"{d.second} is worse than {d.first}",
+        "not decided": f"Between {d.first} and {d.second} no difference can be told at {d.seeds} seeds",
+        "incomplete": f"{d.first} and {d.second} cannot be compared yet",
+    }
+    return f"{words[d.verdict]}: {_said(d)}."
+
+
+def _said(d: Difference) -> str:
+    if d.verdict == "incomplete":
+        return f"{d.second} - {d.first}: {d.pairs} of {d.asked} pairs are there"
+    error = "without an error" if math.isnan(d.error) else f"± {d.error:.2f} (standard error, {d.pairs} pairs)"
+    return f"{d.second} - {d.first} = {d.mean:+.2f} {error}, {d.verdict}"
+
+
+def chains(numbers: Numbers, orders: Sequence[Sequence[str]]) -> list[list[Difference]]:
+    """The differences of neighbours in every order whose rows are all there."""
+    known = [chain for chain in orders if set(chain) <= set(numbers.rows)]
+    return [[difference(numbers, a, b) for a, b in pairwise(chain)] for chain in known]

@@ -1,0 +1,196 @@
+"""Run a recipe: what is not yet in the records is trained, and its records are added.
+
+A folder of runs holds ``recipe.json`` (the recipe and every training that was asked for), ``environment.json`` (an entry for
+each place it was run at), ``records.jsonl``, and ``done`` when all records are there; ``runs/`` has a folder for each
+training with its model and its log, which tables do not need. A go that was interrupted is begun again with the same
+command; trainings that came to their end are not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from efdm.data.digits import load_digits_domains
+from efdm.data.domains import DomainSet, load_domains
+from efdm.data.pacs import load_pacs
+from efdm.dg.protocols import PROTOCOLS, check_unseen
+from efdm.dg.settings import Settings, check
+from efdm.dg.train import Trained, train_together
+from efdm.environment import environment
+from efdm.lab.plan import Planned, expand, merged, plan_as_json, plan_from_json, points
+from efdm.lab.recipe import Recipe, described, from_description
+from efdm.lab.records import FILE, append_records, by_run, complete, read_records
+from efdm.lab.selection import SELECTIONS
+
+RECIPE = "recipe.json"
+DONE = "done"
+
+
+class Progress(NamedTuple):
+    """Told when a training has come to its end, and once at the beginning."""
+
+    finished: int
+    wanted: int  # in this go, those that were there before included
+    planned: Planned | None
+
+
+@dataclass(frozen=True)
+class Study:
+    """A recipe, every training that was asked for, and the records there are of them."""
+
+    recipe: Recipe
+    domains: Sequence[str]  # of the set, in its order
+    plan: Sequence[Planned]
+    runs: Mapping[str, list[dict[str, Any]]]  # of trainings that came to their end
+
+    @property
+    def missing(self) -> list[Planned]:
+        return [planned for planned in self.plan if planned.run not in self.runs]
+
+
+def load_data(
+    recipe: Recipe,
+    source: str | Path | Sequence[str | Path] | None,
+    *,
+    size: int = 0,
+    reading: Callable[[int, int], None] | None = None,
+) -> DomainSet:
+    """The pictures that a recipe names, kept at ``size``, by default at the size that the recipe says."""
+    size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
+    if recipe.data == "digits":
+        return load_digits_domains(size=size)
+    if source is None:
+        raise ValueError(
+            f"{recipe.name or 'the recipe'} needs the pictures of {recipe.data}; give their folder or zip as --data"
+        )
+    if recipe.data == "pacs":
+        return load_pacs(source, size=size, progress=reading)  # type: ignore[arg-type]
+    return load_domains(source, size=size, progress=reading)  # type: ignore[arg-type]
+
+
+def run(
+    recipe: Recipe,
+    data: DomainSet | str | Path | Sequence[str | Path] | None,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    methods: Sequence[str] | None = None,
+    domains: Sequence[str] | None = None,
+    lanes: int = 1,
+    notes: Sequence[str] = (),
+    started: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[Any], None] = lambda _: None,
+    reading: Callable[[int, int], None] | None = None,
+    **changes: Any,
+) -> Study:
+    """Train what is missing of a recipe and leave its records in the folder ``out``.
+
+    ``seeds``, ``methods`` (rows) and ``domains`` (columns) take a part of the recipe; a later go in the same folder may take
+    another, and the tables show all that was ever asked for. ``changes`` are settings: ``iterations``, ``device``,
+    ``weights``... ``lanes`` trainings go side by side on one GPU. ``notes`` go under the tables: what is special about this
+    copy of the pictures, say. ``progress`` is told of steps, ``started`` of trainings.
+    """
+    recipe = replace(recipe, notes=(*recipe.notes, *notes))
+    pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
+    protocol = PROTOCOLS[recipe.protocol]
+    if not protocol.held_out and any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
+        check_unseen(pictures)
+    jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
+    for _, settings in jobs:
+        check(settings)
+    study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
+    places = {planned.run: planned for planned, _ in jobs}
+    waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
+    there = len(places) - len(waiting)
+    started(Progress(there, len(places), None))
+
+    def finished(trained: Trained) -> None:
+        nonlocal there
+        append_records(out / FILE, trained.records)
+        there += 1
+        started(Progress(there, len(places), places[trained.records[-1]["run"]]))
+
+    # all at once, so that no lane waits for another; but where every seed has its own splits, seed by seed
+    for seed, same in groupby(waiting.values(), key=lambda settings: settings.seed if protocol.held_out else 0):
+        train_together(
+            list(same), protocol.pictures(pictures, seed), out / "runs", lanes=lanes, progress=progress, finished=finished
+        )  # fmt: skip
+    study = read_study(out)
+    if not study.missing:
+        (out / DONE).touch()
+    return study
+
+
+def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
+    """Write what was asked for, together with what was asked for before."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; choose a folder for the run")
+    if (out / RECIPE).exists():
+        before = read_study(out)
+        if before.recipe.name != recipe.name:
+            raise ValueError(f"{out} holds runs of {before.recipe.name!r}, not of {recipe.name!r}; choose another folder")
+        if list(before.domains) != data.domain_names:
+            told = f"{', '.join(before.domains)}, not {', '.join(data.domain_names)}"
+            raise ValueError(f"{out} was begun with the domains {told}; choose another folder")
+        grid = points(recipe)
+        if lost := sorted(
+            {f"{p.row} {p.point}".strip() for p in before.plan if p.row not in recipe.rows or p.point not in grid}
+        ):
+            raise ValueError(f"{out} has runs of {', '.join(lost)}, which the recipe no longer names; choose another folder")
+        recipe = replace(recipe, notes=tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes))))
+        plan = merged(before.plan, plan)
+    elif out.is_dir() and any(out.iterdir()) and not (out / FILE).exists():
+        raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / DONE).unlink(missing_ok=True)
+    _write(out / RECIPE, {"recipe": described(recipe), "domains": data.domain_names, "plan": plan_as_json(plan)})
+    _note_environment(
+        out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
+    )
+    return read_study(out)
+
+
+def _note_environment(path: Path, here: dict[str, Any]) -> None:
+    """A list, an entry for each go that was somewhere else."""
+    goes = json.loads(path.read_text()) if path.exists() else []
+    here = json.loads(json.dumps(here))
+    if here not in goes:
+        _write(path, [*goes, here])
+
+
+def _write(path: Path, content: object) -> None:
+    """At once, so that a crash leaves the old or the new file."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(new, path)
+
+
+def read_study(*folders: Path) -> Study:
+    """The recipe, the trainings and the records of a folder of runs, or of several of the same recipe together."""
+    recipe: Recipe | None = None
+    domains: list[str] = []
+    plan: list[Planned] = []
+    records = []
+    for folder in folders:
+        if not (folder / RECIPE).is_file():
+            raise ValueError(f"{folder} holds no runs ({RECIPE} is not there); give the folder of an `efdm dg run`")
+        told = json.loads((folder / RECIPE).read_text())
+        if recipe is not None and (recipe.name, domains) != (told["recipe"]["name"], told["domains"]):
+            raise ValueError(
+                f"{folder} holds runs of {told['recipe']['name']!r}, not of {recipe.name!r}, or of other domains"
+            )
+        domains = told["domains"]
+        recipe = from_description(told["recipe"])
+        plan = merged(plan, plan_from_json(told["plan"]))
+        records += read_records(folder / FILE) if (folder / FILE).exists() else []
+    if recipe is None:
+        raise ValueError("no folder was given; give the folder of an `efdm dg run`")
+    wanted = {planned.run for planned in plan}
+    runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
+    return Study(recipe, domains, plan, runs)

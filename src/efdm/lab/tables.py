@@ -1,0 +1,282 @@
+"""Tables of the numbers, as text, Markdown and CSV. The same records give the same table, whatever their order."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from efdm.dg.protocols import PROTOCOLS
+from efdm.lab.compare import Difference, chains, contrast_sentence, difference, order_sentence
+from efdm.lab.published import AVERAGE, Published
+from efdm.lab.results import Numbers, numbers, tabled
+from efdm.lab.run import Study
+from efdm.lab.scores import STDS
+from efdm.lab.selection import SELECTIONS
+from efdm.ops.choices import check_choice
+
+MISSING = "-"
+# settings that a caption tells, and in which words
+FACTS: Mapping[str, str] = {
+    "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "{} iterations", "batch": "batch {}",
+    "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "weight_decay": "weight decay {}",
+    "schedule": "{} schedule", "augmentation": "augmentation {}", "size": "{} px", "batchnorm": "batch normalisation {}",
+    "precision": "{}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    caption: list[str]  # sentences
+
+
+# --- main table ------------------------------------------------------------------------------------------------------
+
+
+def accuracy_table(study: Study, selection: str = "last", score: str = "", std: str = "") -> Table:
+    """A row for each method, a column for each domain and their average; published numbers stand under ours.
+
+    The average is taken over the domains first, for every seed, and has its deviation over the seeds. A cell that lacks
+    seeds says how many there are and gives no number.
+    """
+    recipe = study.recipe
+    score, std = score or recipe.scores[0], std or recipe.std
+    check_choice("std", std, STDS)
+    made = numbers(study, selection, score)
+    rows = []
+    beside = [line for line in recipe.published if line.selection == selection and score == "pooled"]
+    for row in made.rows:
+        cells = [_cell(made, row, column, std) for column in made.columns]
+        rows.append([row, "here", _seeds(made, row), *cells, _average(made, row, std)])
+        rows += [_published_row(line, made.columns) for line in beside if line.row == row]
+    protocol = PROTOCOLS[recipe.protocol]
+    caption = [
+        f"{recipe.data}, {recipe.protocol}: {protocol.about}. A column is the {_listed(recipe.listed)}.",
+        f"Accuracy in %{_score_words(score, recipe.listed)}.",
+        f"Selection: {selection} ({SELECTIONS[selection].about}).",
+        f"Mean ± {STDS[std][0]} over seeds; the average is over domains first, within each seed.",
+        *facts(study),
+        *_published_note(study, beside),
+        *recipe.notes,
+    ]
+    if study.missing:
+        caption.append(f"Incomplete: {len(study.missing)} of {len(study.plan)} trainings are still to be done.")
+    title = f"{recipe.name or recipe.data}: {selection}" + ("" if recipe.scores == ("pooled",) else f", {score}")
+    return Table(title, ["method", "source", "seeds", *made.columns, AVERAGE], rows, caption)
+
+
+def _listed(side: str) -> str:
+    return {"test": "test domain", "train": "training domain"}[side]
+
+
+def _score_words(score: str, listed: str) -> str:
+    if score == "pooled":
+        return "" if listed == "test" else ", pooled over the pictures of all test domains"
+    return {
+        "mean of domains": ", the mean of the test domains' accuracies",
+        "training-domain validation": " on held-out pictures of the training domains; the test domains were not looked at",
+    }[score]
+
+
+def _seeds(made: Numbers, row: str) -> str:
+    counts = sorted({len(seeds) for seeds in made.wanted[row].values()})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+
+
+def _cell(made: Numbers, row: str, column: str, std: str) -> str:
+    if column not in made.wanted[row]:
+        return MISSING
+    if not made.whole(row, column):
+        return f"{len(made.found[row][column])} of {len(made.wanted[row][column])} seeds"
+    return _spread(list(made.found[row][column].values()), std)
+
+
+def _average(made: Numbers, row: str, std: str) -> str:
+    if all(column in made.wanted[row] for column in made.columns) and all(made.whole(row, c) for c in made.columns):
+        if len({tuple(seeds) for seeds in made.wanted[row].values()}) == 1:
+            return _spread(list(made.averages(row).values()), std)
+        return "seeds differ"
+    return "incomplete"
+
+
+def _spread(values: Sequence[float], std: str) -> str:
+    return number(statistics.fmean(values), STDS[std][1](values) if len(values) > 1 else None)
+
+
+def number(mean: float, deviation: float | None) -> str:
+    """Percent with one decimal; without a deviation where there is none."""
+    return f"{mean:.1f}" if deviation is None or math.isnan(deviation) else f"{mean:.1f} ± {deviation:.1f}"
+
+
+def _published_row(line: Published, columns: Sequence[str]) -> list[str]:
+    cells = [number(*line.values[column]) if column in line.values else MISSING for column in (*columns, AVERAGE)]
+    return [line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), *cells]
+
+
+def _published_note(study: Study, beside: Sequence[Published]) -> list[str]:
+    ours = {_letters(str(planned.settings.get("backbone", ""))) for planned in study.plan}
+    other = sorted({line.backbone for line in beside if _letters(line.backbone) not in ours})
+    if not beside:
+        return []
+    if other:
+        return [f"Published numbers are of another backbone ({', '.join(other)}) and stand there for orientation."]
+    return ["Published numbers are of the same backbone."]
+
+
+def _letters(name: str) -> str:
+    """ "ResNet-18" and timm's "resnet18.tv_in1k" are the same network."""
+    return "".join(c for c in name.lower().partition(".")[0] if c.isalnum())
+
+
+# --- what the trainings had in common ---------------------------------------------------------------------------------
+
+
+def facts(study: Study) -> list[str]:
+    """A sentence of the settings that all trainings share, and one for each that some rows have otherwise."""
+    shared, apart = [], []
+    for name, words in FACTS.items():
+        values = {row: _values(study, row, name) for row in study.recipe.rows}
+        values = {row: told for row, told in values.items() if told}
+        kinds = list(dict.fromkeys(values.values()))
+        if len(kinds) == 1:
+            shared.append(words.format(kinds[0]))
+        elif kinds:
+            told = "; ".join(
+                f"{words.format(kind)} for {', '.join(r for r in values if values[r] == kind)}" for kind in kinds
+            )
+            apart.append(f"{name.replace('_', ' ').capitalize()}: {told}.")
+    return [f"{', '.join(shared)}.", *apart] if shared else apart
+
+
+def _values(study: Study, row: str, name: str) -> str:
+    """A setting of a row in words; several, where its columns or its grid differ."""
+    mine = {_word(p.settings[name]): p.settings[name] for p in tabled(study) if p.row == row and name in p.settings}
+    if len(mine) > 2 and all(isinstance(v, int | float) for v in mine.values()):
+        ordered = sorted(mine, key=lambda word: mine[word])
+        return f"{ordered[0]} to {ordered[-1]}"
+    return " or ".join(sorted(mine))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# --- comparisons and summary -------------------------------------------------------------------------------------------
+
+
+def comparison_table(study: Study, selection: str = "last", score: str = "") -> Table:
+    """Paired differences for the orders and contrasts of a recipe, and a sentence for each."""
+    score = score or study.recipe.scores[0]
+    made = numbers(study, selection, score)
+    ordered = chains(made, study.recipe.orders)
+    pairs = [(a, b) for a, b in study.recipe.contrasts if {a, b} <= set(made.rows)]
+    contrasts = [difference(made, a, b) for a, b in pairs]
+    listed = list({(d.first, d.second): d for d in [*(d for chain in ordered for d in chain), *contrasts]}.values())
+    caption = [
+        f"Differences in percent points, {selection}, {score}, paired by seed and domain.",
+        "Error: standard error over all pairs, the spread between domains included; error within: from the spread over "
+        "seeds within each domain alone. The verdict uses the first (Student's t, two-sided 95 %).",
+        *map(order_sentence, ordered),
+        *map(contrast_sentence, contrasts),
+    ]
+    head = ["second - first", "difference", "error", "error within", "pairs", "second better", "verdict", *made.columns]
+    rows = [_difference_row(d, made.columns) for d in listed]
+    return Table(f"{study.recipe.name or study.recipe.data}: comparisons, {selection}", head, rows, caption)
+
+
+def _difference_row(d: Difference, columns: Sequence[str]) -> list[str]:
+    name = f"{d.second} - {d.first}"
+    if d.verdict == "incomplete":
+        return [
+            name,
+            "incomplete",
+            MISSING,
+            MISSING,
+            f"{d.pairs} of {d.asked}",
+            MISSING,
+            d.verdict,
+            *[MISSING] * len(columns),
+        ]
+    errors = [MISSING if math.isnan(e) else f"{e:.2f}" for e in (d.error, d.error_within)]
+    by_column = [f"{d.by_column[c]:+.1f}" if c in d.by_column else MISSING for c in columns]
+    return [name, f"{d.mean:+.2f}", *errors, str(d.pairs), f"{d.better} of {d.pairs}", d.verdict, *by_column]
+
+
+def summary_table(study: Study, score: str = "", std: str = "") -> Table:
+    """The averages alone, with a column for each selection rule: to be read down, not across."""
+    recipe = study.recipe
+    score, std = score or recipe.scores[0], std or recipe.std
+    made = {name: numbers(study, name, score) for name in recipe.selections}
+    rows = list(dict.fromkeys(row for each in made.values() for row in each.rows))
+    cells = [[row, *(_average(made[s], row, std) if row in made[s].rows else MISSING for s in made)] for row in rows]
+    caption = [
+        f"Averages over domains, accuracy in %{_score_words(score, recipe.listed)}; mean ± {STDS[std][0]} over seeds.",
+        "The columns look at different pictures: compare methods within a column.",
+        *(f"{name}: {SELECTIONS[name].about}." for name in recipe.selections),
+    ]
+    return Table(f"{recipe.name or recipe.data}: selection rules", ["method", *made], cells, caption)
+
+
+def best_row(study: Study, score: str = "training-domain validation") -> str:
+    """A sentence: which row has the highest average. For the choice of settings, which must not look at test domains."""
+    made = numbers(study, "last", score)
+    whole = {
+        row: statistics.fmean(made.averages(row).values()) for row in made.rows if _average(made, row, "error")[0].isdigit()
+    }
+    if len(whole) < len(made.rows):
+        return f"{len(made.rows) - len(whole)} of {len(made.rows)} rows are incomplete; nothing is chosen yet."
+    best = max(whole, key=lambda row: whole[row])
+    return f"Highest {score}: {best} ({whole[best]:.2f})."
+
+
+def tables(study: Study, std: str = "") -> list[Table]:
+    """Everything a recipe asks for: a table for each rule and score, the comparisons, and the rules side by side."""
+    recipe = study.recipe
+    made = [accuracy_table(study, rule, score, std) for rule in recipe.selections for score in recipe.scores]
+    if recipe.orders or recipe.contrasts:
+        made.append(comparison_table(study, recipe.selections[0]))
+    if len(recipe.selections) > 1:
+        made.append(summary_table(study, std=std))
+    if "training-domain validation" in recipe.scores:
+        made[0].caption.append(best_row(study))
+    return made
+
+
+# --- rendering -------------------------------------------------------------------------------------------------------
+
+
+def as_text(table: Table) -> str:
+    grid = [table.head, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    lines = ["  ".join([r[0].ljust(widths[0]), *map(str.rjust, r[1:], widths[1:])]).rstrip() for r in grid]
+    return "\n".join([table.title, "", *lines, "", *table.caption]) + "\n"
+
+
+def as_markdown(table: Table) -> str:
+    marks = ["---", *["--:"] * (len(table.head) - 1)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (table.head, marks, *table.rows)]
+    return "\n".join([f"### {table.title}", "", *lines, "", " ".join(table.caption)]) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """The cells alone, as text: "81.2 ± 0.4"."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([table.head, *table.rows])
+    return out.getvalue()
+
+
+FORMATS: Mapping[str, Callable[[Table], str]] = {"text": as_text, "markdown": as_markdown, "csv": as_csv}
+
+
+def render(table: Table, form: str = "text") -> str:
+    check_choice("form", form, FORMATS)
+    return FORMATS[form](table)

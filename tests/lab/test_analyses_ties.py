@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from efdm.data.digits import load_digits_domains
+from efdm.data.domains import DomainSet
+from efdm.lab.analyses import ANALYSES, pick, ties
+from efdm.lab.analyses.features import DomainNumbers
+from efdm.lab.analyses.ties import Share, last_activation, relus_of, shares, swap_activations, table
+
+
+@pytest.fixture(scope="module")
+def data() -> DomainSet:
+    return load_digits_domains(per_domain=6)
+
+
+class Bottleneck(nn.Module):
+    """A stage with an activation inside and none at its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.act, self.out = nn.Conv2d(3, 6, 3), nn.ReLU6(inplace=True), nn.Conv2d(6, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.out(self.act(self.conv(x)))
+        return y
+
+
+def classifier(*stages: nn.Module) -> nn.Sequential:
+    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+def test_share_by_hand() -> None:
+    share = Share(2)
+    none, half, all_equal = [1.0, 2, 3, 4], [5.0, 5, 6, 7], [0.0, 0, 0, 0]
+    share.add(torch.tensor([[none, half], [all_equal, half]]), torch.tensor([0, 1]))
+    share.add(torch.tensor([[all_equal, all_equal]]), torch.tensor([1]))
+    # samples: (0 + 50) / 2, (100 + 50) / 2, 100
+    assert share.by_domain() == [25, 87.5]
+    assert share.percent() == pytest.approx((25 + 75 + 100) / 3)
+    assert share.positions == 4
+
+
+def test_share_is_the_slow_count() -> None:
+    x = torch.randint(0, 9, (3, 4, 5, 2)).float()
+    share = Share(1)
+    share.add(x, torch.zeros(3).long())
+    rows = [row.tolist() for row in x.flatten(0, 1).flatten(1)]
+    slow = [sum(row.count(value) > 1 for value in row) / len(row) for row in rows]
+    assert share.percent() == pytest.approx(100 * sum(slow) / len(slow))
+
+
+def test_each_stage_and_domain_is_counted_apart(data: DomainSet) -> None:
+    indices = torch.cat([data.select(d, "test")[:1] for d in data.domain_names[:2]])
+    tied, free = torch.zeros(1, 1, 4), torch.arange(4.0).view(1, 1, 4)
+    batch = {"a": torch.cat([tied, free]), "b": torch.cat([free, free])}
+    found = shares([(indices, batch)], DomainNumbers(data, indices))
+    assert (found["a"].by_domain(), found["b"].by_domain()) == ([100, 0], [0, 0])
+
+
+# --- activations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("to", "slope"), [("prelu", 0.25), ("leaky", 0.01)])
+def test_swapped_activations_keep_what_is_below_zero_and_the_model_its_own(to: str, slope: float) -> None:
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Sequential(nn.ReLU6())).eval()
+    swapped = swap_activations(model, to)
+    x = torch.tensor([-4.0, 2, 8])
+    torch.testing.assert_close(swapped(x.clone()), torch.tensor([-4 * slope**2, 2, 8]))  # no top at 6 either
+    assert model(x.clone()).tolist() == [0, 2, 6]
+    assert not any(m.training for m in swapped.modules())
+
+
+def test_one_relu_of_two_names_is_swapped_under_both() -> None:
+    relu = nn.ReLU()
+    assert relus_of(swap_activations(nn.Sequential(relu, relu, nn.Sequential(relu)))) == []
+
+
+def test_weights_stay_and_names_of_modules_too() -> None:
+    model = classifier(Bottleneck())
+    swapped = swap_activations(model)
+    assert dict(swapped.named_modules()).keys() == dict(model.named_modules()).keys()
+    assert all(torch.equal(swapped.state_dict()[k], v) for k, v in model.state_dict().items())
+    assert (relus_of(model), relus_of(swapped)) == (["ReLU6"], [])
+
+
+def test_a_model_without_relu_cannot_be_swapped() -> None:
+    with pytest.raises(ValueError, match="has no ReLU"):
+        swap_activations(nn.Sequential(nn.GELU()))
+    with pytest.raises(ValueError, match="'swish' is not one of"):
+        swap_activations(nn.Sequential(nn.ReLU()), "swish")
+
+
+def test_the_last_activation_of_a_stage() -> None:
+    assert last_activation(classifier(Bottleneck()), "0") == "0.act"
+    assert last_activation(classifier(nn.Conv2d(3, 4, 3)), "0") is None
+
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+
+def test_relu_makes_ties_prelu_does_not_and_bf16_does_again(data: DomainSet, tmp_path: Path) -> None:
+    model = classifier(Bottleneck())
+    told = ties.analyse(model, data, pick(data, 3), 32, tmp_path, stages=["0"])
+    assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["ties"].files)
+    assert json.loads((tmp_path / "ties.json").read_text()) == told
+    assert told["own"] == "ReLU6"
+    percent = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in told["rows"]}
+    inside = {key[2:]: value for key, value in percent.items() if key[:2] == ("0", "activation")}
+    assert inside["own", "fp32"] > inside["prelu", "fp32"] + 20
+    assert inside["own", "bf16"] > inside["own", "fp32"]
+    assert inside["prelu", "bf16"] > inside["prelu", "fp32"] + 20
+    assert percent["0", "output", "own", "fp32"] < inside["own", "fp32"]
+    assert percent["pictures", "output", "", "uint8"] > 90
+    assert (tmp_path / "ties.md").read_text() == table(told["rows"], "ReLU6")
+
+
+def test_a_stage_that_ends_with_its_activation_is_told_once(data: DomainSet, tmp_path: Path) -> None:
+    stage = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    told = ties.analyse(classifier(stage), data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
+    assert [(r["stage"], r["at"]) for r in told["rows"]] == [("pictures", "output"), ("0", "output"), ("0", "output")]
+
+
+def test_a_model_without_relu_is_looked_at_as_it_is(data: DomainSet, tmp_path: Path) -> None:
+    model = classifier(nn.Sequential(nn.Conv2d(3, 4, 3), nn.GELU()))
+    told = ties.analyse(model, data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
+    assert [r["activation"] for r in told["rows"]] == ["", "own"]
+
+
+def test_stages_of_a_known_family_by_default(data: DomainSet, tmp_path: Path) -> None:
+    models = pytest.importorskip("torchvision.models")
+    model = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
+    told = ties.analyse(model, data, pick(data, 1), 64, tmp_path, precisions=["fp32"], activations=["own"])
+    assert [r["stage"] for r in told["rows"]] == ["pictures", "stage1", "stage2", "stage3", "stage4"]
+    assert [r["positions"] for r in told["rows"]] == [1024, 256, 64, 16, 4]
+
+
+def test_an_unknown_model_needs_names_of_stages(data: DomainSet, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="are not known"):
+        ties.analyse(classifier(Bottleneck()), data, pick(data, 1), 32, tmp_path)
+
+
+def test_table_by_hand() -> None:
+    place = {"stage": "stage1", "at": "output", "positions": 9, "domains": {}}
+    rows = [
+        {**place, "stage": "pictures", "positions": 16, "activation": "", "precision": "uint8", "percent": 97.25},
+        {**place, "activation": "own", "precision": "fp32", "percent": 12.34},
+        {**place, "activation": "prelu", "precision": "fp32", "percent": 5.0},
+    ]
+    head, _, pictures, stage, *_ = table(rows, "ReLU").splitlines()
+    assert head == "| place | values | ReLU, fp32 | PReLU, fp32 |"
+    assert pictures == "| pictures | 16 | 97.2 | 97.2 |"
+    assert stage == "| stage1, after the stage | 9 | 12.3 | 5.0 |"

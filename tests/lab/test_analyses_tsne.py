@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("sklearn")
+
+from efdm.data.digits import load_digits_domains
+from efdm.lab.analyses import ANALYSES, pick, tsne
+from efdm.lab.analyses.tsne import allowed_perplexity, embedded, probe, statistics
+
+
+def test_statistics_by_hand() -> None:
+    y = torch.tensor([0.1, 0.0, 0.4, 0.3, 0.5])  # values of the toy example
+    batches = [torch.stack([y, -y]).view(1, 2, 5), torch.stack([y + 1, 2 * y]).view(1, 2, 5)]
+    found = statistics(batches)
+    expected = {
+        "mean": [[0.26, -0.26], [1.26, 0.52]],
+        "std": [[0.2074, 0.2074], [0.2074, 0.4147]],
+        "skewness": [[-0.113, 0.113], [-0.113, -0.113]],
+        "kurtosis": [[0.966] * 2] * 2,
+        "infinity_norm": [[0.5, 0.5], [1.5, 1.0]],
+    }
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        torch.testing.assert_close(found[name], torch.tensor(values), atol=5e-4, rtol=0)
+
+
+def test_statistics_of_half_precision_are_computed_in_float32() -> None:
+    x = torch.rand(2, 3, 500).bfloat16()
+    for name, values in statistics([x]).items():
+        torch.testing.assert_close(values, statistics([x.float()])[name])
+
+
+def test_perplexity_is_lower_for_few_samples_only() -> None:
+    assert allowed_perplexity(1000) == 50
+    assert allowed_perplexity(31) == 10
+
+
+def test_the_probe_is_at_chance_for_equal_domains_and_sure_for_separate_ones() -> None:
+    labels = torch.arange(400) % 4
+    same = torch.randn(400, 3)
+    apart = same + 20 * torch.nn.functional.one_hot(labels)[:, :3]
+    assert probe(same, labels)[0] == pytest.approx(0.25, abs=0.08)
+    assert probe(apart, labels)[0] > 0.99
+
+
+def test_the_probe_is_asked_about_samples_it_has_not_seen() -> None:
+    labels = torch.arange(60) % 2
+    memorable = torch.randn(60, 200)  # more channels than samples: what was seen can be told by heart
+    assert probe(memorable, labels)[0] < 0.75
+
+
+def test_the_probe_needs_two_domains() -> None:
+    with pytest.raises(ValueError, match="two domains"):
+        probe(torch.randn(5, 2), torch.zeros(5).long())
+    with pytest.raises(ValueError, match="at least two pictures"):
+        probe(torch.randn(5, 2), torch.tensor([0, 0, 0, 0, 1]))
+
+
+def test_points_are_the_same_every_time_whatever_the_scale_of_a_channel() -> None:
+    x = torch.cat([torch.randn(12, 4), torch.randn(12, 4) + 30])
+    x[:, 3] = 1  # a channel that says nothing
+    points = embedded(x)
+    assert torch.equal(points, embedded(x))
+    torch.testing.assert_close(points, embedded(x * torch.tensor([1, 1024, 1, 1])))
+    first, second = points[:12], points[12:]
+    spread = (first - first.mean(0)).norm(dim=1).max() + (second - second.mean(0)).norm(dim=1).max()
+    assert (first.mean(0) - second.mean(0)).norm() > spread  # two groups stay two
+
+
+def test_files_and_numbers(tmp_path: Path) -> None:
+    data = load_digits_domains(per_domain=12)
+    model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    told = tsne.analyse(model, data, pick(data, 8), 32, tmp_path, stage="1")
+    assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["tsne"].files)
+    assert json.loads((tmp_path / "tsne.json").read_text()) == told
+    assert told["chance"] == 0.25
+    assert told["perplexity"] == round(31 / 3, 3)
+    assert set(told["accuracy"]) == {"mean", "std", "skewness", "kurtosis", "infinity_norm"}
+    assert told["accuracy"]["mean"]["mean"] > 0.6  # the styles differ
+    with (tmp_path / "tsne.csv").open() as file:
+        head, *rows = csv.reader(file)
+    assert head[:4] == ["domain", "class", "mean_x", "mean_y"]
+    assert [row[0] for row in rows] == [d for d in data.domain_names for _ in range(8)]
+    assert all(len(row) == len(head) == 12 for row in rows)

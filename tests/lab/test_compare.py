@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from efdm.lab.compare import contrast_sentence, difference, order_sentence, t95
+from efdm.lab.results import Numbers
+
+
+def made(**rows: dict[str, list[float | None]]) -> Numbers:
+    columns = list(next(iter(rows.values())))
+    found = {r: {c: {s: v for s, v in enumerate(vs) if v is not None} for c, vs in cs.items()} for r, cs in rows.items()}
+    wanted = {r: {c: list(range(len(vs))) for c, vs in cs.items()} for r, cs in rows.items()}
+    return Numbers(list(rows), columns, found, wanted)
+
+
+def test_known_numbers() -> None:
+    """Differences 1, 3 and 5, 7: mean 4; over all pairs the variance is 20/3, within columns 4/2."""
+    n = made(erm={"a": [50, 60], "b": [70, 80]}, efdmix={"a": [51, 63], "b": [75, 87]})
+    d = difference(n, "erm", "efdmix")
+    assert (d.mean, d.pairs, d.seeds, d.better) == (4, 4, 2, 4)
+    assert d.error == pytest.approx(math.sqrt(20 / 3 / 4))
+    assert d.error_within == pytest.approx(math.sqrt(2 / 4))
+    assert d.by_column == {"a": 2, "b": 6}
+    assert d.verdict == "not decided"  # 4 is 3.1 errors from zero, t at 3 degrees of freedom is 3.18
+    back = difference(n, "efdmix", "erm")
+    assert (back.mean, back.better, back.error) == (-4, 0, d.error)
+
+
+def test_pairs_are_of_the_same_seed() -> None:
+    """Seeds that differ by ten points do not hide a difference of one."""
+    base = [50.0, 60.0, 70.0, 80.0, 90.0]
+    n = made(erm={"a": base}, efdmix={"a": [v + 1 + 0.1 * (i % 2) for i, v in enumerate(base)]})
+    assert difference(n, "erm", "efdmix").verdict == "higher"
+    assert difference(n, "efdmix", "erm").verdict == "lower"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [(+1.0, "holds at 5 seeds"), (-1.0, "does not hold"), (0.0, "is not decided at 5 seeds")],
+    ids=["holds", "reversed", "undecided"],
+)
+def test_the_sentence_of_an_order(step: float, words: str) -> None:
+    noise = [0.2, -0.2, 0.1, -0.1, 0.0]
+    n = made(erm={"a": [50.0] * 5}, mixstyle={"a": [53 + e for e in noise]}, efdmix={"a": [53 + step - e for e in noise]})
+    ds = [difference(n, "erm", "mixstyle"), difference(n, "mixstyle", "efdmix")]
+    assert order_sentence(ds).startswith(f"The order erm < mixstyle < efdmix {words}: mixstyle - erm = +3.00")
+
+
+def test_missing_pairs_are_said_and_not_averaged_over() -> None:
+    n = made(erm={"a": [50, 50, 50]}, efdmix={"a": [60, None, 60]})
+    d = difference(n, "erm", "efdmix")
+    assert d.verdict == "incomplete"
+    assert order_sentence([d]) == "The order erm < efdmix cannot be judged yet: efdmix - erm: 2 of 3 pairs are there."
+
+
+def test_one_pair_decides_nothing() -> None:
+    d = difference(made(erm={"a": [50]}, efdmix={"a": [90]}), "erm", "efdmix")
+    assert d.verdict == "not decided"
+    assert "without an error" in contrast_sentence(d)
+
+
+def test_a_contrast_claims_no_direction() -> None:
+    n = made(stop={"a": [50, 51, 50, 51]}, flow={"a": [49.0, 50.1, 49, 50]})
+    assert contrast_sentence(difference(n, "stop", "flow")).startswith("flow is worse than stop: flow - stop = -0.9")
+
+
+def test_quantiles_are_cautious_between_rows() -> None:
+    assert t95(4) == 2.776
+    assert t95(16) == t95(15) > t95(17)
+    assert t95(10_000) > 1.96

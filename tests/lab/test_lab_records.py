@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from efdm.lab.records import append_records, by_run, complete, read_records
+
+
+def line(run: str, step: int, last: bool = False, loss: float = 0.0) -> dict[str, object]:
+    return {"run": run, "step": step, "last": last, "loss": loss}
+
+
+def test_what_was_appended_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    append_records(path, [line("a", 1)])
+    append_records(path, [line("a", 2, True), line("b", 2, True)])
+    assert read_records(path) == [line("a", 1), line("a", 2, True), line("b", 2, True)]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30])
+def test_a_torn_last_line_is_dropped_and_does_not_spoil_the_next(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "records.jsonl"
+    append_records(path, [line("a", 1, True), line("b", 1, True)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: -1 - cut])
+    assert read_records(path) == [line("a", 1, True)]
+    append_records(path, [line("c", 1, True)])
+    assert read_records(path) == [line("a", 1, True), line("c", 1, True)]
+
+
+def test_a_line_that_lacks_its_end_alone_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    append_records(path, [line("a", 1, True)])
+    path.write_bytes(path.read_bytes()[:-1])
+    append_records(path, [line("b", 1, True)])
+    assert [r["run"] for r in read_records(path)] == ["a", "b"]
+
+
+def test_only_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"run": "a", "st')
+    assert read_records(path) == []
+    append_records(path, [line("b", 1, True)])
+    assert read_records(path) == [line("b", 1, True)]
+
+
+def test_damage_in_the_middle_is_told_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    append_records(path, [line("a", 1, True), line("b", 1, True)])
+    path.write_text(path.read_text().replace('"b"', "b").replace("\n", "\n\n") + '{"run": "c", "step": 1}\n')
+    with pytest.raises(ValueError, match=r"records.jsonl, line 3 is not a record; delete the line"):
+        read_records(path)
+
+
+def test_concatenated_files_count_each_run_once(tmp_path: Path) -> None:
+    first = [line("a", 1), line("a", 2, True, loss=0.1), line("b", 1)]
+    second = [line("a", 1), line("a", 2, True, loss=0.2), line("b", 1), line("b", 2, True)]
+    runs = by_run(first + second)
+    assert [r["step"] for r in runs["a"]] == [1, 2]
+    assert runs["a"][-1]["loss"] == 0.1
+    assert complete(runs["b"])
+
+
+def test_two_goes_of_a_run_are_not_mixed() -> None:
+    torn = [line("a", 1, loss=1.0), line("a", 2, loss=1.0)]
+    whole = [line("a", 1, loss=2.0), line("a", 2, loss=2.0), line("a", 3, True, loss=2.0)]
+    for records in (torn + whole, whole + torn):
+        assert {r["loss"] for r in by_run(records)["a"]} == {2.0}
+    assert not complete(by_run(torn)["a"])

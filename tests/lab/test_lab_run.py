@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from sweeps import Trainer, small_set
+
+from efdm.lab import Progress, Recipe, read_study, run, tables
+
+SHORT = {"iterations": 10, "device": "cpu", "precision": "fp32", "speed": "plain", "evaluate_every": 5}
+RECIPE = Recipe(
+    protocol="leave-one-out", data="noise", methods=["erm", "efdmix"], settings=SHORT, seeds=(0, 1), name="small",
+    orders=(("erm", "efdmix"),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    stand_in = Trainer()
+    monkeypatch.setattr(importlib.import_module("efdm.lab.run"), "train_together", stand_in)  # `run` is a function, too
+    return stand_in
+
+
+def test_a_run_leaves_everything_a_table_needs(trainer: Trainer, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    study = run(RECIPE, small_set(), tmp_path / "out", started=told.append)
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"recipe.json", "environment.json", "records.jsonl", "done"}
+    assert len(trainer.trained) == 16
+    assert not study.missing
+    assert study.recipe == RECIPE
+    assert [p.finished for p in told] == list(range(17))
+    assert {p.wanted for p in told} == {16}
+    assert json.loads((tmp_path / "out" / "environment.json").read_text())[0]["pictures"]["art"]["val"] == 4
+    assert tables(study)
+
+
+def test_an_interrupted_sweep_goes_on_and_repeats_nothing(trainer: Trainer, tmp_path: Path) -> None:
+    trainer.left = 5
+    with pytest.raises(KeyboardInterrupt):
+        run(RECIPE, small_set(), tmp_path)
+    assert not (tmp_path / "done").exists()
+    assert len(read_study(tmp_path).missing) == 11
+    trainer.left = 100
+    run(RECIPE, small_set(), tmp_path)
+    assert len(trainer.trained) == len(set(trainer.trained)) == 16
+    assert (tmp_path / "done").exists()
+    run(RECIPE, small_set(), tmp_path)
+    assert len(trainer.trained) == 16
+
+
+def test_a_training_whose_last_record_is_torn_is_done_again_and_no_other(trainer: Trainer, tmp_path: Path) -> None:
+    run(RECIPE, small_set(), tmp_path)
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-40])
+    before = list(trainer.trained)
+    study = run(RECIPE, small_set(), tmp_path)
+    assert trainer.trained[16:] == [before[-1]]
+    assert not study.missing
+    assert [r["step"] for r in study.runs[before[-1]]] == [5, 10]
+
+
+def test_records_of_two_machines_are_put_behind_one_another(trainer: Trainer, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run(RECIPE, small_set(), here, seeds=[0])
+    run(RECIPE, small_set(), there, seeds=[0, 1])
+    both = read_study(here, there)
+    assert not both.missing
+    assert len(both.plan) == 16
+    together = (here / "records.jsonl").read_bytes() + (there / "records.jsonl").read_bytes()
+    (here / "records.jsonl").write_bytes(together)
+    count = len(trainer.trained)
+    study = run(RECIPE, small_set(), here)
+    assert len(trainer.trained) == count
+    assert [t.rows for t in tables(study)] == [t.rows for t in tables(both)]
+
+
+def test_records_of_another_recipe_serve_where_trainings_are_the_same(trainer: Trainer, tmp_path: Path) -> None:
+    run(RECIPE, small_set(), tmp_path / "first")
+    study_of_orders = Recipe(
+        protocol="leave-one-out", data="noise", methods=["hm", "efdmix"], settings=SHORT, seeds=(0,), name="orders"
+    )
+    (tmp_path / "second").mkdir()
+    shutil.copy(tmp_path / "first" / "records.jsonl", tmp_path / "second")
+    trainer.trained.clear()
+    run(study_of_orders, small_set(), tmp_path / "second")
+    assert len(trainer.trained) == 4
+
+
+def test_a_part_is_done_when_it_is_done_and_more_can_be_asked_for(trainer: Trainer, tmp_path: Path) -> None:
+    run(RECIPE, small_set(), tmp_path, seeds=[0], methods=["erm"], domains=["art"])
+    assert len(trainer.trained) == 1
+    assert (tmp_path / "done").exists()
+    trainer.left = 0
+    with pytest.raises(KeyboardInterrupt):
+        run(RECIPE, small_set(), tmp_path, seeds=[0], methods=["erm"])
+    assert not (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"iterations": 11}, "iterations 10, not 11"),
+        ({"recipe": Recipe(protocol="leave-one-out", data="x", methods=["erm"], settings=SHORT, name="other")}, "'small'"),
+        ({"recipe": replace(RECIPE, methods=["erm"], orders=())}, "runs of efdmix, which the recipe no longer names"),
+        ({"data": small_set(("art", "photo"))}, "art, cartoon, photo, sketch, not art, photo"),
+    ],
+    ids=["other settings", "another recipe", "a row less", "other domains"],
+)
+def test_a_folder_is_not_mixed_up(trainer: Trainer, tmp_path: Path, change: dict[str, object], words: str) -> None:
+    run(RECIPE, small_set(), tmp_path)
+    told = {"recipe": RECIPE, "data": small_set(), **change}
+    with pytest.raises(ValueError, match=words):
+        run(out=tmp_path, **told)  # type: ignore[arg-type]
+    assert (tmp_path / "done").exists()  # nothing was touched
+
+
+def test_a_folder_of_something_else_is_left_alone(trainer: Trainer, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ValueError, match="not empty"):
+        run(RECIPE, small_set(), tmp_path)
+    with pytest.raises(ValueError, match="holds no runs"):
+        read_study(tmp_path)
+
+
+def test_bad_settings_are_told_before_anything_is_written(trainer: Trainer, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="schedule"):
+        run(RECIPE, small_set(), tmp_path / "out", schedule="cosin")
+    assert not (tmp_path / "out").exists()
+
+
+def test_notes_of_all_goes_stay_under_the_table(trainer: Trainer, tmp_path: Path) -> None:
+    run(RECIPE, small_set(), tmp_path, notes=["Pictures were compressed again."])
+    study = run(RECIPE, small_set(), tmp_path, notes=["A second go."])
+    assert study.recipe.notes == ("Pictures were compressed again.", "A second go.")
+    assert "compressed again" in " ".join(tables(study)[0].caption)
+
+
+def test_domainbed_has_splits_of_its_own_for_every_seed(trainer: Trainer, tmp_path: Path) -> None:
+    recipe = Recipe(
+        protocol="domainbed", data="noise", methods=["erm"], seeds=(0, 1), selections=("oracle",), name="d",
+        settings={"device": "cpu", "precision": "fp32", "speed": "plain"},
+    )  # fmt: skip
+    study = run(recipe, small_set(), tmp_path)
+    by_seed = [trainer.sets[0].splits["sketch"]["val"], trainer.sets[-1].splits["sketch"]["val"]]
+    assert not torch.equal(*by_seed)
+    assert {p.settings["data"] for p in study.plan} == {"noise, 20% held out by seed"}
+
+
+def test_the_oracle_asks_for_test_pictures_it_may_not_see(trainer: Trainer, tmp_path: Path) -> None:
+    data = small_set()
+    data.splits["art"]["test"] = data.splits["art"]["train"]
+    with pytest.raises(ValueError, match="leave 'oracle' out"):
+        run(RECIPE, data, tmp_path / "out")
+
+
+def test_pictures_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--data"):
+        run(RECIPE, None, tmp_path / "out")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from sweeps import DOMAINS
+
+from efdm.lab import Recipe, expand
+from efdm.lab.plan import merged, plan_as_json, plan_from_json
+
+SHORT = {"iterations": 10, "device": "cpu", "precision": "fp32", "speed": "plain"}
+
+
+def small(**changes: object) -> Recipe:
+    told = {"protocol": "leave-one-out", "data": "noise", "methods": ["erm", "efdmix"], "settings": SHORT, "seeds": (0, 1)}
+    return Recipe(**{**told, **changes})  # type: ignore[arg-type]
+
+
+def test_every_row_cell_and_seed_is_trained_once() -> None:
+    plan = [planned for planned, _ in expand(small(), DOMAINS)]
+    assert len({planned.place for planned in plan}) == len({planned.run for planned in plan}) == len(plan) == 2 * 4 * 2
+
+
+def test_a_grid_is_trained_in_every_combination() -> None:
+    plan = [
+        p for p, _ in expand(small(grid={"lr": (0.1, 0.01), "iterations": (5, 6)}, seeds=(0,), methods=["erm"]), DOMAINS)
+    ]
+    assert len(plan) == 4 * 4
+    assert {p.point for p in plan} == {f"lr {lr}, iterations {n}" for lr in (0.1, 0.01) for n in (5, 6)}
+
+
+def test_cross_validation_adds_the_pairs() -> None:
+    recipe = small(protocol="domainbed", selections=("oracle", "leave-one-domain-out cross-validation"), methods=["erm"])
+    assert len(expand(recipe, DOMAINS)) == (4 + 6) * 2
+    assert len(expand(recipe, DOMAINS, columns=["photo"])) == (1 + 3) * 2
+
+
+def test_the_nearer_setting_wins() -> None:
+    recipe = small(
+        settings={**SHORT, "lr": 0.1, "batch": 8, "iterations": 1},
+        columns={"art": {"lr": 0.2, "batch": 16}},
+        methods={"erm": {"lr": 0.3}, "efdmix": {}},
+    )
+    found = {(p.row, p.cell.test[0]): (s.lr, s.batch, s.iterations) for p, s in expand(recipe, DOMAINS, iterations=7)}
+    assert found["efdmix", "photo"] == (0.1, 8, 7)
+    assert found["efdmix", "art"] == (0.2, 16, 7)
+    assert found["erm", "art"] == (0.3, 16, 7)
+
+
+def test_methods_get_the_sampler_they_want() -> None:
+    recipe = small(methods=["erm", "efdmix-labels"])
+    assert {p.row: s.batches for p, s in expand(recipe, DOMAINS)} == {"erm": "uniform", "efdmix-labels": "domains"}
+    domainbed = small(protocol="domainbed", methods=["erm"], settings={})
+    assert {(s.batches, s.batch, s.domains_per_batch) for _, s in expand(domainbed, DOMAINS)} == {("domains", 96, 3)}
+
+
+def test_a_row_may_be_named_after_something_else_than_its_method() -> None:
+    recipe = small(methods={"ours": {"method": "efdmix", "options": {"alpha": 0.3}}})
+    assert {(p.row, s.method, s.options["alpha"]) for p, s in expand(recipe, DOMAINS)} == {("ours", "efdmix", 0.3)}
+
+
+def test_seeds_come_first_so_that_an_interrupted_sweep_has_whole_tables() -> None:
+    assert [p.seed for p, _ in expand(small(), DOMAINS)] == [0] * 8 + [1] * 8
+
+
+def test_a_part_can_be_taken() -> None:
+    part = expand(small(), DOMAINS, seeds=[5], methods=["erm"], columns=["photo", "art"])
+    assert [(p.row, p.cell.test, p.seed) for p, _ in part] == [("erm", ("art",), 5), ("erm", ("photo",), 5)]
+    for wrong in ({"methods": ["emr"]}, {"columns": ["foto"]}, {"data": "x"}, {"seed": 3}):
+        with pytest.raises(ValueError, match=r"not one of|come from the recipe"):
+            expand(small(), DOMAINS, **wrong)  # type: ignore[arg-type]
+
+
+def test_what_a_grid_varies_cannot_be_changed_for_all() -> None:
+    with pytest.raises(ValueError, match="lr come from the recipe"):
+        expand(small(grid={"lr": (0.1, 0.2)}), DOMAINS, lr=0.3)
+
+
+def test_a_plan_comes_back_from_json() -> None:
+    plan = [p for p, _ in expand(small(), DOMAINS)]
+    back = plan_from_json(json.loads(json.dumps(plan_as_json(plan))))
+    assert [(p.place, p.run) for p in back] == [(p.place, p.run) for p in plan]
+    assert [p.settings["method"] for p in back] == [p.settings["method"] for p in plan]
+    assert merged(back, plan) == back
+
+
+def test_goes_are_merged_and_other_settings_are_refused() -> None:
+    first, second = ([p for p, _ in expand(small(), DOMAINS, seeds=seeds)] for seeds in ([0, 1], [1, 2]))
+    assert sorted({p.seed for p in merged(first, second)}) == [0, 1, 2]
+    assert len(merged(first, second)) == 3 * 8
+    other = [p for p, _ in expand(small(), DOMAINS, iterations=11)]
+    with pytest.raises(ValueError, match="iterations 10, not 11"):
+        merged(first, other)

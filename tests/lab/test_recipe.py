@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sweeps import small_set
+
+from efdm.data.digits import STYLES
+from efdm.dg.settings import check
+from efdm.lab import Recipe, expand, load_recipe, recipes, run, tables
+from efdm.lab.published import AVERAGE, PACS, PUBLISHED, published
+from efdm.lab.recipe import FOLDER, TOLD, described, docstring, from_description, recipe_path, sayings
+
+NAMES = sorted(recipes())
+DOMAINS = {"pacs": PACS, "digits": tuple(STYLES), "office_home": ("Art", "Clipart", "Product", "Real World")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_says_what_it_is_and_is_what_it_says(name: str) -> None:
+    told = sayings(docstring(FOLDER / f"{name}.py"))
+    assert set(told) == set(TOLD)
+    assert f"efdm dg run {name} " in told["command"]
+    recipe = load_recipe(name)
+    assert (recipe.name, recipe.claim, recipe.expected) == (name, told["claim"], told["expected"])
+    jobs = expand(recipe, DOMAINS[recipe.data])
+    assert str(len(jobs)) == told["runs"].split()[0]
+    assert len({planned.run for planned, _ in jobs}) == len(jobs)
+    for _, settings in jobs:
+        check(settings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_numbers_belong_to_a_row_or_to_a_method_that_is_not_trained_here(name: str) -> None:
+    recipe = load_recipe(name)
+    for line in recipe.published:
+        assert set(line.values) <= {*DOMAINS[recipe.data], AVERAGE}
+    if recipe.published:
+        assert {line.row for line in recipe.published} & set(recipe.rows)
+
+
+def test_published_averages_are_those_of_their_columns() -> None:
+    """A typing error would show. Cells are rounded; and one printed average is 0.1 above that of its cells."""
+    whole = [line for lines in PUBLISHED.values() for line in lines if len(line.values) > 1]
+    assert len(whole) > 20
+    for line in whole:
+        assert sum(line.values[d][0] for d in PACS) / 4 == pytest.approx(line.values[AVERAGE][0], abs=0.13), line
+
+
+def test_unknown_published_numbers_are_told() -> None:
+    with pytest.raises(ValueError, match="no published numbers for pacs, leave-one-out, vgg"):
+        published("pacs", "leave-one-out", "vgg")
+
+
+def test_the_short_recipes_share_trainings() -> None:
+    def runs(name: str) -> set[str]:
+        return {planned.run for planned, _ in expand(load_recipe(name), PACS)}
+
+    main = runs("pacs_leave_one_out_mobilenetv2")
+    assert len(main & runs("pacs_order_study_mobilenetv2")) == 36
+    assert len(main & runs("pacs_ties_mobilenetv2")) == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [
+        ("pacs_leave_one_out_resnet18", ["efdmix", "efdmix-labels, authors' code"]),
+        ("pacs_single_source_resnet18", ["mixstyle"]),
+        ("pacs_leave_one_out_resnet50", ["efdmix-labels"]),
+        ("pacs_single_source_resnet50", ["efdmix"]),
+        ("pacs_domainbed_resnet50", ["efdmix-flow"]),
+        ("pacs_leave_one_out_mobilenetv2", ["dsu", "mixup"]),
+    ],
+)
+def test_a_recipe_runs_two_steps_with_random_weights(name: str, methods: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    recipe = load_recipe(name)
+    if recipe.protocol == "domainbed":
+        recipe = replace(recipe, selections=("oracle",))  # without the pairs of domains
+    study = run(
+        recipe, small_set(PACS), tmp_path, seeds=[0], methods=methods, domains=["photo"], iterations=2, size=32,
+        batch=6, weights="random", device="cpu", precision="fp32", speed="plain",
+    )  # fmt: skip
+    assert not study.missing
+    table = tables(study)[0]
+    found = {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows if row[1] == "here"}
+    assert list(found) == methods
+    assert all(0 <= float(row["photo"]) <= 100 for row in found.values())
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+MINE = '''"""My own.
+
+claim     it runs
+expected  50, or
+          more
+"""
+from efdm.lab import Recipe
+recipe = Recipe(protocol="leave-one-out", data="mine", methods=["erm"])
+'''
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    recipe = load_recipe(path)
+    assert (recipe.name, recipe.claim, recipe.expected) == ("mine", "it runs", "50, or more")
+    path.write_text("x = 1")
+    with pytest.raises(ValueError, match="defines no recipe"):
+        load_recipe(path)
+
+
+def test_a_wrong_name_is_told_with_the_nearest() -> None:
+    assert recipe_path("digits_demo") == recipe_path("digits_demo.py") == FOLDER / "digits_demo.py"
+    with pytest.raises(ValueError, match="did you mean 'digits_demo'"):
+        load_recipe("digit_demo")
+    with pytest.raises(ValueError, match="no recipe somewhere"):
+        load_recipe("somewhere/digits_demo.py")
+
+
+def test_every_packaged_recipe_has_a_line() -> None:
+    assert len(NAMES) >= 13
+    assert all(line.endswith((".", "?")) for line in recipes().values())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"protocol": "leave-two-out"}, {"methods": ["efdm"]}, {"methods": []}, {"methods": "erm"}, {"seeds": ()},
+        {"selections": ("best",)}, {"scores": ("f1",)}, {"std": "biased"}, {"orders": (("erm", "mixstyle"),)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_recipe_is_told_at_once(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"not one of|at least one"):
+        Recipe(**{"protocol": "leave-one-out", "data": "x", "methods": ["erm"], **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_comes_back_from_json(name: str) -> None:
+    import json
+
+    recipe = load_recipe(name)
+    back = from_description(json.loads(json.dumps(described(recipe))))
+    assert json.dumps(described(back)) == json.dumps(described(recipe))
+    assert back.published == recipe.published
+    domains = DOMAINS[recipe.data]
+    assert [p.run for p, _ in expand(back, domains)] == [p.run for p, _ in expand(recipe, domains)]

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sweeps import DOMAINS, record, studied
+
+from efdm.dg.settings import Settings
+from efdm.lab import (
+    Published,
+    Recipe,
+    Study,
+    accuracy_table,
+    comparison_table,
+    expand,
+    render,
+    summary_table,
+    tables,
+)
+from efdm.lab.records import by_run
+from efdm.lab.results import numbers
+from efdm.lab.scores import STDS
+from efdm.lab.tables import FORMATS, best_row
+
+SHORT = {"iterations": 30, "evaluate_every": 10, "backbone": "tiny", "device": "cpu", "precision": "fp32", "speed": "plain"}
+
+
+def small(**changes: Any) -> Recipe:
+    told = {
+        "protocol": "leave-one-out",
+        "data": "noise",
+        "methods": ["erm", "efdmix"],
+        "settings": SHORT,
+        "seeds": (0, 1, 2),
+    }
+    return Recipe(**{**told, "name": "small", **changes})
+
+
+def steady(settings: Settings, step: int, split: str, domain: str) -> float:
+    """Known numbers: a base for each domain, more with each seed and for EFDMix."""
+    base = {"art": 60, "cartoon": 70, "photo": 90, "sketch": 50}[domain]
+    return base + settings.seed * (1 if domain == "art" else 2) + (3 if settings.method == "efdmix" else 0)
+
+
+def without(study: Study, *missing: int) -> Study:
+    gone = {study.plan[i].run for i in missing}
+    return replace(study, runs={run: records for run, records in study.runs.items() if run not in gone})
+
+
+def cell(study: Study, row: str, column: str, **how: str) -> str:
+    table = accuracy_table(study, **how)
+    (line,) = [r for r in table.rows if r[0] == row and r[1] == "here"]
+    return line[table.head.index(column)]
+
+
+def test_means_and_population_deviation_by_hand() -> None:
+    study = studied(small(), steady)
+    assert cell(study, "erm", "art") == f"61.0 ± {statistics.pstdev([60, 61, 62]):.1f}" == "61.0 ± 0.8"
+    # the average: (60 + 70 + 90 + 50) / 4 = 67.5 for seed 0, and 7/4 more with each seed
+    assert cell(study, "erm", "average") == f"69.2 ± {statistics.pstdev([67.5, 69.25, 71]):.1f}" == "69.2 ± 1.4"
+
+
+def test_the_kind_of_deviation_is_a_choice_and_said() -> None:
+    study = studied(small(), steady)
+    assert cell(study, "erm", "art", std="sample") == "61.0 ± 1.0"
+    assert cell(study, "erm", "art", std="error") == "61.0 ± 0.6"
+    for std, words in {"population": "divided by n,", "sample": "divided by n - 1", "error": "standard error"}.items():
+        assert words in " ".join(accuracy_table(study, std=std).caption)
+    with pytest.raises(ValueError, match="std='biased'"):
+        accuracy_table(study, std="biased")
+
+
+@pytest.mark.parametrize("std", STDS)
+def test_one_seed_has_no_deviation(std: str) -> None:
+    study = studied(small(seeds=(0,), std=std), steady)
+    assert (cell(study, "erm", "art"), cell(study, "erm", "average")) == ("60.0", "67.5")
+
+
+def test_an_incomplete_cell_says_so_and_gives_no_number() -> None:
+    study = studied(small(), steady)
+    assert [(p.row, p.cell.test[0]) for p in study.plan[:2]] == [("erm", "art"), ("erm", "cartoon")]
+    less = without(study, 0)
+    assert cell(less, "erm", "art") == "2 of 3 seeds"
+    assert cell(less, "erm", "average") == "incomplete"
+    assert cell(less, "erm", "cartoon") == cell(study, "erm", "cartoon")
+    assert cell(less, "efdmix", "average") == cell(study, "efdmix", "average")
+    assert "Incomplete: 1 of 24 trainings" in " ".join(accuracy_table(less).caption)
+
+
+def test_an_average_over_some_of_the_domains_is_none() -> None:
+    study = studied(small(), steady)
+    part = replace(study, plan=[p for p in study.plan if p.cell.test != ("photo",)])
+    assert (cell(part, "erm", "photo"), cell(part, "erm", "average")) == ("-", "incomplete")
+
+
+def test_pooled_and_mean_of_domains_by_hand() -> None:
+    """Trained on art: 10 of 30, 5 of 10 and 40 of 40 are 55 of 80 together, and 33.3, 50 and 100 for themselves."""
+    recipe = small(protocol="single-source", seeds=(0,), methods=["erm"])
+    jobs = expand(recipe, DOMAINS)
+    test = {"art": [7, 20], "cartoon": [10, 30], "photo": [5, 10], "sketch": [40, 40]}
+    val = {domain: [1, 2] for domain in DOMAINS}
+    records = [record(s, 30, val, {d: test[d] for d in s.test_domains}) for _, s in jobs]
+    study = Study(recipe, list(DOMAINS), [p for p, _ in jobs], by_run(records))
+    assert numbers(study, score="pooled").found["erm"]["art"][0] == pytest.approx(100 * 55 / 80)
+    assert numbers(study, score="mean of domains").found["erm"]["art"][0] == pytest.approx((100 / 3 + 50 + 100) / 3)
+    both = [t for t in tables(study) if "selection rules" not in t.title and "last" in t.title]
+    assert [t.title for t in both] == ["small: last, pooled", "small: last, mean of domains"]
+    assert "training domain" in both[0].caption[0]
+    # what an oracle saw is not scored: 1 of 2 less in each
+    assert numbers(study, "oracle").found["erm"]["art"][0] == pytest.approx(100 * 52 / 74)
+
+
+def rising_and_falling(settings: Settings, step: int, split: str, domain: str) -> float:
+    """Validation is best at step 20, test at the end; the last step is 30."""
+    if split == "test":
+        return {10: 50, 20: 60, 30: 70}[step]
+    return {10: 80, 20: 90, 30: 85}[step]
+
+
+def test_selection_rules_are_tables_of_their_own() -> None:
+    study = studied(small(), rising_and_falling)
+    assert cell(study, "erm", "art", selection="last") == "70.0 ± 0.0"
+    assert cell(study, "erm", "art", selection="training-domain validation") == "60.0 ± 0.0"
+    # the oracle: the end, and of 5000 pictures those 4000 that it did not see: 3500 - 850
+    assert cell(study, "erm", "art", selection="oracle") == f"{100 * 2650 / 4000:.1f} ± 0.0"
+    side_by_side = summary_table(study)
+    assert side_by_side.head == ["method", "last", "training-domain validation", "oracle"]
+    assert side_by_side.rows[0] == ["erm", "70.0 ± 0.0", "60.0 ± 0.0", "66.2 ± 0.0"]
+    for rule in study.recipe.selections:
+        assert f"Selection: {rule}" in " ".join(accuracy_table(study, rule).caption)
+
+
+def test_a_rule_that_the_recipe_did_not_ask_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="selection='oracle'"):
+        accuracy_table(studied(small(selections=("last",)), steady), "oracle")
+
+
+def by_rate(settings: Settings, step: int, split: str, domain: str) -> float:
+    """The small rate validates better, the large one tests better."""
+    small_rate = settings.lr == 0.01
+    return (40 if small_rate else 60) if split == "test" else (90 if small_rate else 80)
+
+
+def test_a_grid_is_listed_by_last_and_chosen_from_by_the_others() -> None:
+    study = studied(small(grid={"lr": (0.1, 0.01)}, methods=["erm"]), by_rate)
+    assert numbers(study, "last").rows == ["erm, lr 0.1", "erm, lr 0.01"]
+    assert cell(study, "erm", "art", selection="training-domain validation") == "40.0 ± 0.0"
+    less = without(study, 0)  # all that a rule looks at must be there
+    assert cell(less, "erm", "art", selection="training-domain validation") == "2 of 3 seeds"
+
+
+def test_settings_are_chosen_without_the_test_domains() -> None:
+    recipe = small(
+        grid={"lr": (0.1, 0.01)}, methods=["erm"], scores=("training-domain validation",), selections=("last",), seeds=(0,)
+    )
+    study = studied(recipe, by_rate)
+    assert best_row(study) == "Highest training-domain validation: erm, lr 0.01 (90.00)."
+    assert best_row(study) in tables(study)[0].caption
+    assert "nothing is chosen yet" in best_row(without(study, 0))
+
+
+def of_pairs(settings: Settings, step: int, split: str, domain: str) -> float:
+    """Trainings without two domains do best early, those without one at the end."""
+    return {10: 90, 20: 80, 30: 70}[step] if len(settings.test_domains) == 2 else {10: 40, 20: 50, 30: 60}[step]
+
+
+def test_cross_validation_needs_every_pair() -> None:
+    rule = "leave-one-domain-out cross-validation"
+    recipe = small(protocol="domainbed", selections=(rule, "oracle"), methods=["erm"], seeds=(0,))
+    study = studied(recipe, of_pairs)
+    assert len(study.plan) == 10
+    assert cell(study, "erm", "art", selection=rule) == "40.0"
+    assert cell(study, "erm", "art", selection="oracle") == "60.0"
+    assert "batch 96" in " ".join(accuracy_table(study, "oracle").caption)  # the pairs have smaller ones
+    art_and_photo = next(i for i, p in enumerate(study.plan) if p.cell.test == ("art", "photo"))
+    less = without(study, art_and_photo)
+    assert cell(less, "erm", "art", selection=rule) == "0 of 1 seeds"
+    assert cell(less, "erm", "cartoon", selection=rule) == "40.0"
+    assert cell(less, "erm", "art", selection="oracle") == "60.0"
+
+
+def test_published_numbers_stand_under_ours_with_their_backbone_and_rule() -> None:
+    lines = (
+        Published("erm", "ResNet-18", "paper", {"art": (77.0, 0.6), "average": (79.5, None)}),
+        Published("erm", "ResNet-50", "elsewhere", {"average": (86.7, None)}, "oracle"),
+    )
+    study = studied(small(published=lines), steady)
+    table = accuracy_table(study)
+    assert [r[:2] for r in table.rows] == [["erm", "here"], ["erm", "ResNet-18, paper"], ["efdmix", "here"]]
+    assert table.rows[1][3:] == ["77.0 ± 0.6", "-", "-", "-", "79.5"]
+    assert "another backbone (ResNet-18)" in " ".join(table.caption)
+    assert "ResNet-50" in accuracy_table(study, "oracle").rows[1][1]
+    same = studied(small(published=lines, settings={**SHORT, "backbone": "resnet18.tv_in1k"}), steady)
+    assert "same backbone" in " ".join(accuracy_table(same).caption)
+
+
+def test_captions_tell_the_settings_and_who_has_others() -> None:
+    recipe = small(methods={"erm": {}, "efdmix": {"iterations": 60}}, columns={"art": {"batch": 8}, "photo": {"batch": 16}})
+    caption = " ".join(accuracy_table(studied(recipe, lambda *told: 50.0)).caption)
+    for words in ("tiny", "lr 0.001", "cosine schedule", "sgd", "batch 8 to 64"):
+        assert words in caption
+    assert "Iterations: 30 iterations for erm; 60 iterations for efdmix." in caption
+
+
+def test_comparisons() -> None:
+    recipe = small(orders=(("erm", "efdmix"),), contrasts=(("efdmix", "erm"),))
+    table = comparison_table(studied(recipe, steady))
+    assert table.rows[0][:2] == ["efdmix - erm", "+3.00"]
+    caption = " ".join(table.caption)
+    assert "The order erm < efdmix holds at 3 seeds" in caption
+    assert "erm is worse than efdmix" in caption
+    less = comparison_table(without(studied(recipe, steady), 0))
+    assert less.rows[0][:2] == ["efdmix - erm", "incomplete"]
+
+
+@pytest.mark.parametrize("grid", [{}, {"lr": (0.1, 0.01, 0.3)}], ids=["one setting", "a grid of equals"])
+def test_the_order_of_records_changes_nothing(grid: dict[str, Any]) -> None:
+    recipe = small(orders=(("erm", "efdmix"),), grid=grid)
+    study = studied(recipe, steady)
+    turned = replace(study, plan=list(reversed(study.plan)), runs=dict(reversed(study.runs.items())))
+    for form in FORMATS:
+        assert [render(t, form) for t in tables(study)] == [render(t, form) for t in tables(turned)]
+
+
+def test_formats() -> None:
+    table = accuracy_table(studied(small(), steady))
+    assert list(csv.reader(io.StringIO(render(table, "csv")))) == [table.head, *table.rows]
+    markdown = render(table, "markdown").splitlines()
+    assert len({line.count("|") for line in markdown if line.startswith("|")}) == 1
+    text = render(table).splitlines()
+    assert text[2].split()[:4] == ["method", "source", "seeds", "art"]
+    with pytest.raises(ValueError, match="form='html'"):
+        render(table, "html")

@@ -1,0 +1,87 @@
+"""A small set of domains, and trainings that cost nothing, for tests of what is done with their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from efdm.data.domains import DomainSet
+from efdm.dg.settings import Settings, identity, public
+from efdm.lab import Recipe, Study, expand
+from efdm.lab.records import by_run
+
+DOMAINS = ("art", "cartoon", "photo", "sketch")
+PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # so that pooled is not the mean of domains
+
+
+def small_set(domains: tuple[str, ...] = DOMAINS, size: int = 32, classes: int = 2) -> DomainSet:
+    """Noise of a colour for each class; every tenth picture is for "val"."""
+    names, labels, numbers, splits = [], [], [], {}
+    for number, domain in enumerate(domains):
+        at = torch.arange(len(names), len(names) + PICTURES.get(domain, 20))
+        names += [f"{domain}/{i % classes}/{i:03d}.png" for i in range(len(at))]
+        labels += [i % classes for i in range(len(at))]
+        numbers += [number] * len(at)
+        val = torch.arange(len(at)) % 5 == 0
+        splits[domain] = {"train": at[~val], "val": at[val], "test": at}
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 128, (len(names), 3, size, size), dtype=torch.uint8, generator=generator)
+    images[:, 0] += (torch.tensor(labels)[:, None, None] * 100).to(torch.uint8)
+    classes_named = [str(c) for c in range(classes)]
+    return DomainSet(images, torch.tensor(labels), torch.tensor(numbers), names, classes_named, list(domains), splits)
+
+
+def record(settings: Settings, step: int, val: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "run": identity(settings), "settings": public(settings), "seed": settings.seed, "step": step,
+        "last": step == settings.iterations, "loss": 0.5, "seconds": 1.0, "per_second": 100.0, "val": val, "test": test,
+    }  # fmt: skip
+
+
+Accuracy = Callable[[Settings, int, str, str], float]  # settings, step, split, domain -> percent
+
+
+def records_of(settings: Settings, accuracy: Accuracy, count: int = 1000) -> list[dict[str, Any]]:
+    """The records that a training would leave. "test" is all of a domain and has five times as many pictures as "val"."""
+
+    def counted(step: int, split: str, domains: tuple[str, ...], pictures: int) -> dict[str, list[int]]:
+        return {d: [round(accuracy(settings, step, split, d) / 100 * pictures), pictures] for d in domains}
+
+    every = settings.evaluate_every or settings.iterations
+    steps = sorted({*range(every, settings.iterations, every), settings.iterations})
+    both = (*settings.train_domains, *settings.test_domains)
+    return [
+        record(settings, s, counted(s, "val", both, count), counted(s, "test", settings.test_domains, 5 * count))
+        for s in steps
+    ]
+
+
+def studied(recipe: Recipe, accuracy: Accuracy, domains: tuple[str, ...] = DOMAINS, count: int = 1000) -> Study:
+    """A recipe all of whose trainings are done, without a folder."""
+    jobs = expand(recipe, domains)
+    records = [r for _, settings in jobs for r in records_of(settings, accuracy, count)]
+    return Study(recipe, list(domains), [planned for planned, _ in jobs], by_run(records))
+
+
+class Trainer:
+    """Stands in for `train_together`: remembers what was trained, and may be interrupted after some trainings."""
+
+    def __init__(self, interrupted_after: int = 10**9) -> None:
+        self.trained: list[str] = []
+        self.sets: list[DomainSet] = []
+        self.left = interrupted_after
+
+    def __call__(
+        self, settings: list[Settings], data: DomainSet, folder: Path, *, lanes: int, progress: Any, finished: Any
+    ) -> None:
+        for each in settings:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            self.trained.append(identity(each))
+            self.sets.append(data)
+            finished(SimpleNamespace(records=records_of(each, lambda *told: 50.0)))
