@@ -21,6 +21,12 @@ def test_cpu_rows(dtype: torch.dtype, name: str) -> None:
     assert choose_kernel(CPU, dtype, 4096).name == name
 
 
+@pytest.mark.parametrize(("dtype", "longest"), [(torch.float32, 512), (torch.float16, 128), (torch.bfloat16, 128)])
+def test_short_rows_go_through_a_network(dtype: torch.dtype, longest: int) -> None:
+    assert choose_kernel(CPU, dtype, longest).name == "cpu_network"
+    assert choose_kernel(CPU, dtype, longest + 1).name == "cpu_radix"
+
+
 def test_the_last_row_takes_everything() -> None:
     assert TABLE[-1].name == "torch"
     assert TABLE[-1].device == "any"
@@ -40,7 +46,7 @@ def test_a_forced_row_that_cannot_serve_says_why(monkeypatch: pytest.MonkeyPatch
 
 def test_an_unknown_row_lists_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "fastest")
-    with pytest.raises(ValueError, match="cuda_block, cuda_chunks, cpu_radix, torch"):
+    with pytest.raises(ValueError, match="cuda_block, cuda_chunks, cpu_network, cpu_radix, torch"):
         choose_kernel(CPU, torch.float32, 8)
 
 

@@ -15,8 +15,9 @@ from efdm import kernels
 from efdm.kernels import reference
 
 
-def test_from_many_threads_at_once() -> None:
-    x, y = torch.randn(64, 2000), torch.randn(64, 2000)
+@pytest.mark.parametrize("n", [500, 2000])
+def test_from_many_threads_at_once(n: int) -> None:
+    x, y = torch.randn(200, n), torch.randn(200, n)
     expected = reference.sort_match(x, y)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: kernels.sort_match(x, y), range(32)))
@@ -42,16 +43,17 @@ def test_after_a_fork() -> None:
 
 
 @pytest.mark.slow
-def test_compiled_code_is_kept_between_runs(tmp_path) -> None:
-    script = """
+@pytest.mark.parametrize("name", ["cpu_network", "cpu_radix"])
+def test_compiled_code_is_kept_between_runs(tmp_path, name: str) -> None:
+    script = f"""
         import torch
         from efdm import kernels
-        from efdm.kernels import cpu_radix
+        from efdm.kernels import {name}
         kernels.sort_match(torch.randn(2, 9), torch.randn(2, 9))
-        stats = cpu_radix.sort_match.stats
+        stats = {name}.sort_match.stats
         print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
     """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), kernels.VARIABLE: name}
     hits = []
     for _ in range(2):
         done = subprocess.run(

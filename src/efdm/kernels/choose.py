@@ -48,7 +48,11 @@ TABLE = (
         "chunks sorted by a block each, merged by rank",
     ),
     Kernel(
-        "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.LONGEST_ROW, cpu.why_not, cpu,
+        "cpu_network", "cpu", DTYPES, lambda d, t: cpu.LONGEST_NETWORK[t.itemsize], cpu.why_not, cpu.network,
+        "numba sorting network, several rows in a vector",
+    ),
+    Kernel(
+        "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.LONGEST_ROW, cpu.why_not, cpu.radix,
         "numba radix sort, rows shared among threads",
     ),
     Kernel(

@@ -1,4 +1,5 @@
-"""The compiled part of cpu.py: imports numba, so it is loaded on first use.
+"""Long rows on the CPU, sorted digit by digit, lowest first: three digits of 11 bits for 32-bit floats, two of 8 for 16-bit
+floats. Imports numba, so it is loaded on first use.
 
 The kernels take unsigned views of the data (16 or 32 bits wide), the bit pattern of infinity (it tells float16 from
 bfloat16) and the range of rows to work on. Keys are computed in 64 bits, because numba widens small unsigned types.
@@ -6,21 +7,24 @@ bfloat16) and the range of rows to work on. Keys are computed in 64 bits, becaus
 
 from __future__ import annotations
 
+from functools import partial
+
 import numba
 import numpy as np
-from numba import uint32, uint64
+from numba import float32, uint32, uint64
 from numba.extending import overload
 
 
-def _jit(function):
+def _jit(function, **options):
     # nogil: cpu.py runs it in threads; cache: compiled code is kept on disk between runs, if there is a place to write to
     try:
-        return numba.njit(nogil=True, cache=True)(function)
+        return numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:
-        return numba.njit(nogil=True)(function)
+        return numba.njit(nogil=True, **options)(function)
 
 
 ZERO, ONE, POSITION = uint64(0), uint32(1), uint64(0xFFFFFFFF)
+HALF, FLOAT_ONE = float32(0.5), float32(1)
 SHIFT = uint64(32)  # where the key begins in a (key, position) word
 
 
@@ -193,10 +197,33 @@ def sort_rank(x, values, ranks, infinity, first, last):
             values[r, ranks[r, i]] = x[r, i]
 
 
+# Not about sorting, and the same for all rows.
 @_jit
-def take(values, ranks, sources, out, infinity, first, last):
-    """``sources[r]`` is the row that row r takes its values from."""
+def take(values, ranks, out, infinity, first, last):
     for r in range(first, last):
-        row = values[sources[r, 0]]
         for i in range(values.shape[1]):
-            out[r, i] = row[ranks[r, i]]
+            out[r, i] = values[r, ranks[r, i]]
+
+
+@partial(_jit, fastmath={"contract"})  # product and sum are rounded once, as in torch.lerp
+def mix(x, values, ranks, partners, weights, out, first, last):
+    """Rows of floats: ``x + weight (values[partner] - x)``. The same value on both sides stays, infinity too.
+
+    ``out`` may be the memory of ``ranks``.
+    """
+    channels = x.shape[0] // partners.size
+    for r in range(first, last):
+        sample = r // channels
+        weight = weights[sample]
+        style = values[partners[sample] * channels + r % channels]
+        from_style = weight >= HALF  # from the nearer end, as torch.lerp does: both ends are exact
+        share = weight - FLOAT_ONE if from_style else weight
+        for i in range(x.shape[1]):
+            out[r, i] = style[ranks[r, i]]
+        if weight == 0:
+            out[r] = x[r]
+        elif weight != 1:
+            for i in range(x.shape[1]):
+                a, b = x[r, i], out[r, i]
+                between = (b if from_style else a) + share * (b - a)
+                out[r, i] = a if a == b else between
