@@ -109,6 +109,7 @@ COMMANDS = {
     "demo": ("efdm.apps.demo", "demo"),
     "train": ("efdm.apps.train", "app"),
     "evaluate": ("efdm.apps.evaluate", "app"),
+    "dg": ("efdm.apps.dg", "app"),
     "weights": ("efdm.apps.weights", "app"),
 }
 

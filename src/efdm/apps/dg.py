@@ -1,0 +1,106 @@
+"""``efdm dg``: the laboratory of domain generalization. Each command has a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from efdm import lab
+from efdm.apps import dg_open
+from efdm.apps.dg_analyse import analyse
+from efdm.apps.dg_demo import demo
+from efdm.apps.dg_predict import predict
+from efdm.apps.dg_run import run
+from efdm.apps.dg_show import show_tables
+from efdm.apps.dg_train import train_one
+from efdm.data.images import write_whole
+from efdm.dg import METHODS
+from efdm.lab.recipe import docstring, recipe_path, sayings
+from efdm.lab.scores import STDS
+from efdm.models.backbones import OWN
+from efdm.ops.choices import check_choice
+
+app = typer.Typer(no_args_is_help=True, help="Domain generalization: classifiers that survive a new domain.")
+console = Console()
+
+SUFFIXES = {".md": "markdown", ".csv": "csv"}  # of a file -> its format; any other is text
+
+
+@app.callback()
+def _root() -> None:
+    """Domain generalization: classifiers that survive a new domain."""
+
+
+app.command("demo")(demo)
+app.command("train")(train_one)
+app.command("predict")(predict)
+app.command("run")(run)
+
+
+@app.command("table")
+def table(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of `efdm dg run`; several of one recipe make one table.")],
+    form: Annotated[
+        str, typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: that of --out, or as it looks best.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file: .md, .csv, or text. Default: printed.")] = None,
+    selection: Annotated[
+        str, typer.Option(help=f"One rule alone: {', '.join(lab.SELECTIONS)}. Default: all; in CSV the recipe's first.")
+    ] = "",
+    std: Annotated[str, typer.Option(help=f"What follows the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
+) -> None:
+    """Make the tables of a run, finished or not, from its records."""
+    with dg_open.sentences(console, lambda: "interrupted; nothing was written"):
+        form = form or (SUFFIXES.get(out.suffix.lower(), "text") if out else "")
+        if form:
+            check_choice("--format", form, lab.FORMATS)
+        study = lab.read_study(*runs)
+        if selection:
+            check_choice("--selection", selection, study.recipe.selections)
+        if std:
+            check_choice("--std", std, STDS)
+        if selection or form == "csv":  # CSV is for programs, which expect one table
+            tables = [lab.accuracy_table(study, selection or study.recipe.selections[0], std=std)]
+        else:
+            tables = lab.tables(study, std)
+        if not form:
+            show_tables(console, tables)
+            return
+        text = "\n".join(lab.render(each, form) for each in tables)
+        if out is None:
+            console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        else:
+            write_whole(out, text.encode())
+            console.print(str(out), markup=False, highlight=False, soft_wrap=True)
+
+
+app.command("analyse")(analyse)
+
+
+@app.command("list")
+def list_() -> None:
+    """Recipes, methods and backbones."""
+    _print("Recipes, and how many trainings they are", [
+        (name, about, sayings(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
+        for name, about in lab.recipes().items()
+    ])  # fmt: skip
+    _print("Methods, and where they come from", [(row.name, row.about, row.source) for row in METHODS.values()])
+    timm = ("NAME", "any model of timm, such as resnet18.tv_in1k or mobilenetv2_100", "")
+    _print("Backbones", [*((name, own.about, "") for name, own in OWN.items()), timm])
+    console.print("Begin with: efdm dg demo", highlight=False)
+
+
+def _print(title: str, rows: Sequence[tuple[str, str, str]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    for name, about, more in rows:
+        table.add_row(name, Text(about), Text(more, style="dim"))
+    console.print(title, style="bold")
+    console.print(Padding(table, (0, 0, 1, 2)))

@@ -1,0 +1,159 @@
+"""``efdm dg run``: the trainings of a recipe, and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+
+from efdm import lab
+from efdm.apps import dg_open
+from efdm.apps.devices import pick_device
+from efdm.apps.dg_cores import train_on_cores, use_threads
+from efdm.apps.dg_show import Bars, show_tables
+from efdm.data.domains import DomainSet
+from efdm.data.pacs import PICTURES
+from efdm.dg.protocols import PROTOCOLS
+from efdm.dg.settings import Settings, identity
+from efdm.lab.run import RECIPE
+from efdm.models.backbones import build_backbone
+from efdm.ops.choices import check_choice
+from efdm.training import PRECISIONS, SPEEDS
+
+console = Console()
+Many = list[str] | None
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(help="The name of a recipe (see `efdm dg list`) or the path of its file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: records, models, logs.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Pictures: a folder or a zip, domain/class/picture. May be repeated, for a zip of each domain."),
+    ] = None,
+    weights: Annotated[
+        str, typer.Option(help="A checkpoint to begin with (.safetensors, .pth), or timm, or random. Default: the recipe's.")
+    ] = "",
+    seeds: Annotated[
+        str, typer.Option(help="5: the seeds 0 to 4; 0,3: those two; 3,: that one. Default: the recipe's.")
+    ] = "",
+    methods: Annotated[Many, typer.Option(help="Some rows of the recipe, with commas. Default: all.")] = None,
+    domains: Annotated[Many, typer.Option(help="Some columns of the recipe, with commas. Default: all.")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Default: the recipe's.")] = None,
+    set_: Annotated[Many, typer.Option("--set", help="NAME=VALUE, another setting; may be repeated.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the recipe's, or the GPU if there is one.")] = "",
+    precision: Annotated[str, typer.Option(help=f"One of {', '.join(PRECISIONS)}. Default: bf16 on a GPU.")] = "",
+    speed: Annotated[
+        str, typer.Option(help=f"One of {', '.join(SPEEDS)}. Default: compile+graph on a GPU, plain elsewhere.")
+    ] = "",
+    lanes: Annotated[int, typer.Option(min=1, help="Trainings side by side: on one GPU, or each on cores of its own.")] = 1,
+    split: Annotated[
+        str, typer.Option(help="Of PACS: official needs the authors' lists, own draws a tenth of each class for validation.")
+    ] = "official",
+    lists: Annotated[Path | None, typer.Option(help="Folder of the lists of PACS. Default: looked for near --data.")] = None,
+    copy: Annotated[str, typer.Option(help="Of PACS: complete, or partial to take what is there.")] = "complete",
+    note: Annotated[Many, typer.Option(help="A sentence to stand under the tables; may be repeated.")] = None,
+) -> None:
+    """Train what a recipe asks for and print its tables.
+
+    A run that was interrupted goes on when the same command is given again; what is finished is not repeated. Another go may
+    take other --seeds, --methods or --domains: the tables show all.
+    """
+    with dg_open.sentences(console, lambda: _interrupted(out)):
+        chosen = open_recipe(recipe)
+        asked = {"weights": weights, "iterations": iterations, "precision": precision, "speed": speed}
+        told = dg_open.changes(set_) | {name: value for name, value in asked.items() if value}
+        own = {**chosen.settings, **told}
+        target = pick_device(device or str(own.get("device", "")))
+        told = {**dg_open.suited(target, own, trainings="many"), **told, "device": str(target)}
+        if not (out / RECIPE).exists():  # later the file may be gone: a run that was begun does not need it
+            try_weights(own)
+        parts = {
+            "seeds": dg_open.seeds(seeds),
+            "methods": dg_open.names(methods, list(chosen.rows)),
+            "domains": dg_open.names(domains),
+        }
+        with Bars(console) as bars:
+            size = told.get("size") or chosen.picture_size or own.get("size", Settings.size)
+            chosen, pictures = _pictures(chosen, data or [], size, bars, split=split, lists=lists, copy=copy)
+            study = go(chosen, pictures, out, bars, lanes=lanes, notes=note or [], parts=parts, changes=told)
+        dg_open.tell_skipped(console, pictures, str(out / "environment.json"))
+        show_tables(console, lab.tables(study))
+        console.print(f"\nrecords, models and logs: {out}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"the tables again: efdm dg table {out}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _interrupted(out: Path) -> str:
+    shows = f"; efdm dg table {out} shows what is finished" if (out / RECIPE).exists() else ""
+    return f"interrupted; the same command goes on where it stopped{shows}"
+
+
+def open_recipe(name_or_path: str) -> lab.Recipe:
+    """A recipe is a program: whatever goes wrong in one's own is told with its name."""
+    try:
+        return lab.load_recipe(name_or_path)
+    except dg_open.EXPECTED:
+        raise
+    except Exception as error:
+        raise ValueError(f"{name_or_path} cannot be run as a recipe ({type(error).__name__}: {error})") from error
+
+
+def try_weights(settings: Mapping[str, Any]) -> None:
+    """Raise for a backbone or weights that are not there, before thousands of pictures are read."""
+    build_backbone(settings.get("backbone", Settings.backbone), 2, weights=settings.get("weights", Settings.weights))
+
+
+def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:
+    """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
+    check_choice("--split", pacs["split"], ("official", "own"))
+    check_choice("--copy", pacs["copy"], ("complete", "partial"))
+    if recipe.data == dg_open.DIGITS and sources:
+        raise ValueError(f"{recipe.name} has its digits embedded; leave --data out")
+    if recipe.data != dg_open.DIGITS and not sources:
+        like = f"{', '.join(PICTURES)}, and its lists" if recipe.data == dg_open.PACS else "domain/class/picture"
+        raise ValueError(f"{recipe.name} needs the pictures of {recipe.data}; give their folder or zips as --data ({like})")
+    data = dg_open.open_pictures(recipe.data, sources, size, reading=bars.reading, **pacs)
+    if recipe.data == dg_open.PACS:
+        special = ["own split"] * (pacs["split"] == "own") + ["partial copy"] * (pacs["copy"] == "partial")
+        recipe = replace(recipe, data=", ".join([recipe.data, *special]))
+    return recipe, data
+
+
+def go(
+    recipe: lab.Recipe,
+    data: DomainSet,
+    out: Path,
+    bars: Bars,
+    *,
+    lanes: int,
+    notes: Sequence[str] = (),
+    parts: Mapping[str, Any],
+    changes: Mapping[str, Any],
+) -> lab.Study:
+    """`lab.run` with bars; on a CPU with several lanes, processes train beforehand what it would train one by one."""
+
+    on_cpu = torch.device(changes["device"]).type == "cpu"
+    if on_cpu:
+        use_threads(data.images.shape[-1])
+
+    def started(told: lab.Progress) -> None:
+        bars.trainings(told)
+        if told.planned is not None or lanes == 1 or not on_cpu:
+            return
+        columns = {"seeds": parts["seeds"], "methods": parts["methods"], "columns": parts["domains"]}
+        finished = lab.read_study(out).runs
+        jobs = [settings for _, settings in lab.expand(recipe, data.domain_names, **columns, **changes)]
+        waiting = [settings for settings in jobs if identity(settings) not in finished]
+        protocol = PROTOCOLS[recipe.protocol]
+        for seed, same in groupby(waiting, key=lambda settings: settings.seed if protocol.held_out else 0):
+            train_on_cores(list(same), protocol.pictures(data, seed), out / "runs", lanes=lanes, progress=bars.step)
+
+    return lab.run(
+        recipe, data, out, lanes=lanes, notes=notes, started=started, progress=bars.step, **parts, **changes
+    )  # fmt: skip

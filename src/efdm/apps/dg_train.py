@@ -1,0 +1,192 @@
+"""``efdm dg train``: one classifier for one's own pictures, without a recipe."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from efdm.apps import dg_open
+from efdm.apps.devices import pick_device
+from efdm.apps.dg_cores import use_threads
+from efdm.apps.dg_run import try_weights
+from efdm.apps.dg_show import Bars
+from efdm.data.domains import DomainSet
+from efdm.dg import METHODS, Settings, Trained, train
+from efdm.dg.run import CHECKPOINT, MODEL
+from efdm.dg.settings import check, check_same_run, read_settings
+from efdm.lab import load_recipe
+from efdm.models.backbones import OWN
+from efdm.ops.choices import check_choice
+from efdm.training.checkpoint import check_folder
+from efdm.training.files import write_json
+
+console = Console()
+Many = list[str] | None
+
+EPOCHS, FEWEST, MOST = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
+DEFAULTS = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+PICTURES = "pictures.json"
+
+
+def train_one(
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Pictures: a folder or zip, domain/class/picture; may be repeated. Or digits, the embedded set."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: model, records, log.")],
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = "",
+    backbone: Annotated[
+        str, typer.Option(help=f"Any model of timm, or {', '.join(OWN)}. Default: {DEFAULTS['backbone']}.")
+    ] = "",
+    weights: Annotated[
+        str,
+        typer.Option(help="A checkpoint to begin with (.safetensors, .pth), timm (may download), or random. Default: timm."),
+    ] = "",
+    train_domains: Annotated[
+        Many, typer.Option(help="Learn from these, with commas. Default: all but --test-domains.")
+    ] = None,
+    test_domains: Annotated[
+        Many, typer.Option(help="Keep these for the test. Default: all but --train-domains, or none.")
+    ] = None,
+    stages: Annotated[
+        Many, typer.Option(help="Where features are mixed, with commas. Default: stage1,stage2,stage3.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help=f"Default: {EPOCHS} times through the pictures, {FEWEST} to {MOST}.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Pictures in a step. Default: 64, or all if there are fewer.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.001.")] = None,
+    size: Annotated[int | None, typer.Option(min=8, help="Side at which pictures are seen. Default: 224.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of initial weights and of every draw. Default: 0.")] = None,
+    set_: Annotated[Many, typer.Option("--set", help="NAME=VALUE, another setting; may be repeated.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
+    precision: Annotated[str, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU.")] = "",
+    speed: Annotated[str, typer.Option(help="plain, graph, compile, compile+graph. Default: graph on a GPU.")] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out, with the settings it began with.")
+    ] = False,
+) -> None:
+    """Train one classifier on your own pictures, ready for a domain that it has not seen.
+
+    Leaves model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains it is told how well it does
+    there; without, it learns from all domains, and what it would do in a new one is not known.
+    """
+    with dg_open.sentences(console, lambda: _interrupted(out, data)):
+        asked: dict[str, Any] = {
+            "method": method, "backbone": backbone, "weights": weights, "iterations": iterations, "batch": batch, "lr": lr,
+            "size": size, "seed": seed, "precision": precision, "speed": speed,
+            "stages": dg_open.names(stages), "train_domains": dg_open.names(train_domains),
+            "test_domains": dg_open.names(test_domains),
+        }  # fmt: skip
+        given = dg_open.changes(set_) | {name: value for name, value in asked.items() if value not in (None, "")}
+        kind = dg_open.kind_of(data)
+        check_folder(out, resume=resume)
+        began = read_settings(out) if resume else None
+        target = pick_device(device or given.pop("device", "") or (began.device if began else ""))
+        known = {**_defaults(kind), **given}
+        check_choice("--method", known["method"], METHODS)
+        if began is None:
+            try_weights(known)
+        with Bars(console) as bars:
+            side = began.size if began else known.get("size", Settings.size)
+            pictures = dg_open.open_pictures(kind, data, side, reading=bars.reading)
+            if began is None:
+                settings = _settings(pictures, _name(kind, data), {**dg_open.suited(target, known), **known})
+                check(settings)
+            else:
+                settings = replace(began, **given, device=str(target))
+                check_same_run(settings, out)
+            _same_pictures(out, pictures)
+            if target.type == "cpu":
+                use_threads(settings.size)
+            console.print(_plan(settings, pictures), soft_wrap=True, markup=False, highlight=False)
+            trained = train(settings, pictures, out, resume=resume, progress=bars.step)
+        dg_open.tell_skipped(console, pictures, str(out / PICTURES))
+        _report(trained, out)
+
+
+def _defaults(kind: str) -> dict[str, Any]:
+    """What is not the same for all pictures: the digits are trained as in their recipe."""
+    if kind != dg_open.DIGITS:
+        return dict(DEFAULTS)
+    settings = load_recipe("digits_demo").settings
+    return {"method": DEFAULTS["method"], **{name: value for name, value in settings.items() if name != "device"}}
+
+
+def _interrupted(out: Path, data: Sequence[Path]) -> str:
+    if not (out / CHECKPOINT).exists():
+        return "interrupted before the training began; the same command begins again"
+    words = ["efdm", "dg", "train", "--resume", *(w for source in data for w in ("--data", str(source))), "-o", str(out)]
+    return f"interrupted; go on with: {shlex.join(words)}"
+
+
+def _name(kind: str, sources: Sequence[Path]) -> str:
+    """Of the pictures, for the records: without the folders that they lie in."""
+    return kind if kind == dg_open.DIGITS else ", ".join(source.resolve().name for source in sources)
+
+
+def _settings(data: DomainSet, name: str, given: dict[str, Any]) -> Settings:
+    """What was given, and for the rest what suits the pictures."""
+    for option in ("train_domains", "test_domains"):
+        for domain in given.get(option, ()):
+            check_choice(f"--{option.replace('_', '-')}", domain, data.domain_names)
+    train_on = tuple(given.get("train_domains") or (d for d in data.domain_names if d not in given.get("test_domains", ())))
+    test_on = given.get("test_domains")
+    if test_on is None:
+        test_on = [d for d in data.domain_names if d not in train_on]
+    count = len(data.select(train_on, "train"))
+    batches = METHODS[given["method"]].batches
+    own: dict[str, Any] = {"batches": batches, "batch": min(Settings.batch, max(1, count))}
+    if batches == "domains":
+        own |= {"domains_per_batch": min(2, len(train_on)), "batch": own["batch"] // 2 * 2}
+    batch = given.get("batch", own["batch"])
+    own["iterations"] = min(MOST, max(FEWEST, EPOCHS * count // max(1, batch)))
+    return Settings(**{**own, **given, "data": name, "train_domains": train_on, "test_domains": tuple(test_on)})
+
+
+def _same_pictures(out: Path, data: DomainSet) -> None:
+    """Leave in the run what it is trained on; raise where it was begun with something else."""
+    told = json.loads(json.dumps({"classes": data.classes, "pictures": data.counts("split"), "skipped": data.skipped}))
+    path = out / PICTURES
+    if path.exists() and (out / CHECKPOINT).exists():
+        if json.loads(path.read_text()) != told:
+            raise ValueError(
+                f"these are not the pictures that the run in {out} began with, see {path}; give those as --data"
+            )
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, told)
+
+
+def _plan(settings: Settings, data: DomainSet) -> str:
+    tested = f"tested on {', '.join(settings.test_domains)}" if settings.test_domains else "no domain kept for a test"
+    return (
+        f"{len(data)} pictures of {len(data.classes)} classes; learning from {', '.join(settings.train_domains)}, {tested}\n"
+        f"{settings.method} in {settings.backbone}, weights {Path(settings.weights).name}: {settings.iterations} iterations "
+        f"of {settings.batch} pictures on {settings.device}"
+    )
+
+
+def _report(trained: Trained, out: Path) -> None:
+    last, settings = trained.records[-1], trained.settings
+    said = {"held-out pictures of the domains it learnt from": {d: last["val"][d] for d in settings.train_domains}}
+    if settings.test_domains:
+        said["all pictures of domains it has not seen"] = last["test"]
+    for what, counts in said.items():
+        console.print(f"\naccuracy on {what}", highlight=False)
+        for domain, (correct, count) in counts.items():
+            share = f"{100 * correct / count:5.1f} %" if count else "    -  "
+            console.print(f"  {share}  {domain} ({correct} of {count})", markup=False, highlight=False, soft_wrap=True)
+    if not settings.test_domains:
+        console.print("no domain was kept for a test, so nothing is known of new ones; --test-domains keeps some")
+    console.print(f"\ntrained {settings.method}: {out / MODEL}", soft_wrap=True, markup=False, highlight=False)
+    console.print(f"try it: efdm dg predict {out / MODEL} PICTURES", soft_wrap=True, markup=False, highlight=False)

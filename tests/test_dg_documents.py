@@ -1,0 +1,198 @@
+"""What the documents on domain generalization say: their commands are run, their table and numbers are compared.
+
+Their Python is run by `test_documents.py`, as that of all documents.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_documents import ROOT, blocks
+
+from efdm.dg import METHODS
+from efdm.dg.protocols import PROTOCOLS
+from efdm.lab import SELECTIONS, load_recipe, recipes
+from efdm.lab.published import PUBLISHED
+from efdm.lab.scores import STDS
+
+pytest.importorskip("typer")
+pytest.importorskip("timm")
+
+GUIDE, PROTOCOL_PAGE, METHOD_PAGE = (
+    ROOT / "docs" / name for name in ("guide/domain-generalization.md", "protocols.md", "methods.md")
+)
+PAGES = (GUIDE, PROTOCOL_PAGE, METHOD_PAGE)
+PLAIN = "--device cpu --weights random --iterations 1"
+# beginning of a command -> what makes it small; given again, an option goes before its first value
+SMALL = {
+    "efdm dg demo": "--iterations 1 --lanes 1",
+    "efdm dg train": f"{PLAIN} --batch 4 --size 32",
+    "efdm dg run digits_demo": "--iterations 1 --methods erm,efdmix",
+    "efdm dg run mine.py": f"{PLAIN} --set backbone=tiny --set stages=stage1,stage2 --set size=32 --set batch=4",
+    "efdm dg run pacs_": f"{PLAIN} --lanes 1 --set batch=4 --set size=32 --seeds 1 --methods efdmix --domains photo "
+    "--copy partial --split own",
+    "efdm dg": "",
+}
+
+
+def commands(page: Path) -> list[str]:
+    return [line for block in blocks(page.read_text(), "bash") for line in block.splitlines() if line.strip()]
+
+
+def small(command: str) -> list[str]:
+    more = next(words for beginning, words in SMALL.items() if command.startswith(beginning))
+    return [*shlex.split(command), *more.split()][1:]
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def recipe_in(page: Path) -> str:
+    (found,) = (block for block in blocks(page.read_text(), "python") if "recipe = Recipe(" in block)
+    return found
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pictures and the recipe that the commands name, small."""
+    import torch
+
+    from efdm.data import write_picture
+    from efdm.data.pacs import CLASSES, PICTURES
+
+    folder = tmp_path_factory.mktemp("workplace")
+    draw = torch.Generator().manual_seed(0)
+
+    def fill(root: Path, classes: tuple[str, ...], count: int) -> None:
+        for name in classes:
+            for number in range(count):
+                write_picture(root / name / f"{number}.png", torch.rand(3, 32, 32, generator=draw))
+
+    for domain in ("painting", "photo", "sketch"):
+        fill(folder / "pictures" / domain, ("dog", "horse"), 4)
+    for domain in PICTURES:
+        fill(folder / "PACS" / domain, CLASSES, 2)
+    fill(folder, ("new-pictures",), 2)
+    (folder / "mine.py").write_text(recipe_in(PROTOCOL_PAGE))
+    return folder
+
+
+@pytest.fixture
+def there(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(workplace)
+    return workplace
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [GUIDE, PROTOCOL_PAGE], ids=lambda p: p.stem)
+def test_commands_run_in_their_order(page: Path, there: Path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    from typer.testing import CliRunner
+
+    from efdm.apps.cli import app
+
+    assert commands(page)
+    for command in commands(page):
+        done = CliRunner().invoke(app, small(command))
+        assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
+        words = shlex.split(command)
+        if "-o" in words:
+            out = there / words[words.index("-o") + 1]
+            assert out.is_file() or any(out.iterdir()), command
+
+
+def test_what_several_machines_made_is_one_table(there: Path) -> None:
+    """Of the page's three commands, without training: the parts must not overlap, and together be the recipe."""
+    first, second, table = (c for c in commands(PROTOCOL_PAGE) if "runs/first" in c or "runs/second" in c)
+    from efdm.apps.dg_open import seeds
+
+    parts = [seeds(shlex.split(c)[shlex.split(c).index("--seeds") + 1]) for c in (first, second)]
+    assert sorted(parts[0] + parts[1]) == list(load_recipe(there / "mine.py").seeds)
+    assert table.startswith("efdm dg table runs/first runs/second")
+
+
+def test_the_recipe_on_the_page_is_a_whole_one(there: Path) -> None:
+    from efdm.lab import expand
+    from efdm.lab.recipe import TOLD, docstring, sayings
+    from efdm.models.backbones import build_backbone
+    from efdm.nn import find_stage
+
+    recipe = load_recipe(there / "mine.py")
+    told = sayings(docstring(there / "mine.py"))
+    assert set(told) == set(TOLD)
+    assert told["runs"].startswith(f"{len(expand(recipe, ['a', 'b', 'c']))} ")
+    model = build_backbone(recipe.settings["backbone"], 2)
+    for stage in recipe.settings["stages"]:
+        find_stage(model, stage)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_options_exist(page: Path) -> None:
+    import typer
+
+    from efdm.apps.dg import app
+
+    group = typer.main.get_command(app)
+    known = {name for command in group.commands.values() for option in command.params for name in option.opts}
+    assert set(re.findall(r"--[a-z][a-z-]+", page.read_text())) <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_methods_and_recipes_in_the_text_exist(page: Path) -> None:
+    words = set(re.findall(r"`([\w-]+)`", prose(page)))
+    assert {w for w in words if re.match(r"(efdmix|mixstyle)-", w)} <= set(METHODS)
+    named = set(re.findall(r"\b(?:pacs|digits)_\w+", page.read_text()))
+    assert {name for name in named if name not in recipes()} <= {"digits_domains"}
+
+
+def test_the_table_of_methods_is_the_table() -> None:
+    lines = ["| method | what it does | options | batches | source |", "|---|---|---|---|---|"]
+    for row in METHODS.values():
+        options = ", ".join(f"`{name}={value}`" for name, value in row.options.items()) or "-"
+        lines.append(f"| `{row.name}` | {row.about} | {options} | {row.batches} | {row.source} |")
+    begin, end = "<!-- methods table: checked by tests/test_dg_documents.py -->\n", "\n<!-- end of methods table -->"
+    assert METHOD_PAGE.read_text().partition(begin)[2].partition(end)[0] == "\n".join(lines)
+
+
+def test_every_protocol_rule_and_deviation_is_explained() -> None:
+    text = PROTOCOL_PAGE.read_text()
+    for name in (*PROTOCOLS, *SELECTIONS):
+        assert f"| `{name}` |" in text
+    for name in STDS:
+        assert re.search(rf"`(--std )?{name}`", text), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_accuracies_in_the_text_were_published(page: Path) -> None:
+    """No page has a number of our own: those are in tables, which are made from records."""
+    known = {f"{mean:.1f}" for lines in PUBLISHED.values() for line in lines for mean, _ in line.values.values()}
+    assert set(re.findall(r"(?<![\d.])\d\d\.\d(?![\d.])", prose(page))) <= known
+
+
+def test_deviations_in_the_text_are_the_largest_that_were_published() -> None:
+    def largest(protocol: str) -> float:
+        return max(
+            std or 0
+            for key, lines in PUBLISHED.items()
+            if key[1] == protocol
+            for line in lines
+            for _, std in line.values.values()
+        )
+
+    several, one = re.search(
+        r"reach ([\d.]+) points with three training domains and ([\d.]+) with", GUIDE.read_text()
+    ).groups()
+    assert (float(several), float(one)) == (largest("leave-one-out"), largest("single-source"))
+
+
+def test_the_link_to_a_heading_leads_somewhere() -> None:
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#]+)#([^)]+)\)", page.read_text()):
+            headings = re.findall(r"^#+ (.+)$", (page.parent / target).read_text(), re.MULTILINE)
+            assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
