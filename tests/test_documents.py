@@ -58,7 +58,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("efdm")])
+# those of `efdm dg` are run by test_dg_documents.py
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("efdm") and not c.startswith("efdm dg")])
 def test_efdm_commands_run(command: str, workplace: Path) -> None:
     pytest.importorskip("typer")
     words = [sys.executable, "-m", "efdm.apps.cli", *command.split()[1:]]
