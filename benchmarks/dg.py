@@ -2,11 +2,12 @@
 
     python benchmarks/dg.py [--device cpu|cuda] [--out FILE] [--backbones NAME ...] [--batch N] [--size N]
 
-Three parts. "steps": the step of ERM, of MixStyle, of EFDMix, and of EFDMix by three calls of torch.sort as people write it,
-for each backbone and speed; the ratios to ERM are of the same run. "leave one out": how long a run of 5,000 iterations at
-batch 64 takes at this pace. "lanes": iterations a second of several runs side by side on one GPU.
+Two parts. "steps": the step of ERM, of MixStyle, of EFDMix, and of EFDMix by three calls of torch.sort as people write it,
+for each backbone and speed; the ratios to ERM are of the same run, and the memory is that of all four together. "lanes":
+iterations a second of EFDMix runs side by side on one GPU, and how long 5,000 of each (leave one out, batch 64) take.
 
-Pictures and weights are random: time does not depend on them. Variants take turns within every round, so that all see the
+Features are mixed at the places of our recipes, which are read from them. Pictures and weights are random: time does not
+depend on them. Variants take turns within every round, so that all see the
 same machine; times are medians. On a GPU a gate that is closed costs as much as an open one; on a CPU it saves the work, and
 a time is the mean of many steps.
 """
@@ -35,6 +36,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.dg.step import Step
 from efdm.environment import environment
+from efdm.lab import load_recipe
 from efdm.models.backbones import build_backbone
 from efdm.nn import FeatureMix, draw, mix_after
 from efdm.nn.pairing import random_pairs
@@ -42,7 +44,13 @@ from efdm.training.lanes import Work, side_by_side
 
 HERE = Path(__file__).parent
 METHODS = ("erm", "mixstyle", "efdmix", "three_sort")
-STAGES = {"resnet50": ("stage1", "stage2")}  # paper, leave one out; the others after three
+# backbone -> the recipe whose places and augmentation are timed
+RECIPES = {
+    "mobilenetv2_100": "pacs_leave_one_out_mobilenetv2",
+    "resnet50": "pacs_leave_one_out_resnet50",
+    "resnet18": "pacs_leave_one_out_resnet18",
+    "tiny": "digits_demo",
+}
 LEAVE_ONE_OUT = {"iterations": 5000, "batch": 64}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cuda": {"backbones": ["mobilenetv2_100", "resnet50"], "batch": 128, "size": 224, "lanes": [1, 2, 4], "rounds": 15,
@@ -145,7 +153,8 @@ def time_steps(data: DomainSet, settings: Settings, rounds: int, steps: int) -> 
         variant.step.release()
     return {
         "backbone": settings.backbone, "batch": settings.batch, "size": settings.size, "stages": list(settings.stages),
-        "precision": settings.precision, "speed": settings.speed, "set_up_seconds": round(set_up, 1), "memory_gib": memory,
+        "precision": settings.precision, "speed": settings.speed, "set_up_seconds": round(set_up, 1),
+        "memory_of_all_gib": memory,
         "times": found,
     }  # fmt: skip
 
@@ -162,10 +171,18 @@ def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> d
     for variant in variants:
         variant.step.release()
     return {
-        "backbone": settings.backbone, "batch": settings.batch, "speed": settings.speed, "method": "efdmix", "lanes": lanes,
+        "backbone": settings.backbone, "batch": settings.batch, "stages": list(settings.stages), "speed": settings.speed,
+        "method": "efdmix", "lanes": lanes,
         "iterations_per_second": round(rate, 2),
         "run_seconds": round(LEAVE_ONE_OUT["iterations"] * lanes / rate, 2),
     }  # fmt: skip
+
+
+def as_in_its_recipe(settings: Settings, backbone: str) -> Settings:
+    """Mixing and augmentation of a backbone's recipe; another backbone's are the defaults."""
+    own = load_recipe(RECIPES[backbone]).settings if backbone in RECIPES else {}
+    wanted = {name: own[name] for name in ("stages", "augmentation") if name in own}
+    return dataclasses.replace(settings, backbone=backbone, **wanted)
 
 
 def clean(device: str) -> None:
@@ -197,7 +214,7 @@ def main() -> None:
     )  # fmt: skip
     record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
     for backbone in o.backbones:
-        here = dataclasses.replace(common, backbone=backbone, stages=STAGES.get(backbone, common.stages))
+        here = as_in_its_recipe(common, backbone)
         for speed in o.speeds:
             clean(o.device)
             row = time_steps(data, dataclasses.replace(here, speed=speed), o.rounds, o.steps)
@@ -205,9 +222,8 @@ def main() -> None:
             print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
             record["steps"].append(row)
     for speed in o.speeds if o.lanes else ():
-        run = dataclasses.replace(
-            common, backbone=o.backbones[0], batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed
-        )  # fmt: skip
+        run = as_in_its_recipe(common, o.backbones[0])
+        run = dataclasses.replace(run, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
         for lanes in o.lanes:
             clean(o.device)
             row = time_lanes(data, run, lanes, o.rounds * o.steps)

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from efdm.environment import environment
+
+
+def test_git_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("EFDM_COMMIT", raising=False)
+    assert environment("cpu")["commit"] == ""
 
 
 def test_the_gpu_that_is_named_is_the_one_that_was_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,9 @@ def _processor() -> str:
 
 def _commit() -> str:
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
+        try:
+            return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
+        except OSError:  # there is no git
+            return ""
 
     return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import pytest
 import torch
 
 pytest.importorskip("typer")
 
+import typer
 from typer.testing import CliRunner
 
 import efdm
@@ -63,6 +67,28 @@ def test_a_forced_kernel_is_shown() -> None:
     result = run("info", "--device", "cpu", EFDM_KERNEL="cuda_block")
     assert result.exit_code == 2
     assert "is for cuda, not cpu" in result.output
+
+
+def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = {"dg": "efdm[dg]", "stylize": "efdm[style]"}
+    for name, install in wanted.items():
+        module = importlib.import_module("efdm.apps.cli")
+        bare = typer.Typer()
+        bare.callback()(lambda: None)
+        monkeypatch.setattr(module, "app", bare)
+        _, what, extra = module.COMMANDS[name]
+        module._add(name, "efdm.apps.a_module_that_is_not_there", what, extra)
+        result = runner.invoke(bare, [name, "--any", "thing"])
+        assert result.exit_code == 2
+        assert f"pip install '{install}'" in result.output
+
+
+def test_every_command_names_an_extra_that_there_is() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    from efdm.apps.cli import COMMANDS
+
+    known = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {extra for _, _, extra in COMMANDS.values()} <= set(known)
 
 
 def test_help_and_no_arguments() -> None:

@@ -26,8 +26,8 @@ from efdm.apps.cli import app
 from efdm.data import write_picture
 from efdm.data.domains import load_domains
 from efdm.data.pacs import CLASSES, PICTURES
-from efdm.dg import METHODS, Settings, count_correct, load_classifier
-from efdm.lab import read_study, recipes
+from efdm.dg import METHODS, Settings, count_correct, identity, load_classifier
+from efdm.lab import load_recipe, read_study, recipes
 from efdm.lab.analyses import ANALYSES
 
 runner = CliRunner()
@@ -235,6 +235,35 @@ def test_what_fails_in_another_process_is_told_in_this_one(
     dg_cores._work([wrong], data, tmp_path, 1, news)
     with pytest.raises(ValueError, match="do not fill one batch of 500"):
         dg_cores._listen([None], news, lambda _: None)
+
+
+def test_what_explodes_in_another_process_does_not_stop_the_rest(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes after the processes will find it missing, try it and say so."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    data, news, told = load_domains(pictures, size=16), Queue[Any](), []
+    common = {"data": "mine", "train_domains": ("day",), "test_domains": ("rain",), "backbone": "tiny", "size": 16}
+    common |= {"batch": 4, "iterations": 3, "device": "cpu", "precision": "fp32", "speed": "plain", "log_every": 1}
+    runs = [Settings(**common, lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1))]  # type: ignore[arg-type]
+    dg_cores._work(runs, data, tmp_path, 1, news)
+    dg_cores._listen([None], news, told.append)
+    assert {p.settings.seed for p in told if p.iteration == 3} == {1}
+    assert [(tmp_path / identity(one) / "done").exists() for one in runs] == [False, True]
+
+
+def test_a_run_with_a_training_that_explodes_shows_the_others_and_names_it(
+    recipe: Path, pictures: Path, tmp_path: Path
+) -> None:
+    text = recipe.read_text()
+    assert '"efdmix": {}' in text
+    recipe.write_text(text.replace('"efdmix": {}', '"efdmix": {"lr": 1e30, "iterations": 4}'))
+    result = run(*studying(recipe, pictures, tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "0 of 1 seeds" in result.output
+    assert "3 of 6 runs came to no end, all others did: the loss is" in result.output
+    assert "of efdmix (on day, night, seed 0" in result.output
+    assert len(runs_of(tmp_path / "out")) == 3
 
 
 @pytest.mark.parametrize(
@@ -456,6 +485,18 @@ def test_settings_follow_the_pictures(pictures: Path, tmp_path: Path, monkeypatc
     assert (second.train_domains, second.test_domains) == (("night", "rain"), ("day",))
     assert (second.augmentation, second.stages, second.batches) == ("none", ("stage1", "stage2"), "uniform")
     assert (third.data, third.backbone, third.size, third.iterations) == ("digits", "tiny", 32, 7)
+    assert (first.stages, third.stages) == (Settings.stages, load_recipe("digits_demo").settings["stages"])
+
+
+def test_stages_follow_the_backbone(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("timm")
+    seen: list[Settings] = []
+    monkeypatch.setattr("efdm.apps.dg_train.train", lambda settings, *_, **__: seen.append(settings))
+    start = ["train", "--data", pictures, "-o", tmp_path / "out", "--weights", "random", "--size", 32, "--backbone"]
+    result = run(*start, "mobilenetv2_050")
+    assert "(stages blocks.1, blocks.2, blocks.4)" in result.output
+    run(*start, "mobilenetv2_050", "--stages", "blocks.0")
+    assert [s.stages for s in seen] == [("blocks.1", "blocks.2", "blocks.4"), ("blocks.0",)]
 
 
 def test_an_interrupted_training_is_resumed_as_it_would_have_been(

@@ -9,6 +9,8 @@ import torch
 from baselines import three_sort
 
 from efdm import EFDMix
+from efdm.dg.settings import Settings
+from efdm.lab import load_recipe
 
 benchmark = pytest.importorskip("dg")
 
@@ -23,7 +25,18 @@ def test_the_benchmark_runs_where_there_is_no_gpu(tmp_path: Path, monkeypatch: p
     assert list(steps["times"]) == ["erm", "mixstyle", "efdmix", "three_sort"]
     assert steps["times"]["erm"]["to_erm"] == 1
     assert [row["lanes"] for row in record["lanes"]] == [1, 2]
+    for row in (steps, *record["lanes"]):
+        assert row["stages"] == list(load_recipe("digits_demo").settings["stages"])
     assert record["environment"]["device"] == "cpu"
+
+
+@pytest.mark.parametrize("backbone", benchmark.RECIPES)
+def test_what_is_timed_is_what_is_trained(backbone: str) -> None:
+    """Elsewhere there are other sizes of features, and other times."""
+    timed = benchmark.as_in_its_recipe(Settings("noise", ("a",), ("b",)), backbone)
+    recipe = load_recipe(benchmark.RECIPES[backbone])
+    assert recipe.settings["backbone"].partition(".")[0] == backbone
+    assert (timed.stages, timed.augmentation) == (recipe.settings["stages"], recipe.settings["augmentation"])
 
 
 def test_what_is_compared_computes_the_same() -> None:

@@ -76,6 +76,8 @@ def test_layers_are_in_the_mode_in_which_they_were(data: DomainSet) -> None:
     assert not model.training
     work.close()  # interrupted
     assert (model.training, model.norm.training, model.frozen.training) == (True, True, False)
+    predict(model, data.images, 4, batch=5)
+    assert (model.training, model.norm.training, model.frozen.training) == (True, True, False)
     finish(find_correct(model, data, data.select("a"), 4, batch=5))
     assert (model.training, model.norm.training, model.frozen.training) == (True, True, False)
 

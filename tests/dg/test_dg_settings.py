@@ -1,20 +1,33 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from efdm.dg.settings import FILES, MOVABLE, SCHEDULES, Settings, check, check_same_run, identity, public, read_settings
+from efdm.dg.settings import (
+    FILES,
+    MOVABLE,
+    SCHEDULES,
+    Settings,
+    check,
+    check_same_run,
+    identity,
+    public,
+    read_settings,
+    settled,
+)
 from efdm.training.files import write_json
 
 PLAIN = Settings("pacs", ("art", "photo"), ("sketch",))
 # for each setting another value
 OTHER: dict[str, Any] = {
     "data": "other", "train_domains": ("art",), "test_domains": (), "method": "efdmix", "options": {}, "backbone": "tiny",
-    "weights": "/somewhere/else.safetensors", "stages": ("stage1",), "iterations": 7, "batch": 32, "batches": "domains",
+    "weights": "/somewhere/else.safetensors", "weights_sha256": "0123456789ab", "stages": ("stage1",),
+    "iterations": 7, "batch": 32, "batches": "domains",
     "domains_per_batch": "all", "optimizer": "adam", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.0,
     "schedule": "constant", "augmentation": "none", "size": 32, "batchnorm": "frozen", "seed": 1, "precision": "fp32",
     "speed": "plain", "device": "cpu", "evaluate_every": 5, "save_every": 5, "log_every": 5,
@@ -56,6 +69,34 @@ def test_an_identity_is_short_and_does_not_depend_on_how_it_is_said() -> None:
     assert identity(dataclasses.replace(mixed, stages=list(mixed.stages))) == identity(mixed)
     here, there = (dataclasses.replace(mixed, weights=f"{place}/a.pth") for place in ("/here", "there"))
     assert identity(here) == identity(there) != identity(mixed)
+
+
+def test_files_of_one_name_are_known_by_what_is_in_them(tmp_path: Path) -> None:
+    for name, content in (("a", b"one"), ("b", b"two"), ("c", b"one")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(content)
+    a, b, c = (settled(dataclasses.replace(PLAIN, weights=str(tmp_path / n / "model.safetensors"))) for n in "abc")
+    assert identity(a) == identity(c) != identity(b)
+    assert public(a)["weights_sha256"] == hashlib.sha256(b"one").hexdigest()[:12]
+    write_json(tmp_path / "settings.json", dataclasses.asdict(a))
+    check_same_run(c, tmp_path)
+    with pytest.raises(ValueError, match=r"began with weights_sha256 \w+, not \w+;"):
+        check_same_run(b, tmp_path)
+    with pytest.raises(ValueError, match="began with weights_sha256"):
+        check_same_run(PLAIN, tmp_path)
+
+
+def test_a_checksum_is_that_of_the_file_as_long_as_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "w.pth"
+    path.write_bytes(b"one")
+    first = settled(dataclasses.replace(PLAIN, weights=str(path)))
+    path.write_bytes(b"another")
+    second = settled(first)
+    assert second.weights_sha256 != first.weights_sha256
+    path.unlink()
+    assert settled(first) == first
+    assert settled(dataclasses.replace(first, weights="timm")).weights_sha256 == ""
+    assert settled(PLAIN) == PLAIN
 
 
 def test_what_is_passed_on_tells_no_folders() -> None:

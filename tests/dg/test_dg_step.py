@@ -42,7 +42,7 @@ def step_of(data: DomainSet, wanted: Settings) -> Step:
 
 def losses(step: Step, data: DomainSet, count: int = 4, start: int = 0) -> list[float]:
     batches = iter(sampler(step.settings, data, start=start))
-    return [float(step(start + i, next(batches).to(step.device), 0.05)) for i in range(count)]
+    return [float(step(start + i, next(batches).to(step.device), step.settings.lr)) for i in range(count)]
 
 
 def test_a_step_is_sgd_on_the_cross_entropy(data: DomainSet) -> None:
@@ -133,6 +133,29 @@ def test_frozen_batchnorm_keeps_its_statistics_and_learns_its_scale(data: Domain
     assert training.model.state_dict()["stage1.1.num_batches_tracked"] == 2
 
 
+def test_a_stage_that_is_frozen_is_no_place_to_mix(data: DomainSet) -> None:
+    """BatchNorm itself as a stage: in eval mode nothing is mixed after it, and the method would be ERM."""
+    frozen = {"batchnorm": "frozen", "stages": ("stage1", "stage2.1")}
+    with pytest.raises(ValueError, match=r"stage2\.1 is a BatchNorm, which batchnorm='frozen' keeps out of training"):
+        step_of(data, settings(method="efdmix", **frozen))
+    step_of(data, settings(method="erm", **frozen))
+    step_of(data, settings(method="efdmix", batchnorm="train", stages=("stage1", "stage2.1")))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_making_ready_changes_nothing_where_there_is_no_graph(data: DomainSet, optimizer: str) -> None:
+    """Code is compiled and loaded, and the training is as if that had not been."""
+    one, two = (step_of(data, settings(method="efdmix", optimizer=optimizer)) for _ in range(2))
+    calls = []
+    two.model.register_forward_pre_hook(lambda *_: calls.append(1))
+    before = {k: v.clone() for k, v in two.model.state_dict().items()}
+    two.prepare(torch.arange(16))
+    assert calls
+    assert all(torch.equal(value, before[key]) for key, value in two.model.state_dict().items())
+    assert losses(one, data) == losses(two, data)
+    assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 def test_optimizers(data: DomainSet, name: str) -> None:
     weights = [nn.Parameter(torch.ones(2))]
@@ -199,8 +222,11 @@ def test_a_part_with_a_hook_inside_is_divided() -> None:
 @pytest.mark.parametrize("method", [pytest.param(m, marks=ON_GPU) for m in METHODS])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_replayed_graph_trains_as_plain_steps_do(data: DomainSet, method: str, optimizer: str) -> None:
-    """The same draws: with another permutation or another share the losses would be far apart."""
-    common = {"device": "cuda", "method": method, "optimizer": optimizer}
+    """The same draws: with another permutation or another share the losses would be far apart.
+
+    Adam takes a small rate: it divides by the size of a gradient, and makes what is rounded in one as large as the rest.
+    """
+    common = {"device": "cuda", "method": method, "optimizer": optimizer, "lr": {"sgd": 0.05, "adam": 1e-3}[optimizer]}
     common |= {"batches": "domains"} if "labels" in method else {}
     plain, graph = (step_of(data, settings(speed=s, **common)) for s in ("plain", "graph"))
     graph.prepare(torch.arange(16, device="cuda"))
@@ -222,11 +248,27 @@ def test_making_ready_changes_nothing(data: DomainSet, batchnorm: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("backbone", ["mobilenetv2_100", "resnet18"])
+@pytest.mark.parametrize(
+    ("backbone", "batchnorm", "alike"), [("mobilenetv2_100", "frozen", 0.85), ("resnet18", "train", 0.95)]
+)
 @pytest.mark.parametrize("speed", ["graph", "compile", "compile+graph"])
-def test_fast_steps_of_real_backbones_train_as_plain_ones(data: DomainSet, backbone: str, speed: str) -> None:
-    common = {"device": "cuda", "backbone": backbone, "method": "efdmix", "precision": "bf16", "size": 64, "lr": 1e-3}
+def test_fast_steps_of_real_backbones_train_as_plain_ones(
+    data: DomainSet, backbone: str, batchnorm: str, alike: float, speed: str
+) -> None:
+    """The first loss, and the first update to all weights together, which is what the gradients are.
+
+    Not several steps: with random weights, what compilers round otherwise grows to a quarter of the loss in three of them;
+    and MobileNetV2 with BatchNorm of so few pictures turns a thousandth into other gradients in one. Without mixing, or with
+    other draws, updates have a cosine of 0.75 (MobileNetV2) and 0.92 (ResNet) at most; with activations off by a thousandth
+    they have 0.91 and 0.98.
+    """
+    common = {"device": "cuda", "backbone": backbone, "method": "efdmix", "precision": "fp32", "size": 64, "lr": 1e-4}
+    common |= {"batchnorm": batchnorm, "weight_decay": 0.0, "options": {"p": 1.0}}
     plain, fast = (step_of(data, settings(speed=s, **common)) for s in ("plain", speed))
-    expected, found = losses(plain, data, 3), losses(fast, data, 3)
-    assert found == pytest.approx(expected, rel=0.1)
+    begin = torch.cat([p.detach().flatten().clone() for p in plain.model.parameters()])
+    (expected,), (found,) = losses(plain, data, 1), losses(fast, data, 1)
+    assert found == pytest.approx(expected, rel=0.02)
+    one, two = (torch.cat([p.detach().flatten() for p in s.model.parameters()]) - begin for s in (plain, fast))
+    assert torch.cosine_similarity(one.double(), two.double(), dim=0) > alike
+    assert two.norm().item() == pytest.approx(one.norm().item(), rel=0.1)
     fast.release()

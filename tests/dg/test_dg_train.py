@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
@@ -20,6 +21,7 @@ from efdm.dg.checkpoint import load_classifier
 from efdm.dg.evaluate import count_correct
 from efdm.dg.settings import Settings, identity
 from efdm.dg.train import Progress, Trained, train, train_together
+from efdm.models.backbones import build_backbone
 
 pytest.importorskip("sklearn")
 
@@ -51,6 +53,10 @@ def settings(**changes: Any) -> Settings:
 
 def weights(trained: Trained) -> Tensor:
     return torch.cat([v.detach().flatten().double().cpu() for v in trained.model.state_dict().values()])
+
+
+def parameters(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
 
 
 class Watch:
@@ -102,7 +108,7 @@ def test_what_a_record_says(whole: tuple[Settings, Trained, Watch], data: Domain
     last = trained.records[-1]
     assert last["run"] == identity(wanted)
     assert Settings(**last["settings"]) == wanted
-    assert (last["seed"], last["lanes"]) == (0, 1)
+    assert (last["seed"], last["lanes"], last["device"]) == (0, 1, "cpu")
     assert last["loss"] == pytest.approx(watch.losses[last["run"], 6], rel=1e-5)
     assert {domain: count for domain, (_, count) in last["val"].items()} == {
         d: len(data.splits[d]["val"]) for d in data.splits
@@ -138,6 +144,36 @@ def test_evaluations_are_no_time_of_training(data: DomainSet, monkeypatch: pytes
     monkeypatch.setattr(running, "evaluate", slow)
     trained = train(settings(evaluate_every=2), data)
     assert trained.records[-1]["seconds"] < 100
+
+
+def test_the_first_step_and_files_are_no_time_of_training(
+    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling, loading, searching for algorithms: whatever only the first step does is done before the clock starts."""
+    now, first = [0.0], [1000.0]
+    monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
+    step, write = running.Step._step, running.write
+
+    def slow(self: Any, indices: Tensor) -> dict[str, Tensor]:
+        now[0] += 1 + (first.pop() if first else 0)
+        return step(self, indices)
+
+    def slow_write(*given: Any) -> None:
+        now[0] += 500
+        write(*given)
+
+    monkeypatch.setattr(running.Step, "_step", slow)
+    monkeypatch.setattr(running, "write", slow_write)
+    assert train(settings(), data, tmp_path / "run").records[-1]["seconds"] == 6
+
+
+def test_a_run_that_went_on_elsewhere_names_both(data: DomainSet, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(), data, tmp_path / "run", progress=Watch(4))
+    path = tmp_path / "run" / "checkpoint.pt"
+    torch.save({**torch.load(path, weights_only=True), "devices": ["cuda"]}, path)
+    found = train(settings(), data, tmp_path / "run", resume=True)
+    assert [r["device"] for r in found.records] == ["cpu", "cuda and cpu"]
 
 
 def test_what_a_run_leaves(data: DomainSet, tmp_path: Path) -> None:
@@ -213,7 +249,7 @@ def test_ctrl_c_in_the_middle_of_an_update_or_an_evaluation_loses_nothing(
     update, count = torch.optim.SGD.step, iter(range(100))
 
     def interrupted(self: torch.optim.SGD, closure: None = None) -> None:
-        if next(count) == 2:  # an evaluation is due after this one
+        if next(count) == 3:  # an evaluation is due after this one; the first is undone
             os.kill(os.getpid(), signal.SIGINT)
         update(self)
 
@@ -248,6 +284,8 @@ def test_the_file_that_a_run_began_with_may_be_gone(data: DomainSet, tmp_path: P
         train(wanted, data, tmp_path / "run", progress=Watch(2))
     begin.unlink()
     found = train(wanted, data, tmp_path / "run", resume=True)
+    assert len({r["run"] for r in found.records}) == 1
+    assert all(r["settings"]["weights_sha256"] for r in found.records)
     torch.testing.assert_close(*(next(t.model.parameters()) for t in (found, first)))
 
 
@@ -262,6 +300,8 @@ def test_a_run_is_resumed_as_itself_or_not_at_all(data: DomainSet, tmp_path: Pat
         train(settings(), data, tmp_path / "run")
     with pytest.raises(ValueError, match=r"began with lr 0\.05, not 0\.1; resume it with its own settings"):
         train(settings(lr=0.1), data, tmp_path / "run", resume=True)
+    with pytest.raises(ValueError, match=r"not the pictures that the run in .* began with"):
+        train(settings(), load_digits_domains(per_domain=70), tmp_path / "run", resume=True)
     train(settings(log_every=3, speed="graph"), data, tmp_path / "run", resume=True)
     with pytest.raises(ValueError, match="has a finished run"):
         train(settings(), data, tmp_path / "run", resume=True)
@@ -292,6 +332,54 @@ def test_an_interrupted_sweep_goes_on_and_repeats_nothing(data: DomainSet, tmp_p
     assert [len([1 for run, _ in after.losses if run == identity(wanted)]) for wanted in runs] == [0, 3, 6]
     assert all(torch.equal(weights(t), w) for t, w in zip(made, expected, strict=True))
     assert [len(t.records) for t in made] == [1, 1, 1]
+
+
+def test_one_that_explodes_does_not_stop_the_others_and_is_tried_again(data: DomainSet, tmp_path: Path) -> None:
+    runs = [settings(seed=s, lr=1e30 if s == 1 else 0.05, evaluate_every=0) for s in range(3)]
+    for _ in range(2):
+        made: list[Trained] = []
+        watch = Watch()
+        with pytest.raises(FloatingPointError, match=r"^1 of 3 runs came to no end, all others did: the loss is") as error:
+            train_together(runs, data, tmp_path, progress=watch, finished=made.append)
+        assert identity(runs[1]) in str(error.value)
+        assert "seed 1" in str(error.value)
+        assert [t.settings.seed for t in made] == [0, 2]
+        assert identity(runs[1]) in {run for run, _ in watch.losses}
+    assert not (tmp_path / identity(runs[1]) / "done").exists()
+
+
+def test_ctrl_c_in_a_run_that_exploded_is_still_ctrl_c(data: DomainSet, tmp_path: Path) -> None:
+    """There is nothing to save, but the sweep must not go on."""
+    runs = [settings(seed=s, lr=1e30, log_every=100, save_every=0, evaluate_every=0) for s in range(2)]
+    step, count = running.Step.__call__, iter(range(100))
+
+    def interrupted(self: Any, *given: Any) -> Tensor:
+        loss = step(self, *given)
+        if next(count) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running.Step, "__call__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_together(runs, data, tmp_path)
+    assert next(count) == 4
+
+
+def test_another_file_of_the_same_name_is_another_run(data: DomainSet, tmp_path: Path) -> None:
+    """Every training leaves a model.safetensors to begin others with."""
+    for seed in (0, 1):
+        train(settings(iterations=1, seed=seed), data, tmp_path / str(seed))
+    first, second = (settings(weights=str(tmp_path / n / "model.safetensors"), lr=1e-9) for n in "01")
+    made: list[Trained] = []
+    for one in (first, second, first):
+        train_together([one], data, tmp_path / "runs", finished=made.append)
+    a, b, again = (next(t.model.parameters()) for t in made)
+    assert not torch.equal(a, b)
+    assert torch.equal(a, again)
+    names = [t.records[-1]["run"] for t in made]
+    assert names[0] == names[2] != names[1]
+    assert len(made[0].records[-1]["settings"]["weights_sha256"]) == 12
 
 
 def test_what_cannot_be_trained_together_is_told(data: DomainSet) -> None:
@@ -328,34 +416,44 @@ def test_a_domain_that_is_not_there_is_told(data: DomainSet) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("lanes", [2, 3])
 def test_side_by_side_each_is_what_it_is_alone(data: DomainSet, lanes: int) -> None:
-    """Four runs, so that lanes are used again; as alike as sums in another order allow."""
+    """Four runs, so that lanes are used again; as alike as sums in another order allow.
+
+    No loss is read before the end and nothing is saved or evaluated: whoever waits for a lane after each step never has
+    two at work at once. A rate at which what is rounded otherwise stays small over fifty steps.
+    """
+    quiet = {"log_every": 1000, "save_every": 0, "evaluate_every": 0}
     runs = [
-        settings(method=m, seed=s, device="cuda", speed="graph", iterations=12)
+        settings(method=m, seed=s, device="cuda", speed="graph", iterations=50, batch=96, lr=0.005, **quiet)
         for m in ("erm", "efdmix") for s in (0, 1)
     ]  # fmt: skip
-    alone, together = Watch(), Watch()
-    train_together(runs, data, lanes=1, progress=alone)
-    made: list[Trained] = []
-    train_together(runs, data, lanes=lanes, progress=together, finished=made.append)
-    assert set(together.losses) == set(alone.losses)
-    for place, loss in alone.losses.items():
-        assert together.losses[place] == pytest.approx(loss, rel=0.02), place
-    assert {t.records[-1]["lanes"] for t in made} == {lanes}
+    alone, together = [], []
+    train_together(runs, data, lanes=1, finished=alone.append)
+    train_together(runs, data, lanes=lanes, finished=together.append)
+    assert {t.records[-1]["lanes"] for t in together} == {lanes}
+    found = {identity(t.settings): t for t in together}
+    for expected in alone:
+        same = found[identity(expected.settings)]
+        assert same.records[-1]["loss"] == pytest.approx(expected.records[-1]["loss"], rel=0.02)
+        torch.manual_seed(expected.settings.seed)
+        begin, one, two = map(parameters, (build_backbone("tiny", 10), expected.model, same.model))
+        assert (two - one).norm() < 0.2 * (one - begin).norm()  # another method: 0.4 and more; rounding: less than 0.1
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_runs_on_a_gpu_go_on_where_they_were_interrupted(data: DomainSet, tmp_path: Path, lanes: int) -> None:
-    runs = [settings(method=m, device="cuda", speed="graph", iterations=12) for m in ("efdmix", "mixup")]
-    whole, before, after = Watch(), Watch(7), Watch()
+    """Told of every eighth step alone, so that two lanes are at work when one is interrupted."""
+    quiet = {"log_every": 8, "save_every": 0, "evaluate_every": 0, "iterations": 32, "lr": 0.005}
+    runs = [settings(method=m, device="cuda", speed="graph", batch=96, **quiet) for m in ("efdmix", "mixup")]
+    whole, before, after = Watch(), Watch(16), Watch()
     train_together(runs, data, lanes=lanes, progress=whole)
     with pytest.raises(KeyboardInterrupt):
         train_together(runs, data, tmp_path, lanes=lanes, progress=before)
     train_together(runs, data, tmp_path, lanes=lanes, progress=after)
     found = {**before.losses, **after.losses}
     assert set(found) == set(whole.losses)
-    assert min(i for run, i in after.losses if run == identity(runs[0])) >= 7
+    assert min(i for run, i in after.losses if run == identity(runs[0])) > 8  # not from its beginning
     for place, loss in whole.losses.items():
         assert found[place] == pytest.approx(loss, rel=0.02), place
 
@@ -363,11 +461,14 @@ def test_runs_on_a_gpu_go_on_where_they_were_interrupted(data: DomainSet, tmp_pa
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_memory_of_finished_runs_is_given_back(data: DomainSet) -> None:
+    """All of it: what a graph keeps for itself is reserved and not allocated."""
     used = []
 
     def finished(_: Trained) -> None:
-        used.append(torch.cuda.memory_allocated())
+        gc.collect()
+        torch.cuda.empty_cache()
+        used.append(torch.cuda.memory_reserved())
 
-    runs = [settings(seed=s, device="cuda", speed="graph", evaluate_every=0) for s in range(4)]
+    runs = [settings(seed=s, device="cuda", speed="graph", batch=96, evaluate_every=0) for s in range(6)]
     train_together(runs, data, lanes=1, finished=finished)
-    assert used[-1] <= used[1] + 2**20
+    assert used[-1] <= used[1] + 2**23  # a graph of these runs takes more than that, and four would be left over

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from efdm.lab.compare import contrast_sentence, difference, order_sentence, t95
+from efdm.lab.compare import contrast_sentence, difference, order_sentence, t95, unjudged_sentences
 from efdm.lab.results import Numbers
 
 
@@ -16,14 +16,13 @@ def made(**rows: dict[str, list[float | None]]) -> Numbers:
 
 
 def test_known_numbers() -> None:
-    """Differences 1, 3 and 5, 7: mean 4; over all pairs the variance is 20/3, within columns 4/2."""
+    """Differences 1, 3 and 5, 7: mean 4; of the seeds' averages 3 and 5 the variance is 2, of all pairs 20/3."""
     n = made(erm={"a": [50, 60], "b": [70, 80]}, efdmix={"a": [51, 63], "b": [75, 87]})
     d = difference(n, "erm", "efdmix")
     assert (d.mean, d.pairs, d.seeds, d.better) == (4, 4, 2, 4)
-    assert d.error == pytest.approx(math.sqrt(20 / 3 / 4))
-    assert d.error_within == pytest.approx(math.sqrt(2 / 4))
+    assert d.error == pytest.approx(math.sqrt(2 / 2))
+    assert d.error_of_pairs == pytest.approx(math.sqrt(20 / 3 / 4))
     assert d.by_column == {"a": 2, "b": 6}
-    assert d.verdict == "not decided"  # 4 is 3.1 errors from zero, t at 3 degrees of freedom is 3.18
     back = difference(n, "efdmix", "erm")
     assert (back.mean, back.better, back.error) == (-4, 0, d.error)
 
@@ -53,6 +52,50 @@ def test_missing_pairs_are_said_and_not_averaged_over() -> None:
     d = difference(n, "erm", "efdmix")
     assert d.verdict == "incomplete"
     assert order_sentence([d]) == "The order erm < efdmix cannot be judged yet: efdmix - erm: 2 of 3 pairs are there."
+
+
+def test_domains_are_fixed_and_seeds_are_what_is_repeated() -> None:
+    """A domain that gains much and one that loses little do not hide that their average gains, always."""
+    zero = {"a": [50.0] * 5, "b": [50.0] * 5}
+    noise = [0.1, -0.1, 0.05, -0.05, 0.0]
+    d = difference(made(erm=zero, efdmix={"a": [60 + e for e in noise], "b": [45 - e / 2 for e in noise]}), "erm", "efdmix")
+    assert d.verdict == "higher"
+    assert d.mean < 2 * d.error_of_pairs
+
+
+def test_runs_of_a_seed_that_go_together_are_one_witness() -> None:
+    """Twenty pairs with a t of 4.2 if they were independent; but they are five seeds with one of 1.8."""
+    by_seed = [4.0, 0.1, 2.5, -1.0, 0.4]
+    erm, other = {c: [50.0] * 5 for c in "abcd"}, {c: [50 + s for s in by_seed] for c in "abcd"}
+    d = difference(made(erm=erm, efdmix=other), "erm", "efdmix")
+    assert d.mean > t95(19) * d.error_of_pairs
+    assert d.verdict == "not decided"
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(1, "not decided"), (2, "not decided"), (3, "higher")])
+def test_fewer_than_three_seeds_decide_nothing(seeds: int, verdict: str) -> None:
+    noise = [0.01, -0.01, 0.0][:seeds]
+    n = made(erm={c: [50.0] * seeds for c in "abcd"}, x={c: [51 + e for e in noise] for c in "abcd"})
+    d = difference(n, "erm", "x")
+    assert d.verdict == verdict
+    assert ("holds" in order_sentence([d])) == (verdict == "higher")
+
+
+def test_a_seed_that_was_not_asked_for_everywhere_leaves_it_incomplete() -> None:
+    """Its average would be one of other domains."""
+    seeds = {"a": [0, 1, 2, 3], "b": [0, 1, 2]}
+    found = {row: {c: {s: 50.0 + s + (row == "x") for s in ss} for c, ss in seeds.items()} for row in ("erm", "x")}
+    d = difference(Numbers(["erm", "x"], ["a", "b"], found, {"erm": seeds, "x": seeds}), "erm", "x")
+    assert (d.verdict, d.pairs, d.asked) == ("incomplete", 7, 8)
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    n = made(erm={"a": [50]}, efdmix={"a": [60]})
+    told = unjudged_sentences(n, [("erm", "efdmix"), ("erm", "hm", "dsu")], [("efdmix", "hm"), ("erm", "efdmix")])
+    assert told == [
+        "The order erm < hm < dsu cannot be judged: there is no row hm and no row dsu.",
+        "efdmix and hm cannot be compared: there is no row hm.",
+    ]
 
 
 def test_one_pair_decides_nothing() -> None:

@@ -5,11 +5,13 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from sweeps import Trainer, small_set
 
+from efdm.dg.settings import Settings
 from efdm.lab import Progress, Recipe, read_study, run, tables
 
 SHORT = {"iterations": 10, "device": "cpu", "precision": "fp32", "speed": "plain", "evaluate_every": 5}
@@ -79,6 +81,41 @@ def test_records_of_two_machines_are_put_behind_one_another(trainer: Trainer, tm
     assert [t.rows for t in tables(study)] == [t.rows for t in tables(both)]
 
 
+def test_machines_with_other_pictures_do_not_make_one_table(trainer: Trainer, tmp_path: Path) -> None:
+    run(RECIPE, small_set(), tmp_path / "here", seeds=[0])
+    run(RECIPE, small_set(classes=3), tmp_path / "there", seeds=[1])
+    with pytest.raises(ValueError, match="was begun with other pictures"):
+        read_study(tmp_path / "here", tmp_path / "there")
+
+
+@pytest.mark.parametrize("protocol", ["leave-one-out", "domainbed"])
+def test_a_training_that_explodes_is_missing_named_and_tried_again(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With domainbed's every seed is a go of its own."""
+    trainer = Trainer()
+
+    def one_fails(settings: list[Settings], *given: Any, **named: Any) -> None:
+        good = [s for s in settings if (s.seed, s.test_domains, s.method) != (0, ("photo",), "erm")]
+        trainer(good, *given, **named)
+        if len(good) < len(settings):
+            raise FloatingPointError("1 of 8 runs came to no end: erm")
+
+    monkeypatch.setattr(importlib.import_module("efdm.lab.run"), "train_together", one_fails)
+    recipe = replace(RECIPE, protocol=protocol, selections=("last",))
+    for _ in range(2):
+        with pytest.raises(FloatingPointError, match=r"1 of 8 runs came to no end: erm\. Another go tries again"):
+            run(recipe, small_set(), tmp_path)
+        study = read_study(tmp_path)
+        assert [(p.row, p.seed, p.cell.test) for p in study.missing] == [("erm", 0, ("photo",))]
+        assert not (tmp_path / "done").exists()
+    assert len(trainer.trained) == 15
+    row = next(r for r in tables(study)[0].rows if r[0] == "erm")
+    assert row[tables(study)[0].head.index("photo")] == "1 of 2 seeds"
+    monkeypatch.setattr(importlib.import_module("efdm.lab.run"), "train_together", trainer)
+    assert not run(recipe, small_set(), tmp_path).missing
+
+
 def test_records_of_another_recipe_serve_where_trainings_are_the_same(trainer: Trainer, tmp_path: Path) -> None:
     run(RECIPE, small_set(), tmp_path / "first")
     study_of_orders = Recipe(
@@ -108,8 +145,9 @@ def test_a_part_is_done_when_it_is_done_and_more_can_be_asked_for(trainer: Train
         ({"recipe": Recipe(protocol="leave-one-out", data="x", methods=["erm"], settings=SHORT, name="other")}, "'small'"),
         ({"recipe": replace(RECIPE, methods=["erm"], orders=())}, "runs of efdmix, which the recipe no longer names"),
         ({"data": small_set(("art", "photo"))}, "art, cartoon, photo, sketch, not art, photo"),
+        ({"data": small_set(classes=3)}, r"other pictures \(10 of 0 in art, not 7\); give those as --data"),
     ],
-    ids=["other settings", "another recipe", "a row less", "other domains"],
+    ids=["other settings", "another recipe", "a row less", "other domains", "other pictures"],
 )
 def test_a_folder_is_not_mixed_up(trainer: Trainer, tmp_path: Path, change: dict[str, object], words: str) -> None:
     run(RECIPE, small_set(), tmp_path)

@@ -61,6 +61,12 @@ def test_the_short_recipes_share_trainings() -> None:
     assert len(main & runs("pacs_ties_mobilenetv2")) == 12
 
 
+def test_every_row_of_the_study_of_ties_is_another_computation() -> None:
+    """The kernels are stable, so "fast" and "stable" would be the same training twice."""
+    assert "efdmix" in load_recipe("pacs_ties_mobilenetv2").rows
+    assert "efdmix-stable" not in load_recipe("pacs_ties_mobilenetv2").rows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "methods"),

@@ -158,9 +158,25 @@ def test_settings_are_chosen_without_the_test_domains() -> None:
         grid={"lr": (0.1, 0.01)}, methods=["erm"], scores=("training-domain validation",), selections=("last",), seeds=(0,)
     )
     study = studied(recipe, by_rate)
-    assert best_row(study) == "Highest training-domain validation: erm, lr 0.01 (90.00)."
+    assert best_row(study) == "Highest training-domain validation: erm, lr 0.01 (90.00). Chosen: erm, lr 0.01."
     assert best_row(study) in tables(study)[0].caption
     assert "nothing is chosen yet" in best_row(without(study, 0))
+
+
+@pytest.mark.parametrize(("behind", "chosen"), [(0.4, "0.001"), (0.6, "0.01")], ids=["within", "outside"])
+def test_the_smallest_rate_within_one_error_of_the_best_is_chosen(behind: float, chosen: str) -> None:
+    """Seeds one point apart have a standard error of half a point."""
+
+    def accuracy(settings: Settings, step: int, split: str, domain: str) -> float:
+        return 90 + settings.seed - {0.1: 5, 0.01: 0, 0.001: behind}[settings.lr]
+
+    recipe = small(
+        grid={"lr": (0.1, 0.01, 0.001)}, methods=["erm"], scores=("training-domain validation",), selections=("last",),
+        seeds=(0, 1),
+    )  # fmt: skip
+    told = best_row(studied(recipe, accuracy))
+    assert told.startswith("Highest training-domain validation: erm, lr 0.01 (90.50 ± 0.50, standard error).")
+    assert f"Chosen: erm, lr {chosen}" in told
 
 
 def of_pairs(settings: Settings, step: int, split: str, domain: str) -> float:
@@ -213,8 +229,24 @@ def test_comparisons() -> None:
     caption = " ".join(table.caption)
     assert "The order erm < efdmix holds at 3 seeds" in caption
     assert "erm is worse than efdmix" in caption
+    assert "domains are taken as fixed" in caption
+    assert "Comparisons: 2, each at 95 %; no correction for their number was made." in caption
     less = comparison_table(without(studied(recipe, steady), 0))
-    assert less.rows[0][:2] == ["efdmix - erm", "incomplete"]
+    assert less.rows[0][:2] == ["efdmix - erm", "11 of 12 pairs"]
+    assert less.rows[0][less.head.index("verdict")] == "incomplete"
+
+
+def test_comparisons_that_cannot_be_made_are_said() -> None:
+    recipe = small(orders=(("erm", "efdmix"),), grid={"lr": (0.1, 0.01)})
+    table = comparison_table(studied(recipe, steady))
+    assert table.rows == []
+    assert table.caption == ["The order erm < efdmix cannot be judged: there is no row erm and no row efdmix."]
+    for form in ("text", "markdown"):
+        assert "second - first" not in render(table, form)  # no head without rows
+        assert "cannot be judged" in render(table, form)
+    study = studied(small(orders=(("erm", "efdmix"),)), steady)
+    part = replace(study, plan=[p for p in study.plan if p.row == "erm"])
+    assert "there is no row efdmix" in " ".join(comparison_table(part).caption)
 
 
 @pytest.mark.parametrize("grid", [{}, {"lr": (0.1, 0.01, 0.3)}], ids=["one setting", "a grid of equals"])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from torch import Tensor, nn
 from training import numbered_vgg
 
 from efdm import EFDMix, mix_after
-from efdm.models.backbones import OWN, build_backbone
+from efdm.models import backbones
+from efdm.models.backbones import OWN, build_backbone, weights_checksum
 from efdm.models.weights import FOLDER_VARIABLE, MissingWeights
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "weights"
@@ -85,10 +89,54 @@ def test_timm_that_cannot_load_is_a_sentence(monkeypatch: pytest.MonkeyPatch) ->
         raise OSError("no route to host")
 
     monkeypatch.setattr(timm, "create_model", offline)
+    monkeypatch.setattr(backbones, "_answers", lambda _: True)
     with pytest.raises(MissingWeights, match=r"timm could not load.*no route to host.*get the file yourself"):
         build_backbone(SMALL, 2, weights="timm")
     with pytest.raises(ValueError, match="tiny is not one of timm's models"):
         build_backbone("tiny", 2, weights="timm")
+
+
+@pytest.mark.parametrize("answer", [True, False], ids=["online", "offline"])
+def test_a_hub_that_does_not_answer_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
+    """Its own client would try each file six times before it looks into its cache."""
+    timm, hub = pytest.importorskip("timm"), pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(backbones, "_answers", lambda _: answer)
+    seen = []
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: seen.append(hub.constants.HF_HUB_OFFLINE) or nn.Identity())
+    build_backbone(SMALL, 2, weights="timm")
+    build_backbone(SMALL, 2, weights="random")
+    assert seen == [not answer, False]
+
+
+def test_who_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of a server is an answer; no server is none."""
+
+    def opened(request: urllib.request.Request, timeout: float) -> io.BytesIO:
+        if "error" in request.full_url:
+            raise urllib.error.HTTPError(request.full_url, 503, "busy", {}, None)  # type: ignore[arg-type]
+        if "nobody" in request.full_url:
+            raise urllib.error.URLError("no route to host")
+        return io.BytesIO()
+
+    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    assert [backbones._answers(f"https://{who}.example") for who in ("hub", "error", "nobody")] == [True, True, False]
+
+
+@pytest.mark.parametrize("weights", ["random", "timm", "nowhere.pth"])
+def test_what_is_no_file_has_no_checksum(weights: str) -> None:
+    assert weights_checksum(weights) == ""
+
+
+def test_a_checksum_is_computed_once_for_each_state_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = []
+    monkeypatch.setattr("efdm.models.weights.checksum", lambda path: computed.append(path) or f"{len(computed):012d}more")
+    path = tmp_path / "w.pth"
+    path.write_bytes(b"one")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    assert weights_checksum(path) == weights_checksum("w.pth") == "000000000001"
+    path.write_bytes(b"another")
+    assert weights_checksum(path) == "000000000002"
 
 
 # --- weights from a file ---------------------------------------------------------------------------------------------

@@ -155,10 +155,10 @@ def test_a_damaged_package_is_told_and_a_network_of_ones_own_may_have_any_name(
 def test_a_checksum_is_made_once_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(module, "checksum", lambda path: made.append(str(path)) or WEIGHTS["small"].sha256)
-    module._checksum_once.cache_clear()
+    module._remembered.cache_clear()
     for _ in range(3):
         find_checked("small")
-    module._checksum_once.cache_clear()
+    module._remembered.cache_clear()
     assert len(made) == 1
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from efdm import EFDMix, mix_after, unmix
-from efdm.nn import FAMILIES, stages_of
+from efdm.models.backbones import build_backbone
+from efdm.nn import FAMILIES, stages_at, stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -31,11 +32,14 @@ MODELS = {
     "vit_tiny_patch16_224": ("timm", {"img_size": 32}, 32, 3),
     "deit3_small_patch16_224": ("timm", {"img_size": 32}, 32, 2),
     "swin_tiny_patch4_window7_224": ("timm", {"img_size": 64}, 64, 3),
+    "vgg16-gap": ("efdm", {}, 64, 3),
 }
 
 
 def build(name: str) -> tuple[nn.Module, int, int]:
     library, arguments, size, stages = MODELS[name]
+    if library == "efdm":
+        return build_backbone(name, 4), size, stages
     if library == "torchvision":
         models = pytest.importorskip("torchvision.models")
         return getattr(models, name)(weights=None, num_classes=4, **arguments), size, stages
@@ -84,6 +88,30 @@ def test_every_row_of_the_preset_table_is_tested() -> None:
 
     seen = {(f.library, f.name) for f in (family_of(build(n)[0]) for n in MODELS) if f}
     assert seen == {(f.library, f.name) for f in FAMILIES.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("resnet18", ("layer1", "layer2", "layer3")),
+        ("vgg16-gap", ("stage2", "stage3", "stage4")),
+        ("mobilenetv2_100", ("blocks.1", "blocks.2", "blocks.4")),
+        ("efficientnet_lite0", ("blocks.1", "blocks.2", "blocks.4")),
+        ("convnext_atto", ("stages.0", "stages.1", "stages.2")),
+        ("vgg11", ("features.5", "features.10", "features.15")),
+        ("swin_tiny_patch4_window7_224", ("layers.0", "layers.1", "layers.2")),
+        ("vit_tiny_patch16_224", ()),
+    ],
+)
+def test_the_papers_places_in_other_families(name: str, expected: tuple[str, ...]) -> None:
+    """Ends of strides 4, 8 and 16, as after layer1, layer2 and layer3 of a ResNet."""
+    pytest.importorskip("timm")
+    model = build_backbone(name, 4).train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    assert stages_at(model) == expected
+    assert model.training
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert not any(m._forward_hooks for m in model.modules())
 
 
 def test_module_names_work_beside_presets() -> None:

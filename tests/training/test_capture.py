@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from typing import Any
 
 import pytest
@@ -25,10 +26,13 @@ class Learner:
 
     def __init__(self, device: torch.device, how: str, optimizer: str = "sgd") -> None:
         torch.manual_seed(3)
-        self.model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Conv2d(4, 2, 3)).to(device)
+        # no bias before BatchNorm: its gradient is all rounding, which Adam would make as large as the others
+        layers = [nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Conv2d(4, 2, 3)]
+        self.model = nn.Sequential(*layers).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         gpu = device.type == "cuda"
-        rate = torch.tensor(0.1, device=device) if gpu else 0.1
+        self.rate = {"sgd": 0.1, "adam": 1e-3}[optimizer]
+        rate = torch.tensor(self.rate, device=device) if gpu else self.rate
         self.optimizer = OPTIMIZERS[optimizer](self.model.parameters(), rate, gpu)
         self.generator = torch.Generator(device)
         changed = [*self.model.parameters(), *self.model.buffers()]
@@ -48,7 +52,7 @@ class Learner:
         images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(iteration))
         self.generator.manual_seed(iteration)
         torch.manual_seed(iteration)
-        set_rate(self.optimizer, 0.1 / (iteration + 1))
+        set_rate(self.optimizer, self.rate / (iteration + 1))
         return {k: v.clone() for k, v in self.run(images.to(self.generator.device)).items()}
 
     def state(self) -> dict[str, Tensor]:
@@ -171,6 +175,56 @@ def test_a_step_that_cannot_be_recorded_is_told(pretend: list[Any], monkeypatch:
     monkeypatch.setattr(torch.cuda, "graph", Refusing)
     with pytest.raises(RuntimeError, match=r"cannot be recorded as a CUDA graph; speed='plain'.*not permitted"):
         Learner(CPU, "plain").run._record([torch.rand(4, 3, 8, 8)])
+
+
+class BreakingCapture:
+    """A capture as torch's is when the step fails in it: its end fails, too, and leaves torch on its stream."""
+
+    def __init__(self, *given: Any, **named: Any) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        raise RuntimeError("capture invalidated")
+
+
+@pytest.mark.parametrize(
+    ("fails", "kind", "message"),
+    [
+        (RuntimeError("a number was read"), RuntimeError, r"cannot be recorded as a CUDA graph.*said: a number was read"),
+        (torch.OutOfMemoryError("2 GiB"), torch.OutOfMemoryError, "2 GiB"),
+        (ValueError("no such stage"), ValueError, "no such stage"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+    ids=["cannot be recorded", "memory", "another error", "Ctrl-C"],
+)
+def test_what_failed_is_told_and_not_what_followed(
+    pretend: list[Any], monkeypatch: pytest.MonkeyPatch, fails: BaseException, kind: type[BaseException], message: str | None
+) -> None:
+    restored: list[object] = []
+
+    class On:
+        def __init__(self, stream: object) -> None:
+            self.stream = stream
+
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None:
+            restored.append(self.stream)
+
+    monkeypatch.setattr(torch.cuda, "graph", BreakingCapture)
+    monkeypatch.setattr(torch.cuda, "stream", On)
+    learner, count = Learner(CPU, "plain"), iter(range(10))
+
+    def step(images: Tensor) -> dict[str, Tensor]:
+        if next(count) == 3:  # after the steps that warm up
+            assert not gc.isenabled()
+            raise fails
+        return learner.step(images)
+
+    learner.run.step = step
+    with pytest.raises(kind, match=message):
+        learner.run._record([torch.rand(4, 3, 8, 8)])
+    assert restored[-1] is torch.cuda.current_stream()
+    assert gc.isenabled()
+    assert learner.run.graph is None
 
 
 def test_a_released_step_says_so() -> None:

@@ -103,18 +103,18 @@ def info(
         raise typer.BadParameter(str(error), param_hint=kernels.VARIABLE) from error
 
 
-# commands with files of their own, and the function or group in each; they need the packages of the extra `style`
+# commands with files of their own: the function or group in each, and the extra that has the packages it needs
 COMMANDS = {
-    "stylize": ("efdm.apps.stylize", "stylize"),
-    "demo": ("efdm.apps.demo", "demo"),
-    "train": ("efdm.apps.train", "app"),
-    "evaluate": ("efdm.apps.evaluate", "app"),
-    "dg": ("efdm.apps.dg", "app"),
-    "weights": ("efdm.apps.weights", "app"),
+    "stylize": ("efdm.apps.stylize", "stylize", "style"),
+    "demo": ("efdm.apps.demo", "demo", "style"),
+    "train": ("efdm.apps.train", "app", "style"),
+    "evaluate": ("efdm.apps.evaluate", "app", "style"),
+    "dg": ("efdm.apps.dg", "app", "dg"),
+    "weights": ("efdm.apps.weights", "app", "style"),
 }
 
 
-def _add(name: str, module: str, what: str) -> None:
+def _add(name: str, module: str, what: str, extra: str) -> None:
     try:
         found = getattr(importlib.import_module(module), what)
     except ModuleNotFoundError as error:
@@ -122,7 +122,8 @@ def _add(name: str, module: str, what: str) -> None:
 
         @app.command(name, help="Needs more packages.", context_settings={"ignore_unknown_options": True})
         def without(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-            console.print(f"efdm {name} needs {missing}: pip install 'efdm[style]'", style="red", markup=False)
+            told = f"efdm {name} needs {missing}: pip install 'efdm[{extra}]'"
+            console.print(told, style="red", markup=False, soft_wrap=True)
             raise typer.Exit(2)
 
         return
@@ -132,8 +133,8 @@ def _add(name: str, module: str, what: str) -> None:
         app.command(name)(found)
 
 
-for _name, (_module, _what) in COMMANDS.items():
-    _add(_name, _module, _what)
+for _name, _row in COMMANDS.items():
+    _add(_name, *_row)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import queue
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ def train_on_cores(
 ) -> None:
     """Leave every training in its folder, as `train_together` does, which then only reads them.
 
-    Ctrl-C is passed on: each process saves what it has.
+    Ctrl-C is passed on: each process saves what it has. Of a training whose loss explodes nothing is said: it is not
+    there, and `train_together` will come to the same point.
     """
     context = processes.get_context("spawn")  # a fork would inherit threads that are not there
     news = context.Queue()
@@ -101,7 +102,8 @@ def _work(runs: list[Settings], data: DomainSet, folder: Path, lanes: int, news:
     try:
         signal.signal(signal.SIGINT, once)
         use_threads(data.images.shape[-1], lanes)
-        train_together(runs, data, folder, progress=news.put)
+        with suppress(FloatingPointError):  # all others are finished; it is told by who tries it again, see `go`
+            train_together(runs, data, folder, progress=news.put)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to save
         news.put(None)
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
+from torch import nn
 
 from efdm import lab
 from efdm.apps import dg_open
@@ -82,7 +83,12 @@ def run(
         with Bars(console) as bars:
             size = told.get("size") or chosen.picture_size or own.get("size", Settings.size)
             chosen, pictures = _pictures(chosen, data or [], size, bars, split=split, lists=lists, copy=copy)
-            study = go(chosen, pictures, out, bars, lanes=lanes, notes=note or [], parts=parts, changes=told)
+            try:
+                study = go(chosen, pictures, out, bars, lanes=lanes, notes=note or [], parts=parts, changes=told)
+            except FloatingPointError:  # of some trainings; the others are finished
+                bars.stop()
+                show_tables(console, lab.tables(lab.read_study(out)))
+                raise
         dg_open.tell_skipped(console, pictures, str(out / "environment.json"))
         show_tables(console, lab.tables(study))
         console.print(f"\nrecords, models and logs: {out}", soft_wrap=True, markup=False, highlight=False)
@@ -104,9 +110,9 @@ def open_recipe(name_or_path: str) -> lab.Recipe:
         raise ValueError(f"{name_or_path} cannot be run as a recipe ({type(error).__name__}: {error})") from error
 
 
-def try_weights(settings: Mapping[str, Any]) -> None:
-    """Raise for a backbone or weights that are not there, before thousands of pictures are read."""
-    build_backbone(settings.get("backbone", Settings.backbone), 2, weights=settings.get("weights", Settings.weights))
+def try_weights(settings: Mapping[str, Any]) -> nn.Module:
+    """The backbone. Raises for one that is not there, and for such weights, before thousands of pictures are read."""
+    return build_backbone(settings.get("backbone", Settings.backbone), 2, weights=settings.get("weights", Settings.weights))
 
 
 def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:

@@ -21,12 +21,13 @@ from efdm.lab.tables import Table, render
 def show_tables(console: Console, tables: Sequence[Table]) -> None:
     """A sentence that stands under several tables is said once. What is not a terminal gets plain text."""
     said = set[str]()
-    for table in (table for table in tables if table.rows):
+    for table in tables:
         if not console.is_terminal:
             console.print(render(table), markup=False, highlight=False, soft_wrap=True)
             continue
         console.print(f"\n{table.title}", style="bold", markup=False, highlight=False)
-        console.print(_grid(table))
+        if table.rows:
+            console.print(_grid(table))
         for sentence in table.caption:
             if sentence not in said:
                 console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 1)))
@@ -72,6 +73,9 @@ class Bars:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, where: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         if self._bars.live.is_started:
             self._bars.stop()
 

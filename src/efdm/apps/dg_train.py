@@ -23,6 +23,7 @@ from efdm.dg.run import CHECKPOINT, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
 from efdm.lab import load_recipe
 from efdm.models.backbones import OWN
+from efdm.nn import stages_at
 from efdm.ops.choices import check_choice
 from efdm.training.checkpoint import check_folder
 from efdm.training.files import write_json
@@ -56,7 +57,8 @@ def train_one(
         Many, typer.Option(help="Keep these for the test. Default: all but --train-domains, or none.")
     ] = None,
     stages: Annotated[
-        Many, typer.Option(help="Where features are mixed, with commas. Default: stage1,stage2,stage3.")
+        Many,
+        typer.Option(help="Where features are mixed, with commas. Default: where they have 1/4, 1/8, 1/16 of the side."),
     ] = None,
     iterations: Annotated[
         int | None, typer.Option(min=1, help=f"Default: {EPOCHS} times through the pictures, {FEWEST} to {MOST}.")
@@ -95,7 +97,7 @@ def train_one(
         known = {**_defaults(kind), **given}
         check_choice("--method", known["method"], METHODS)
         if began is None:
-            try_weights(known)
+            known = {"stages": stages_at(try_weights(known)) or Settings.stages, **known}
         with Bars(console) as bars:
             side = began.size if began else known.get("size", Settings.size)
             pictures = dg_open.open_pictures(kind, data, side, reading=bars.reading)
@@ -171,8 +173,8 @@ def _plan(settings: Settings, data: DomainSet) -> str:
     tested = f"tested on {', '.join(settings.test_domains)}" if settings.test_domains else "no domain kept for a test"
     return (
         f"{len(data)} pictures of {len(data.classes)} classes; learning from {', '.join(settings.train_domains)}, {tested}\n"
-        f"{settings.method} in {settings.backbone}, weights {Path(settings.weights).name}: {settings.iterations} iterations "
-        f"of {settings.batch} pictures on {settings.device}"
+        f"{settings.method} in {settings.backbone} (stages {', '.join(settings.stages)}), weights "
+        f"{Path(settings.weights).name}: {settings.iterations} iterations of {settings.batch} pictures on {settings.device}"
     )
 
 

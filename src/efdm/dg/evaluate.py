@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +20,8 @@ Counts = dict[str, list[int]]  # domain: [correct, count]
 def predict(model: nn.Module, images: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32") -> Tensor:
     """Probabilities of the classes, float32 ``(n, k)`` on the CPU, for bytes ``(n, 3, side, side)``."""
     device = next(model.parameters()).device
-    was, made = model.training, []
-    model.eval()
-    try:
-        for part in images.split(batch):
-            made.append(_logits(model, part.to(device), size, precision).float().softmax(1).cpu())
-    finally:
-        model.train(was)
+    with _eval_mode(model):
+        made = [_logits(model, part.to(device), size, precision).float().softmax(1).cpu() for part in images.split(batch)]
     return torch.cat(made)
 
 
@@ -46,15 +42,11 @@ def find_correct(
     # all batches are of one size: libraries look for the best algorithm once for each size that they meet
     batch = min(batch, len(indices))
     padded = torch.cat([indices, indices[:1].expand(-len(indices) % max(1, batch))])
-    modes, right = {m: m.training for m in model.modules()}, []
-    model.eval()
-    try:
+    right = []
+    with _eval_mode(model):
         for at in padded.split(max(1, batch)):
             right.append(_logits(model, data.images[at], size, precision).argmax(1) == data.labels[at])
             yield
-    finally:
-        for module, mode in modes.items():  # not model.train(): some of its layers may be frozen
-            module.training = mode
     return torch.cat(right)[: len(indices)] if right else torch.empty(0, dtype=torch.bool, device=device)
 
 
@@ -80,6 +72,18 @@ def evaluate(
         split: {domain: [int(right[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}
         for split, by_domain in parts.items()
     }
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    """In the block the model is in eval mode; afterwards every layer is in its own again, as some may be frozen."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 @torch.inference_mode()

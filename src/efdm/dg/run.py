@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
 from efdm.dg.checkpoint import load_classifier, save_classifier
 from efdm.dg.evaluate import Counts, evaluate
-from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, public
+from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, public, read_settings
 from efdm.dg.step import Step
 from efdm.environment import environment
 from efdm.models.backbones import build_backbone
@@ -65,10 +66,12 @@ def training(settings: Settings, data: DomainSet, folder: Path | None, *, lanes:
     if folder is not None and (folder / DONE).exists():
         return _finished(settings, folder)
     run = _Run(settings, data, folder, lanes, progress)
+    settings = run.settings
     try:
         yield from run.steps()
     except (KeyboardInterrupt, GeneratorExit):
-        run.save()
+        with suppress(FloatingPointError):  # nothing worth saving; the run will say so itself when it goes on
+            run.save()
         raise
     finally:
         run.close()
@@ -92,7 +95,8 @@ def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
 
 
 class _Clock:
-    """Seconds of training: stopped in evaluations, and right when the device has finished its work."""
+    """Seconds of training: stopped in evaluations and while files are written, and right when the device has finished its
+    work. Of several lanes each clock runs on while others set up, record or evaluate: they take turns in one thread."""
 
     def __init__(self, before: float = 0.0) -> None:
         self.before, self.since = before, math.nan  # nan while it is stopped
@@ -111,12 +115,16 @@ class _Run:
     """A run that is under way: ``done`` iterations are behind it."""
 
     def __init__(self, settings: Settings, data: DomainSet, folder: Path | None, lanes: int, progress: Tell) -> None:
-        self.settings, self.data, self.folder, self.lanes, self.progress = settings, data, folder, lanes, progress
-        self.name, self.environment = identity(settings), environment(settings.device)
         state = None
         if folder is not None and (folder / CHECKPOINT).exists():
             check_same_run(settings, folder)
+            settings = dataclasses.replace(settings, weights_sha256=read_settings(folder).weights_sha256)
             state = torch.load(folder / CHECKPOINT, map_location=settings.device, weights_only=True)
+            _check_same_pictures(state, data, folder)
+        self.settings, self.data, self.folder, self.lanes, self.progress = settings, data, folder, lanes, progress
+        self.name, self.environment = identity(settings), environment(settings.device)
+        kinds = [*([] if state is None else state.get("devices", [])), torch.device(settings.device).type]
+        self.devices = list(dict.fromkeys(kinds))
         torch.manual_seed(settings.seed)  # initial weights
         # a checkpoint holds everything: the file that a run began with may be gone
         weights = settings.weights if state is None else "random"
@@ -168,7 +176,9 @@ class _Run:
                 self._tell(loss, lr, (self.done - told[0]) / (now - told[1]))
                 told = (self.done, now)
             if saves:
+                self.clock.stop()
                 self.save()
+                self.clock.start()
             yield
         self._leave()
 
@@ -200,7 +210,8 @@ class _Run:
         record = {
             "run": self.name, "settings": public(self.settings), "seed": self.settings.seed, "step": self.done,
             "last": self.done == self.settings.iterations, "loss": _rounded(float(self.loss)), "seconds": _rounded(seconds),
-            "per_second": _rounded(self.done / seconds), "lanes": self.lanes, **counts, "environment": self.environment,
+            "per_second": _rounded(self.done / seconds), "lanes": self.lanes, "device": " and ".join(self.devices), **counts,
+            "environment": self.environment,
         }  # fmt: skip
         self.records.append(json.loads(json.dumps(record)))  # as it will be read: lists for tuples
         if self.folder is not None:
@@ -214,7 +225,8 @@ class _Run:
         return loss
 
     def _place(self) -> str:
-        return f"iteration {self.done} of {self.settings.method} ({self.name})"
+        seen = ", ".join(self.settings.train_domains)
+        return f"iteration {self.done} of {self.settings.method} (on {seen}, seed {self.settings.seed}, run {self.name})"
 
     def _tell(self, loss: float, lr: float, per_second: float) -> None:
         if self.log is not None:
@@ -227,8 +239,8 @@ class _Run:
             return
         state = self.step.state()
         check_finite(state, self._place())
-        told = {"iteration": self.done, "loss": float(self.loss), "seconds": self.clock.seconds()}
-        write({**told, **state}, self.folder / CHECKPOINT)
+        told = {"iteration": self.done, "loss": float(self.loss), "seconds": self.clock.seconds(), "devices": self.devices}
+        write({**told, "pictures": _counted(self.data), **state}, self.folder / CHECKPOINT)
 
     def _leave(self) -> None:
         """What stays of a run that came to its end. Nothing can go on from it: its learning rate is at its end, too."""
@@ -247,6 +259,16 @@ class _Run:
 def _chained(first: Tensor, others: Iterator[Tensor]) -> Generator[Tensor, None, None]:
     yield first
     yield from others
+
+
+def _counted(data: DomainSet) -> dict[str, dict[str, dict[str, int]]]:
+    return {"class": data.counts("class"), "split": data.counts("split")}
+
+
+def _check_same_pictures(state: dict[str, Any], data: DomainSet, folder: Path) -> None:
+    """Raise where a run would go on with other batches than those it would have had."""
+    if state.get("pictures", _counted(data)) != _counted(data):
+        raise ValueError(f"these are not the pictures that the run in {folder} began with; give those, or begin another run")
 
 
 def _rounded(value: float) -> float:

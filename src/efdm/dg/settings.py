@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from efdm.dg.augment import AUGMENTATIONS
 from efdm.dg.methods import options_of
+from efdm.models.backbones import NAMED, weights_checksum
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training import settings as training
@@ -21,6 +22,7 @@ BATCHES = ("uniform", "domains")
 OPTIMIZERS = ("sgd", "adam")
 BATCHNORMS = ("train", "frozen")
 FILES = ("weights",)  # settings that may be files
+CHECKSUM = "weights_sha256"
 MOVABLE = ("device", "speed", "log_every", "save_every")  # where a run goes on and what it tells; the rest is the run itself
 
 
@@ -35,6 +37,7 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method
     backbone: str = "resnet18"
     weights: str = "random"  # or "timm", or a file
+    weights_sha256: str = ""  # of that file, its beginning: see `settled`
     stages: tuple[str, ...] = ("stage1", "stage2", "stage3")  # paper, ResNet-18
     iterations: int = 5000  # paper: 50 epochs of about 100
     batch: int = 64  # paper
@@ -102,8 +105,21 @@ def check(settings: Settings) -> None:
             raise ValueError(f"domains_per_batch is {settings.domains_per_batch} and {there}; give fewer, or 'all'")
 
 
+def settled(settings: Settings) -> Settings:
+    """The same with the checksum of its weights file: another file of the same name is another training.
+
+    Of a file that is gone, what the settings say of it is kept: a run that was begun does not need the file.
+    """
+    known = "" if settings.weights in NAMED else settings.weights_sha256
+    return replace(settings, weights_sha256=weights_checksum(settings.weights) or known)
+
+
 def identity(settings: Settings) -> str:
-    """Twelve letters that two trainings share when they are the same: not where they run, nor what they tell of it."""
+    """Twelve letters that two trainings share when they are the same: not where they run, nor what they tell of it.
+
+    Of settings that are `settled`. CPUs and GPUs draw other numbers, so that one identity on both is one experiment, done
+    twice; records tell the device.
+    """
     told = {name: value for name, value in public(settings).items() if name not in MOVABLE}
     told["options"] = options_of(settings.method, settings.options)  # a default that was written down changes nothing
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
@@ -114,8 +130,9 @@ def read_settings(run: Path) -> Settings:
 
 
 def check_same_run(settings: Settings, run: Path) -> None:
-    """Raise where ``settings`` are not those that the run began with."""
-    training.check_same_run(settings, run, movable=(*MOVABLE, *FILES))
+    """Raise where ``settings`` are not those that the run began with. A file of weights that is gone is not asked for."""
+    unknown = () if settings.weights_sha256 or settings.weights in NAMED else (CHECKSUM,)
+    training.check_same_run(settings, run, movable=(*MOVABLE, *FILES, *unknown))
 
 
 def public(settings: Settings) -> dict[str, Any]:

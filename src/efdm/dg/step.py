@@ -15,8 +15,9 @@ from efdm.data.domains import DomainSet
 from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
-from efdm.nn import domains_of_batch, stages_of
+from efdm.nn import domains_of_batch, find_stage, mixes_of, stages_of
 from efdm.training import Capture, autocast
+from efdm.training.capture import torchs_generator
 from efdm.training.checkpoint import restore_optimizer, set_rate
 from efdm.training.compiled import compiled
 
@@ -40,6 +41,7 @@ class Step:
         self.change = attach(settings.method, model, settings.stages, generator=self.generator, **settings.options)
         self.parts = list(parts_to_compile(model)) if "compile" in settings.speed else []
         train_mode(model, settings.batchnorm)
+        _check_mixed(model, settings)
         self.optimizer = make_optimizer(list(model.parameters()), settings)
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = True  # shapes do not change
@@ -50,7 +52,7 @@ class Step:
         )  # fmt: skip
 
     def prepare(self, indices: Tensor) -> None:
-        """Record the graph, if there is to be one, so that the first step is like all others. Changes nothing."""
+        """Record the graph, or do one step that is undone, so that the first step is like all others. Changes nothing."""
         self.run.prepare(indices)
 
     def __call__(self, iteration: int, indices: Tensor, lr: float) -> Tensor:
@@ -90,12 +92,6 @@ def seeds_of(seed: int, iteration: int) -> tuple[int, int]:
     return int.from_bytes(mixed[:4], "little"), int.from_bytes(mixed[4:8], "little")
 
 
-def torchs_generator(device: torch.device) -> torch.Generator:
-    if device.type != "cuda":
-        return torch.default_generator
-    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
-
-
 def make_optimizer(parameters: list[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
     device = torch.device(settings.device)
     on_gpu = device.type == "cuda"
@@ -114,6 +110,16 @@ def train_mode(model: nn.Module, batchnorm: str) -> None:
         for module in model.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
+
+
+def _check_mixed(model: nn.Module, settings: Settings) -> None:
+    """Raise where a method would do nothing: features are mixed after stages in training mode alone."""
+    frozen = [name for name in settings.stages if not find_stage(model, name).module.training] if mixes_of(model) else []
+    if frozen:
+        raise ValueError(
+            f"{frozen[0]} is a BatchNorm, which batchnorm='frozen' keeps out of training mode, and nothing is mixed after "
+            "it; name the module that it is part of as the stage, or use batchnorm='train'"
+        )
 
 
 def parts_to_compile(model: nn.Module) -> Iterator[nn.Module]:

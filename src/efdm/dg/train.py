@@ -9,9 +9,9 @@ import torch
 
 from efdm.data.domains import DomainSet
 from efdm.dg.run import DONE, Progress, Tell, Trained, training
-from efdm.dg.settings import Settings, check, identity
+from efdm.dg.settings import Settings, check, identity, settled
 from efdm.training.checkpoint import check_folder
-from efdm.training.lanes import side_by_side
+from efdm.training.lanes import Work, side_by_side
 
 __all__ = ["Progress", "Settings", "Trained", "train", "train_together"]
 
@@ -27,8 +27,12 @@ def train(
     """Train a classifier; leave it, its records and its log in ``folder``, if one is given.
 
     A run that was interrupted (by Ctrl-C or worse) goes on from its last checkpoint with ``resume=True``, with the settings
-    it began with, and on a CPU its losses are, to the last bit, those it would have had without the interruption.
+    it began with, and on a CPU its losses are, to the last bit, those it would have had without the interruption. It may go
+    on on another device; CPUs and GPUs draw other numbers, and its records then name both.
+
+    A record's ``seconds`` are of training steps alone, without set-up, compiling, evaluations and files.
     """
+    settings = settled(settings)
     check(settings)
     if folder is not None:
         if (folder / DONE).exists():
@@ -54,10 +58,16 @@ def train_together(
     """Train several, ``lanes`` of them side by side on one GPU; on a CPU one after the other. ``finished`` is told of each.
 
     Each has a folder of its own in ``folder``, named by its identity. What was interrupted goes on there, and what was
-    finished is read and told of without being trained again. When one fails, the others are saved and all stop.
+    finished is read and told of without being trained again. One whose loss explodes does not keep the others from their
+    end; a FloatingPointError names it afterwards, and another go tries it again. When one fails otherwise, the others are
+    saved and all stop.
+
+    With several lanes a record's ``seconds`` are not those of the run alone: the device is shared, and while one lane is
+    set up or evaluated, the clocks of the others go on. Records tell the number of lanes.
     """
     if not runs:
         return
+    runs = [settled(settings) for settings in runs]
     for settings in runs:
         check(settings)
     names = [identity(settings) for settings in runs]
@@ -68,11 +78,26 @@ def train_together(
     device = torch.device(runs[0].device)
     lanes = min(lanes, len(runs)) if device.type == "cuda" else 1
     pictures = _on_device(data, device)
+    exploded: list[str] = []
     works = (
-        training(settings, pictures, None if folder is None else folder / name, lanes=lanes, progress=progress)
+        _unless_it_explodes(
+            training(settings, pictures, None if folder is None else folder / name, lanes=lanes, progress=progress), exploded
+        )
         for settings, name in zip(runs, names, strict=True)
     )
-    side_by_side(works, device=device, lanes=lanes, finished=finished)
+    side_by_side(works, device=device, lanes=lanes, finished=lambda made: None if made is None else finished(made))
+    if exploded:
+        raise FloatingPointError(
+            f"{len(exploded)} of {len(runs)} runs came to no end, all others did: {'; '.join(exploded)}"
+        )
+
+
+def _unless_it_explodes(work: Work[Trained], exploded: list[str]) -> Work[Trained | None]:
+    try:
+        return (yield from work)
+    except FloatingPointError as error:
+        exploded.append(str(error))  # not the error itself, which would keep the run and its memory
+        return None
 
 
 def _on_device(data: DomainSet, device: str | torch.device) -> DomainSet:

@@ -1,8 +1,10 @@
 """Whether one method is better than another, said with its error.
 
-Two methods are compared on equal terms: the same seed and the same column. The differences of all these pairs have a mean
-and a standard error. A difference counts as decided when its mean is further from zero than chance would bring it in one of
-twenty such studies (Student's t, two-sided 95 %).
+Two methods are compared on equal terms: the same seed and the same column. A table asks which is better on average over
+these domains, so the domains are taken as they are and the seeds are what is repeated: runs of one seed share their first
+weights and their draws, and most of their pictures. Every seed therefore counts once, by its average over the columns. A
+difference is decided when the mean of these is further from zero than chance would bring it in one of twenty such studies
+(Student's t with one degree of freedom less than seeds, two-sided 95 %), and with fewer than three seeds never.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Literal
 from efdm.lab.results import Numbers
 
 Verdict = Literal["higher", "lower", "not decided", "incomplete"]
+SEEDS = 3  # with fewer, one seed that is like another would decide
 
 # degrees of freedom -> 97.5 % quantile of Student's t; between two rows, the one above (more cautious) is used
 T95: Mapping[int, float] = {
@@ -33,16 +36,17 @@ def t95(freedom: int) -> float:
 class Difference:
     """``second`` minus ``first`` in percent points over ``pairs`` of (column, seed).
 
-    ``error`` is the standard error over all pairs, in which the spread between the columns counts, too. ``error_within``
-    counts the spread over seeds within each column alone. The first is the more cautious, as a method that gains much in
-    one domain and nothing in another has shown less. Neither tells of further domains: for that, a handful is too few.
+    ``error`` is the standard error of the seeds' averages over the columns; the verdict is taken from it.
+    ``error_of_pairs`` is that of all pairs as if they were independent: it is too small where the runs of a seed go up and
+    down together, and too large where one domain gains more than another. Neither tells of further domains: for that, a
+    handful is too few.
     """
 
     first: str
     second: str
     mean: float
     error: float
-    error_within: float
+    error_of_pairs: float
     pairs: int
     asked: int
     seeds: int
@@ -53,7 +57,7 @@ class Difference:
     def verdict(self) -> Verdict:
         if self.pairs < self.asked or self.asked == 0:
             return "incomplete"
-        if self.pairs < 2 or not abs(self.mean) > t95(self.pairs - 1) * self.error:
+        if self.seeds < SEEDS or not abs(self.mean) > t95(self.seeds - 1) * self.error:
             return "not decided"
         return "higher" if self.mean > 0 else "lower"
 
@@ -61,7 +65,8 @@ class Difference:
 def difference(numbers: Numbers, first: str, second: str) -> Difference:
     """Compare two rows."""
     found, asked = numbers.pairs(first, second)
-    values = list(found.values())
+    values, seeds = list(found.values()), sorted({seed for _, seed in found})
+    averages = [statistics.fmean(v for (_, s), v in found.items() if s == seed) for seed in seeds]
     by_column = {
         column: statistics.fmean(v for (c, _), v in found.items() if c == column)
         for column in numbers.columns
@@ -71,21 +76,18 @@ def difference(numbers: Numbers, first: str, second: str) -> Difference:
         first,
         second,
         statistics.fmean(values) if values else math.nan,
-        statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan,
-        _error_within(found, by_column),
+        standard_error(averages),
+        standard_error(values),
         len(values),
         asked,
-        len({seed for _, seed in found}),
+        len(seeds),
         sum(v > 0 for v in values),
         by_column,
     )
 
 
-def _error_within(found: Mapping[tuple[str, int], float], by_column: Mapping[str, float]) -> float:
-    """The standard error of the mean when every column keeps its own mean; NaN when no column has two seeds."""
-    squares = sum((value - by_column[column]) ** 2 for (column, _), value in found.items())
-    freedom = len(found) - len(by_column)
-    return math.sqrt(squares / freedom / len(found)) if freedom > 0 else math.nan
+def standard_error(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ def contrast_sentence(d: Difference) -> str:
 def _said(d: Difference) -> str:
     if d.verdict == "incomplete":
         return f"{d.second} - {d.first}: {d.pairs} of {d.asked} pairs are there"
-    error = "without an error" if math.isnan(d.error) else f"± {d.error:.2f} (standard error, {d.pairs} pairs)"
+    error = "without an error" if math.isnan(d.error) else f"± {d.error:.2f} (standard error, {d.seeds} seeds)"
     return f"{d.second} - {d.first} = {d.mean:+.2f} {error}, {d.verdict}"
 
 
@@ -129,3 +131,11 @@ def chains(numbers: Numbers, orders: Sequence[Sequence[str]]) -> list[list[Diffe
     """The differences of neighbours in every order whose rows are all there."""
     known = [chain for chain in orders if set(chain) <= set(numbers.rows)]
     return [[difference(numbers, a, b) for a, b in pairwise(chain)] for chain in known]
+
+
+def unjudged_sentences(numbers: Numbers, orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]) -> list[str]:
+    """One for every order and contrast that cannot be made, as rows of it are not in the table."""
+    asked = [(f"The order {' < '.join(chain)} cannot be judged", chain) for chain in orders]
+    asked += [(f"{a} and {b} cannot be compared", (a, b)) for a, b in contrasts]
+    lacking = [(words, [row for row in rows if row not in numbers.rows]) for words, rows in asked]
+    return [f"{words}: there is no row {' and no row '.join(rows)}." for words, rows in lacking if rows]

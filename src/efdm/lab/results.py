@@ -34,7 +34,8 @@ class Numbers:
         return {seed: statistics.fmean(self.found[row][column][seed] for column in self.columns) for seed in sorted(seeds)}
 
     def pairs(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
-        """Second minus first for every (column, seed) that was asked of both and is there, and how many were asked."""
+        """Second minus first for every (column, seed) that was asked of both and is there, and how many there should be:
+        every seed in every column, so that the averages of two seeds are of the same domains."""
         asked = [
             (column, seed)
             for column in self.columns
@@ -43,7 +44,8 @@ class Numbers:
         ]
         a, b = self.found[first], self.found[second]
         there = [(column, seed) for column, seed in asked if seed in a[column] and seed in b[column]]
-        return {(column, seed): b[column][seed] - a[column][seed] for column, seed in there}, len(asked)
+        whole = len({column for column, _ in asked}) * len({seed for _, seed in asked})
+        return {(column, seed): b[column][seed] - a[column][seed] for column, seed in there}, whole
 
 
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
@@ -71,9 +73,14 @@ def _groups(study: Study, rule: Selection) -> dict[tuple[str, str, int], list[Pl
     listed = PROTOCOLS[study.recipe.protocol].column
     made: dict[tuple[str, str, int], list[Planned]] = {}
     for planned in tabled(study):
-        row = f"{planned.row}, {planned.point}" if rule.among == "nothing" and planned.point else planned.row
+        row = row_name(planned) if rule.among == "nothing" else planned.row
         made.setdefault((row, listed(planned.cell), planned.seed), []).append(planned)
     return made
+
+
+def row_name(planned: Planned) -> str:
+    """Of a table in which every setting of the grid has a row."""
+    return f"{planned.row}, {planned.point}" if planned.point else planned.row
 
 
 def tabled(study: Study) -> list[Planned]:

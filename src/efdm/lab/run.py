@@ -95,6 +95,9 @@ def run(
     another, and the tables show all that was ever asked for. ``changes`` are settings: ``iterations``, ``device``,
     ``weights``... ``lanes`` trainings go side by side on one GPU. ``notes`` go under the tables: what is special about this
     copy of the pictures, say. ``progress`` is told of steps, ``started`` of trainings.
+
+    A training whose loss explodes does not stop the others: a FloatingPointError names it when they are finished, tables
+    show it as missing, and the next go tries it again.
     """
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
     pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
@@ -117,10 +120,17 @@ def run(
         started(Progress(there, len(places), places[trained.records[-1]["run"]]))
 
     # all at once, so that no lane waits for another; but where every seed has its own splits, seed by seed
+    exploded: list[str] = []
     for seed, same in groupby(waiting.values(), key=lambda settings: settings.seed if protocol.held_out else 0):
-        train_together(
-            list(same), protocol.pictures(pictures, seed), out / "runs", lanes=lanes, progress=progress, finished=finished
-        )  # fmt: skip
+        try:
+            train_together(
+                list(same), protocol.pictures(pictures, seed), out / "runs", lanes=lanes, progress=progress,
+                finished=finished,
+            )  # fmt: skip
+        except FloatingPointError as error:  # it comes when all others of these are finished
+            exploded.append(str(error))
+    if exploded:
+        raise FloatingPointError(f"{'; '.join(exploded)}. Another go tries again what is missing.")
     study = read_study(out)
     if not study.missing:
         (out / DONE).touch()
@@ -145,15 +155,30 @@ def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, devi
             raise ValueError(f"{out} has runs of {', '.join(lost)}, which the recipe no longer names; choose another folder")
         recipe = replace(recipe, notes=tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes))))
         plan = merged(before.plan, plan)
+        _check_same_pictures(out, json.loads((out / RECIPE).read_text()), data.counts("class"))
     elif out.is_dir() and any(out.iterdir()) and not (out / FILE).exists():
         raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     (out / DONE).unlink(missing_ok=True)
-    _write(out / RECIPE, {"recipe": described(recipe), "domains": data.domain_names, "plan": plan_as_json(plan)})
+    _write(out / RECIPE, {
+        "recipe": described(recipe), "domains": data.domain_names, "pictures": data.counts("class"),
+        "plan": plan_as_json(plan),
+    })  # fmt: skip
     _note_environment(
         out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
     )
     return read_study(out)
+
+
+def _check_same_pictures(folder: Path, told: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Raise where a folder was begun with other pictures: one table of two sets would be nobody's."""
+    for domain, before in told.get("pictures", {}).items():
+        now = counts[domain]
+        for name in (name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0)):
+            was = f"{before.get(name, 0)} of {name} in {domain}, not {now.get(name, 0)}"
+            raise ValueError(
+                f"{folder} was begun with other pictures ({was}); give those as --data, or choose another folder"
+            )
 
 
 def _note_environment(path: Path, here: dict[str, Any]) -> None:
@@ -175,6 +200,7 @@ def read_study(*folders: Path) -> Study:
     """The recipe, the trainings and the records of a folder of runs, or of several of the same recipe together."""
     recipe: Recipe | None = None
     domains: list[str] = []
+    pictures: dict[str, dict[str, int]] = {}
     plan: list[Planned] = []
     records = []
     for folder in folders:
@@ -185,7 +211,8 @@ def read_study(*folders: Path) -> Study:
             raise ValueError(
                 f"{folder} holds runs of {told['recipe']['name']!r}, not of {recipe.name!r}, or of other domains"
             )
-        domains = told["domains"]
+        domains, pictures = told["domains"], pictures or told.get("pictures", {})
+        _check_same_pictures(folder, told, pictures)
         recipe = from_description(told["recipe"])
         plan = merged(plan, plan_from_json(told["plan"]))
         records += read_records(folder / FILE) if (folder / FILE).exists() else []

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from efdm.dg.protocols import PROTOCOLS
-from efdm.lab.compare import Difference, chains, contrast_sentence, difference, order_sentence
+from efdm.lab.compare import (
+    SEEDS,
+    Difference,
+    chains,
+    contrast_sentence,
+    difference,
+    order_sentence,
+    standard_error,
+    unjudged_sentences,
+)
 from efdm.lab.published import AVERAGE, Published
-from efdm.lab.results import Numbers, numbers, tabled
+from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.run import Study
 from efdm.lab.scores import STDS
 from efdm.lab.selection import SELECTIONS
@@ -181,14 +190,21 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
     pairs = [(a, b) for a, b in study.recipe.contrasts if {a, b} <= set(made.rows)]
     contrasts = [difference(made, a, b) for a, b in pairs]
     listed = list({(d.first, d.second): d for d in [*(d for chain in ordered for d in chain), *contrasts]}.values())
-    caption = [
+    method = [
         f"Differences in percent points, {selection}, {score}, paired by seed and domain.",
-        "Error: standard error over all pairs, the spread between domains included; error within: from the spread over "
-        "seeds within each domain alone. The verdict uses the first (Student's t, two-sided 95 %).",
+        "Error: standard error over seeds, each counted by its average over the domains. The verdict is taken from it "
+        f"(Student's t, two-sided 95 %, at least {SEEDS} seeds). Error of pairs: over all pairs of seed and domain as if "
+        "they were independent, which runs of one seed are not; for comparison only.",
+        "The domains are taken as fixed: nothing is said of others. "
+        f"Comparisons: {len(listed)}, each at 95 %; no correction for their number was made.",
+    ]
+    caption = [
+        *(method if listed else []),
         *map(order_sentence, ordered),
         *map(contrast_sentence, contrasts),
+        *unjudged_sentences(made, study.recipe.orders, study.recipe.contrasts),
     ]
-    head = ["second - first", "difference", "error", "error within", "pairs", "second better", "verdict", *made.columns]
+    head = ["second - first", "difference", "error", "error of pairs", "seeds", "second better", "verdict", *made.columns]
     rows = [_difference_row(d, made.columns) for d in listed]
     return Table(f"{study.recipe.name or study.recipe.data}: comparisons, {selection}", head, rows, caption)
 
@@ -196,19 +212,11 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
 def _difference_row(d: Difference, columns: Sequence[str]) -> list[str]:
     name = f"{d.second} - {d.first}"
     if d.verdict == "incomplete":
-        return [
-            name,
-            "incomplete",
-            MISSING,
-            MISSING,
-            f"{d.pairs} of {d.asked}",
-            MISSING,
-            d.verdict,
-            *[MISSING] * len(columns),
-        ]
-    errors = [MISSING if math.isnan(e) else f"{e:.2f}" for e in (d.error, d.error_within)]
+        there = f"{d.pairs} of {d.asked} pairs"
+        return [name, there, MISSING, MISSING, MISSING, MISSING, d.verdict, *[MISSING] * len(columns)]
+    errors = [MISSING if math.isnan(e) else f"{e:.2f}" for e in (d.error, d.error_of_pairs)]
     by_column = [f"{d.by_column[c]:+.1f}" if c in d.by_column else MISSING for c in columns]
-    return [name, f"{d.mean:+.2f}", *errors, str(d.pairs), f"{d.better} of {d.pairs}", d.verdict, *by_column]
+    return [name, f"{d.mean:+.2f}", *errors, str(d.seeds), f"{d.better} of {d.pairs}", d.verdict, *by_column]
 
 
 def summary_table(study: Study, score: str = "", std: str = "") -> Table:
@@ -227,7 +235,10 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
 
 
 def best_row(study: Study, score: str = "training-domain validation") -> str:
-    """A sentence: which row has the highest average. For the choice of settings, which must not look at test domains."""
+    """A sentence: which row is chosen by its average. For the choice of settings, which must not look at test domains.
+
+    What lies within one standard error (over seeds) of the highest is as good, and then the smallest learning rate wins.
+    """
     made = numbers(study, "last", score)
     whole = {
         row: statistics.fmean(made.averages(row).values()) for row in made.rows if _average(made, row, "error")[0].isdigit()
@@ -235,7 +246,14 @@ def best_row(study: Study, score: str = "training-domain validation") -> str:
     if len(whole) < len(made.rows):
         return f"{len(made.rows) - len(whole)} of {len(made.rows)} rows are incomplete; nothing is chosen yet."
     best = max(whole, key=lambda row: whole[row])
-    return f"Highest {score}: {best} ({whole[best]:.2f})."
+    error = standard_error(list(made.averages(best).values()))
+    rates = {row_name(planned): planned.settings["lr"] for planned in tabled(study)}
+    equal = [row for row in whole if row == best or whole[row] >= whole[best] - error]  # one seed has no error
+    chosen = min(equal, key=lambda row: rates[row])
+    highest = f"Highest {score}: {best} ({whole[best]:.2f}{'' if math.isnan(error) else f' ± {error:.2f}, standard error'})."
+    if chosen == best:
+        return f"{highest} Chosen: {chosen}."
+    return f"{highest} Chosen: {chosen} ({whole[chosen]:.2f}), the smallest learning rate within that error."
 
 
 def tables(study: Study, std: str = "") -> list[Table]:
@@ -258,13 +276,13 @@ def as_text(table: Table) -> str:
     grid = [table.head, *table.rows]
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     lines = ["  ".join([r[0].ljust(widths[0]), *map(str.rjust, r[1:], widths[1:])]).rstrip() for r in grid]
-    return "\n".join([table.title, "", *lines, "", *table.caption]) + "\n"
+    return "\n".join([table.title, "", *([*lines, ""] if table.rows else []), *table.caption]) + "\n"
 
 
 def as_markdown(table: Table) -> str:
     marks = ["---", *["--:"] * (len(table.head) - 1)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (table.head, marks, *table.rows)]
-    return "\n".join([f"### {table.title}", "", *lines, "", " ".join(table.caption)]) + "\n"
+    return "\n".join([f"### {table.title}", "", *([*lines, ""] if table.rows else []), " ".join(table.caption)]) + "\n"
 
 
 def as_csv(table: Table) -> str:

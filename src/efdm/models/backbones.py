@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Collection, Mapping
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,9 +18,11 @@ from torch import Tensor, nn
 from efdm.models.compat import allow_torchvision
 from efdm.models.tiny import Tiny
 from efdm.models.vgg import CONVS_PER_BLOCK, WIDTHS
-from efdm.models.weights import MissingWeights, folders, read
+from efdm.models.weights import MissingWeights, checksum_once, folders, read
 
 State = dict[str, Tensor]
+NAMED = ("random", "timm")  # weights that are no file
+TIMEOUT = 5  # seconds that a hub has to answer
 PREFIXES = ("module.", "model.", "backbone.")  # what wrappers put before names
 
 
@@ -118,7 +123,8 @@ def _of_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
         hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise ValueError(f"{name!r} is no model of timm {timm.__version__}, and not one of {', '.join(OWN)}{hint}")
     try:
-        return timm.create_model(name, pretrained=pretrained, num_classes=classes)
+        with _patience() if pretrained else nullcontext():
+            return timm.create_model(name, pretrained=pretrained, num_classes=classes)
     except Exception as error:
         if not pretrained:
             raise
@@ -129,7 +135,44 @@ def _of_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
         ) from error
 
 
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Where timm's hub does not answer once, its cache alone is looked at: it would be asked for a minute otherwise."""
+    try:
+        from huggingface_hub import constants
+    except ImportError:  # timm will say so
+        yield
+        return
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not _answers(constants.ENDPOINT)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=TIMEOUT).close()
+    except urllib.error.HTTPError:
+        return True  # whatever it was, somebody is there
+    except OSError:
+        return False
+    return True
+
+
 # --- weights from a file ---------------------------------------------------------------------------------------------
+
+
+def weights_checksum(weights: str | os.PathLike[str]) -> str:
+    """Twelve letters of the sha256 of a file of weights, which its name may hide: every training of ours leaves a
+    ``model.safetensors``. Nothing for ``"random"`` and ``"timm"``, nor for a file that is not there."""
+    if weights in NAMED:
+        return ""
+    try:
+        return checksum_once(_find(weights))[:12]
+    except MissingWeights:
+        return ""
 
 
 def _find(weights: str | os.PathLike[str]) -> Path:

@@ -143,8 +143,14 @@ def checksum(path: str | Path) -> str:
     return digest.hexdigest()
 
 
+def checksum_once(file: Path) -> str:
+    """`checksum`, which is not computed again while the file stays as it is."""
+    status = file.stat()
+    return _remembered(str(file.resolve()), status.st_mtime_ns, status.st_size)
+
+
 @functools.lru_cache(maxsize=32)
-def _checksum_once(path: str, changed: int, size: int) -> str:
+def _remembered(path: str, changed: int, size: int) -> str:
     return checksum(path)
 
 
@@ -158,8 +164,7 @@ def fits_table(name: str, file: Path, path: str | Path | None = None) -> bool:
     known = path is None if weight.place == "package" else file.name == weight.files[0]
     if not known or not weight.sha256:
         return True
-    status = file.stat()
-    return _checksum_once(str(file.resolve()), status.st_mtime_ns, status.st_size).startswith(weight.sha256)
+    return checksum_once(file).startswith(weight.sha256)
 
 
 def find_checked(name: str, path: str | Path | None = None) -> Path:

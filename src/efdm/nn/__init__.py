@@ -8,7 +8,7 @@ from efdm.nn.layer import FeatureLayer
 from efdm.nn.manifold import ManifoldMixup
 from efdm.nn.mix import CrossNorm, EFDMix, FeatureMix, MixStyle
 from efdm.nn.pairing import PAIRINGS
-from efdm.nn.stages import FAMILIES
+from efdm.nn.stages import FAMILIES, stages_at
 
 __all__ = [
     "DSU",
@@ -29,6 +29,7 @@ __all__ = [
     "find_stage",
     "mix_after",
     "mixes_of",
+    "stages_at",
     "stages_of",
     "unmix",
 ]

@@ -68,7 +68,8 @@ class DropBlock(FeatureLayer):
         corners = draw.uniform(*x.shape[:2], *fits, device=x.device, generator=self.generator) < chance
         kept = ~dropped(space, corners, block)
         scale = kept.numel() / kept.sum().clamp(min=1)
-        out = x * torch.where(kept, scale, 0.0).to(x.dtype)
+        # in float32: a scale rounded to bfloat16 would make all features of a call too large, or all too small
+        out = (x * torch.where(kept, scale, 0.0)).to(x.dtype)
         return out.movedim(1, channel_dim)
 
     def shown(self) -> dict[str, object]:

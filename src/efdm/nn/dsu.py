@@ -33,7 +33,8 @@ class DSU(FeatureLayer):
     """Domain shifts with uncertainty (Li et al., ICLR 2022): the statistics of every sample moved by Gaussian noise.
 
     How far is what the batch says: the standard deviations, over its samples, of their means and standard deviations. In a
-    batch of one there is none, and nothing is changed.
+    batch of one there is none, and nothing is changed. The published code has it at six places of a ResNet (after the
+    first convolution, the pooling and all four stages), each with its own gate; here it is where it is put.
 
     Args:
         p: the chance that a call does anything. eps: added to variances. The rest as in `FeatureLayer`.

@@ -22,10 +22,12 @@ def check_alpha(alpha: float, usual: str) -> None:
 class FeatureLayer(nn.Module):
     """Changes features at random, in training only. `mix_after` puts any of them after the stages of a model.
 
-    A layer of one's own says in ``changed`` what it does, and in ``shown`` which settings it prints.
+    A layer of one's own says in ``changed`` what it does, and in ``shown`` which settings it prints. It also draws its own
+    gate there (`efdm.nn.draw.gate`): ``changed`` is called in every step unless ``p`` is 0, since on a GPU nobody can look
+    at a draw without waiting for it, and since ``p`` may be another chance (`DropBlock`'s is a share of the features).
 
     Args:
-        p: how often it works; 0 is never, and costs nothing.
+        p: how often it works, or how much; 0 is never, and costs nothing.
         channel_dim: -1 for NHWC features and token sequences.
         prefix: how many leading tokens (class token, registers) stay as they are.
         generator: on the features' device; by default torch's own, so that `torch.manual_seed` repeats a run.

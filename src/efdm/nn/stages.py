@@ -6,11 +6,14 @@ features carry style more than class (paper, section 4.2). ``prefix`` counts the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+STRIDES = (4, 8, 16)  # paper: after layer1, layer2 and layer3 of ResNet-18
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def _last_of_each_resolution(model: nn.Module) -> list[str]:
 
 _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 
-# class name in torchvision or timm -> its row
+# library and class name -> its row
 FAMILIES: dict[tuple[str, str], Family] = {
     ("torchvision", "ResNet"): Family("ResNet", "torchvision", _RESNET),
     ("timm", "ResNet"): Family("ResNet", "timm", _RESNET),
@@ -79,6 +82,7 @@ FAMILIES: dict[tuple[str, str], Family] = {
     ("torchvision", "SwinTransformer"): Family("Swin", "torchvision", _numbered("features", step=2, start=1), -1),
     ("timm", "SwinTransformer"): Family("Swin", "timm", _numbered("layers"), -1),
     ("timm", "SwinTransformerV2"): Family("Swin", "timm", _numbered("layers"), -1),
+    ("efdm", "PlainVGG"): Family("VGG", "efdm", _named("stage1", "stage2", "stage3", "stage4", "stage5")),
 }
 
 
@@ -89,3 +93,40 @@ def family_of(model: nn.Module) -> Family | None:
         if row is not None:
             return row
     return None
+
+
+@torch.no_grad()
+def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, ...]:
+    """Names of the stages after which features last have a 4th, an 8th, a 16th of the picture's side, as in the paper.
+
+    Families count their stages differently; a blank picture is sent through the model to see how large features are. Empty
+    for families that are not known, and for those whose features do not shrink (ViT).
+
+    >>> from torch import nn
+    >>> from efdm.nn import stages_at
+    >>> stages_at(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()))
+    ()
+    """
+    family = family_of(model)
+    if family is None:
+        return ()
+    names, sides, hooks = family.stages(model), dict[str, int](), []
+    for name in names:
+
+        def see(module: nn.Module, inputs: object, output: object, name: str = name) -> None:
+            if isinstance(output, Tensor) and output.ndim == 4:
+                sides[name] = output.shape[1 if family.channel_dim == -1 else 2]
+
+        hooks.append(model.get_submodule(name).register_forward_hook(see))
+    size = (getattr(model, "pretrained_cfg", None) or {}).get("input_size", (3, 224, 224))  # timm's
+    modes = {module: module.training for module in model.modules()}
+    try:
+        first = next(model.parameters())
+        model.eval()(torch.zeros(1, *size, device=first.device, dtype=first.dtype))
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, mode in modes.items():
+            module.training = mode
+    ends = {round(size[1] / side): name for name, side in sides.items()}  # the last of each stride
+    return tuple(ends[stride] for stride in strides if stride in ends)

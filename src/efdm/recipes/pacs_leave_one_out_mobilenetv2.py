@@ -7,12 +7,13 @@ expected  a first probe (one seed, art / cartoon): ERM 75.1 / 76.5, MixStyle 82.
           gradient stopped and 81.8 / 79.1 with it flowing
 runs      200 (10 methods x 4 domains x 5 seeds)
 
-The learning rate and the length were chosen once, for ERM, on held-out pictures of the training domains
-(pacs_rate_mobilenetv2), and are the same for all methods. Methods that pair by domain labels see batches of 2 domains x 32,
-the others 64 of all domains; all take the same number of iterations. (The paper gives labels 2 x 64 and its own length.)
+The learning rate was chosen once, for ERM, on held-out pictures of the training domains (pacs_rate_mobilenetv2), and is the
+same for all methods. Methods that pair by domain labels see batches of 2 domains x 32, the others 64 of all domains; all
+take the same number of iterations. (The paper gives labels 2 x 64 and its own length.)
 
 Stages: the paper mixes after layer1, layer2 and layer3 of ResNet-18, which are the ends of strides 4, 8 and 16. In timm's
-MobileNetV2 these are blocks.1, blocks.2 and blocks.4.
+MobileNetV2 these are blocks.1, blocks.2 and blocks.4. All methods that change features stand there. DSU and CrossNorm were
+published at more places (six of a ResNet; every block, with crops), so their rows are of our placement.
 """
 
 from efdm.lab import Recipe, published
@@ -53,4 +54,8 @@ recipe = Recipe(
         ("mixstyle-labels", "efdmix-labels-flow"),
     ),
     published=published("pacs", "leave-one-out", "resnet18"),
+    notes=(
+        "All methods that change features do so after the same three stages; dsu and crossnorm were published at more "
+        "places of a network, crossnorm with crops, too.",
+    ),
 )  # fmt: skip

@@ -1,13 +1,14 @@
-"""PACS, MobileNetV2: the learning rate and the length of training, chosen for ERM without looking at a test domain.
+"""PACS, MobileNetV2: the learning rate, chosen for ERM without looking at a test domain.
 
-claim     one learning rate and one length serve all our recipes for MobileNetV2.
+claim     one learning rate serves all our recipes for MobileNetV2.
 command   efdm dg run pacs_rate_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/rate --lanes 4
-time      8 to 30 s a training on one H200
-expected  the row with the highest accuracy on held-out pictures of the training domains
-runs      36 (3 learning rates x 3 lengths x 4 domains x 1 seed)
+time      about 15 s a training on one H200
+expected  the row with the highest accuracy on held-out pictures of the training domains, or one that is as good
+runs      24 (3 learning rates x 4 domains x 2 seeds)
 
 Only ERM is trained, so that no other method has a say in it. The number in a column is the accuracy on held-out pictures of
-the domains *other* than that one.
+the domains *other* than that one. These accuracies lie close together, near their ceiling: rates within one standard error
+of the best count as equal, and the smallest of them is chosen. The length of training was not searched for.
 """
 
 from efdm.lab import Recipe
@@ -20,13 +21,14 @@ recipe = Recipe(
         "backbone": "mobilenetv2_100",
         "weights": "timm",
         "stages": ("blocks.1", "blocks.2", "blocks.4"),
+        "iterations": 1600,
         "batch": 64,
         "optimizer": "sgd", "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
         "augmentation": "paper",
         "size": 224,
     },
-    grid={"lr": (1e-3, 3e-3, 1e-2), "iterations": (800, 1600, 3200)},
-    seeds=(0,),
+    grid={"lr": (1e-3, 3e-3, 1e-2)},
+    seeds=(0, 1),
     selections=("last",),
     scores=("training-domain validation",),
 )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -46,7 +48,8 @@ class Capture:
         """What the step gives; of a replayed graph it is overwritten by the next one."""
         if self.how == "plain" or self.device.type != "cuda":
             return self.step(*inputs)
-        self.prepare(*inputs)
+        if self.graph is None:
+            self.prepare(*inputs)
         with torch.cuda.device(self.device):
             for mine, given in zip(self.inputs, inputs, strict=True):
                 mine.copy_(given, non_blocking=True)
@@ -54,18 +57,21 @@ class Capture:
         return self.outputs
 
     def prepare(self, *inputs: Tensor) -> None:
-        """Record the graph now, if there is to be one; only shapes and types of ``inputs`` matter, as all is undone."""
-        if self.how == "plain" or self.device.type != "cuda" or self.graph is not None:
-            return
-        with torch.cuda.device(self.device):  # graphs belong to the current device, whatever that of their tensors is
-            self._record(inputs)
+        """Make the first step like all others: record the graph, or without one do a step, in which code is compiled and
+        algorithms are looked for. Only shapes and types of ``inputs`` matter, as all is undone."""
+        if self.how == "plain" or self.device.type != "cuda":
+            with self._undone():
+                self.step(*inputs)
+        elif self.graph is None:
+            with torch.cuda.device(self.device):  # graphs belong to the current device, whatever that of their tensors is
+                self._record(inputs)
 
     def _record(self, inputs: Sequence[Tensor]) -> None:
         self.inputs = [i.clone() for i in inputs]
-        generators = [torch.cuda.default_generators[torch.cuda.current_device()]]
-        generators += [] if self.generator is None else [self.generator]
-        drawn = [g.get_state() for g in generators]
-        before, state = [t.detach().clone() for t in self.changed], self._optimizer_state(copied=True)
+        with self._undone():
+            self.graph = self._recorded()
+
+    def _recorded(self) -> torch.cuda.CUDAGraph:
         current = torch.cuda.current_stream()
         # torch's default stream cannot be captured; a stream of the caller's own is better than another one, as libraries
         # keep a workspace for each stream
@@ -78,15 +84,33 @@ class Capture:
         graph = torch.cuda.CUDAGraph()
         if self.generator is not None:
             graph.register_generator_state(self.generator)
+        # A step that fails leaves a broken capture, whose end fails, too: that error hides the one before it, and torch
+        # stays on the stream of the capture. Here the first one counts, and the stream is the caller's again.
+        first: list[BaseException] = []
         try:
             # with a stream: torch's own one stays on the device of the first capture
-            with torch.cuda.graph(graph, stream=stream):
-                self.outputs = self.step(*self.inputs)
-        except torch.OutOfMemoryError:
-            raise
+            with torch.cuda.stream(current), _no_collection(), torch.cuda.graph(graph, stream=stream):
+                try:
+                    self.outputs = self.step(*self.inputs)
+                except BaseException as error:
+                    first.append(error)
+                    raise
         except RuntimeError as error:
+            cause = first[0] if first else error
+            if not isinstance(cause, RuntimeError) or isinstance(cause, torch.OutOfMemoryError):
+                raise cause from None
             hint = "speed='plain' and 'compile' run it as it is"
-            raise RuntimeError(f"this step cannot be recorded as a CUDA graph; {hint}. CUDA said: {error}") from error
+            raise RuntimeError(f"this step cannot be recorded as a CUDA graph; {hint}. CUDA said: {cause}") from cause
+        return graph
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """What steps in the block change is afterwards as it was before."""
+        generators = [torchs_generator(self.device)]
+        generators += [] if self.generator is None else [self.generator]
+        drawn = [g.get_state() for g in generators]
+        before, state = [t.detach().clone() for t in self.changed], self._optimizer_state(copied=True)
+        yield
         with torch.no_grad():
             for tensor, value in zip(self.changed, before, strict=True):
                 tensor.copy_(value)
@@ -95,7 +119,6 @@ class Capture:
                 value.copy_(state[key]) if key in state else value.zero_()
         for g, at in zip(generators, drawn, strict=True):
             g.set_state(at)
-        self.graph = graph
 
     def _optimizer_state(self, *, copied: bool = False) -> dict[tuple[int, str], Tensor]:
         found = {}
@@ -111,6 +134,26 @@ class Capture:
         if self.graph is not None:
             self.graph.reset()
         self.graph, self.inputs, self.outputs, self.step = None, [], {}, _released
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python collects its garbage before the block and not in it: to free what belongs to CUDA would break a capture."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def torchs_generator(device: torch.device) -> torch.Generator:
+    """The one that is used on a device where no other is named."""
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
 def _released(*_: Tensor) -> dict[str, Tensor]:
