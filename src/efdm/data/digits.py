@@ -2,7 +2,8 @@
 
 The handwriting is real: the 1797 scans of 8x8 pixels in scikit-learn (UCI, Alpaydin and Kaynak, "Optical Recognition of
 Handwritten Digits", CC BY 4.0). The styles are drawn here, and differ in what models like to rely on: which of stroke and
-ground is brighter, colours, texture, and whether a stroke is filled.
+ground is brighter, contrast, colours, texture, and how a stroke is filled. A style leaves the shape of a digit where it is:
+strokes drawn by their edges alone, say, would be other shapes.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _noise(like: Floats, radius: float, rng: Draw) -> Floats:
     return (values / values.std()).astype(np.float32)
 
 
-def _colour(hue: Floats, saturation: Floats | float, value: Floats | float) -> Floats:
+def _colour(hue: NDArray[np.floating[Any]], saturation: Floats | float, value: Floats | float) -> Floats:
     """``(..., 3)`` of hue, saturation and value, all in [0, 1]."""
     wheel = np.abs((np.asarray(hue)[..., None] + np.array([0, 2 / 3, 1 / 3])) % 1 * 6 - 3) - 1
     pure = np.clip(wheel, 0, 1)
@@ -173,26 +174,26 @@ def _each(n: int, low: float, high: float, rng: Draw) -> Floats:
 
 
 def ink(strokes: Floats, rng: Draw) -> Floats:
-    """Dark ink on light paper with fibres and ruled lines: a scan."""
+    """Ink on paper with fibres and ruled lines, a scan: any paper, any ink, and many that have faded."""
     n, size, _ = strokes.shape
-    paper = _colour(_each(n, 0.08, 0.14, rng), _each(n, 0.05, 0.25, rng), _each(n, 0.85, 0.98, rng))
-    paper = paper + 0.02 * _noise(strokes, 0.6, rng)[..., None]
+    paper = _colour(_each(n, 0, 1, rng), _each(n, 0.02, 0.3, rng), _each(n, 0.7, 0.98, rng))
     ruled = (np.arange(size)[None, :, None] + rng.integers(0, size, (n, 1, 1))) % (size // 4) == 0
-    paper = paper - 0.08 * ruled[..., None] * np.array([1, 0.6, 0.2])
-    dark = _colour(_each(n, 0.58, 0.72, rng), _each(n, 0.3, 0.9, rng), _each(n, 0.05, 0.3, rng))
+    grain = 0.02 * _noise(strokes, 0.6, rng) - 0.06 * ruled
+    dark = _colour(_each(n, 0, 1, rng), _each(n, 0.2, 0.9, rng), _each(n, 0.05, 0.35, rng))
     flow = np.clip(0.92 + 0.08 * _noise(strokes, 1.5, rng), 0, 1)
-    return _over(paper, dark, strokes * flow)
+    left = _each(n, 0.25, 1, rng)  # of the ink, after years
+    return _over(paper + grain[..., None], dark, strokes * flow * left)
 
 
 def neon(strokes: Floats, rng: Draw) -> Floats:
-    """Thin bright tubes with a coloured glow, at night."""
+    """Bright tubes with a coloured glow that fills the air, at night: some glow faintly, some dazzle."""
     n, size, _ = strokes.shape
-    hue = _each(n, 0, 1, rng)
-    night = _colour(hue + 0.4, 0.6, 0.06 + 0.02 * _noise(strokes, size / 6, rng))
-    glow = np.clip(_blur(strokes, size / 14), 0, 1)
+    hue, power = _each(n, 0, 1, rng), _each(n, 0.4, 1.5, rng)
+    night = _colour(hue + rng.uniform(0.2, 0.8, hue.shape), 0.7, 0.08 + 0.03 * _noise(strokes, size / 6, rng))
+    glow = _blur(strokes, size / 14) + 0.5 * _blur(strokes, size / 5)
     tube = _smooth_step(_blur(strokes, size / 40), 0.45, 0.95)
-    light = night + _colour(hue, 0.9, 1.0) * (0.9 * glow[..., None])
-    return _over(light, _colour(hue, 0.25, 1.0), tube)
+    light = night + _colour(hue, 0.9, 1.0) * (power * glow)[..., None]
+    return _over(np.clip(light, 0, 1), _colour(hue, 0.3, np.minimum(0.4 + 0.6 * power, 1)), tube)
 
 
 def mosaic(strokes: Floats, rng: Draw) -> Floats:
@@ -214,14 +215,17 @@ def mosaic(strokes: Floats, rng: Draw) -> Floats:
 
 
 def outline(strokes: Floats, rng: Draw) -> Floats:
-    """The edge of the stroke alone, in pencil on grainy gray."""
+    """A dark edge around a stroke that is hatched, in pencil on grainy gray."""
     n, size, _ = strokes.shape
     soft = _blur(strokes, size / 32)
     down, right = np.gradient(soft, axis=(1, 2))
     edge = _smooth_step(np.hypot(down, right) * size / 32, 0.1, 0.22)
-    gray = _each(n, 0.55, 0.75, rng) + 0.09 * _noise(strokes, 0, rng) + 0.05 * _noise(strokes, size / 8, rng)
-    pressure = np.clip(0.85 + 0.2 * _noise(strokes, 1, rng), 0, 1)
-    return np.repeat((gray - (gray - 0.12) * edge * pressure)[..., None], 3, axis=-1).astype(np.float32)
+    step = size // 8
+    lines = (np.arange(size)[:, None] + np.arange(size) + rng.integers(0, step, (n, 1, 1))) % step < step / 2
+    cover = np.maximum(edge, strokes * np.where(lines, 0.7, 0.3))
+    gray = _each(n, 0.5, 0.75, rng) + 0.07 * _noise(strokes, 0, rng) + 0.05 * _noise(strokes, size / 8, rng)
+    pressure = np.clip(_each(n, 0.5, 1, rng) + 0.15 * _noise(strokes, 1, rng), 0, 1)
+    return np.repeat((gray - (gray - 0.1) * cover * pressure)[..., None], 3, axis=-1).astype(np.float32)
 
 
 STYLES: Mapping[str, Callable[[Floats, Draw], Floats]] = {"ink": ink, "neon": neon, "mosaic": mosaic, "outline": outline}

@@ -2,9 +2,14 @@
 
 claim     EFDMix is better than ERM in a style that was not trained on.
 command   efdm dg run digits_demo -o runs/digits
-time      about 3 minutes for one seed on 2 CPU cores
-expected  EFDMix above ERM by several percent points on average
+time      about 2 minutes for one seed on 2 CPU cores
+expected  EFDMix above ERM by 5.1 ± 1.2 percent points on average (standard error, seeds 0 to 4: results/digits), a single
+          seed by 2 to 9; five other seeds had 3.2 ± 0.9. It comes from ink, mosaic and outline as the new style; when neon
+          is new, no gain is to be expected
 runs      60 (3 methods x 4 domains x 5 seeds)
+
+The number of iterations was chosen by ERM's accuracy on held-out pictures of the training domains (93.4, 94.8 and 95.2 %
+after 300, 600 and 1,000, with an earlier drawing of the styles) and by what a demo may take. p and alpha are the papers'.
 """
 
 from efdm.lab import Recipe
@@ -17,7 +22,7 @@ recipe = Recipe(
         "backbone": "tiny",
         "weights": "random",
         "stages": ("stage1", "stage2"),
-        "iterations": 300,
+        "iterations": 600,
         "batch": 64,
         "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
         "augmentation": "digits",
@@ -25,6 +30,7 @@ recipe = Recipe(
         "evaluate_every": 0,
         "precision": "fp32", "speed": "plain", "device": "cpu",
     },
+    selections=("last", "oracle"),  # there is one evaluation: training-domain validation would be "last" again
     orders=(("erm", "efdmix"),),
     contrasts=(("erm", "mixstyle"), ("mixstyle", "efdmix")),
 )  # fmt: skip
