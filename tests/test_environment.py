@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ def test_git_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("EFDM_COMMIT", raising=False)
     assert environment("cpu")["commit"] == ""
+
+
+def test_an_installed_package_is_told_by_its_version() -> None:
+    assert environment("cpu")["versions"]["efdm"] == importlib.metadata.version("efdm")  # type: ignore[index]
 
 
 def test_the_gpu_that_is_named_is_the_one_that_was_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -357,6 +358,79 @@ def test_what_is_wrong_with_a_run_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+def test_missing_pictures_are_told_of_before_missing_weights(tmp_path: Path) -> None:
+    result = run("run", "pacs_leave_one_out_resnet18", "-o", tmp_path / "out", "--weights", "nowhere.pth", "--device", "cpu")
+    assert result.exit_code == 2
+    assert "needs the pictures of pacs" in result.output
+
+
+def test_advice_names_options_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = draw(tmp_path / "PACS", tuple(PICTURES), CLASSES[:1], 1)
+    (tmp_path / "small.py").write_text(RECIPE.format(data="pacs"))
+    start = ["run", tmp_path / "small.py", "--data", source, "-o", tmp_path / "out", "--device", "cpu"]
+    told = run(*start).output
+    assert "--lists FOLDER" in told
+    assert "--split own" in told
+    assert "--copy partial" in run(*start, "--split", "own").output
+    timm = pytest.importorskip("timm")
+
+    def offline(name: str, **_: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    monkeypatch.setattr("efdm.models.backbones._answers", lambda _: False)
+    told = run("train", "--data", source, "-o", tmp_path / "out").output
+    assert "give it as --weights FILE" in told
+
+
+def commands_that_write(trained: Path, pictures: Path, recipe: Path, out: Path) -> list[list[object]]:
+    return [
+        training(pictures, out),
+        studying(recipe, pictures, out),
+        ["demo", "-o", out, "--iterations", 1],
+        ["analyse", "ties", "--checkpoint", trained, "--data", pictures, "-o", out],
+    ]
+
+
+def test_a_closed_folder_is_told_of_before_pictures_are_read(
+    trained: Path, pictures: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dg_open, "open_pictures", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(dg_open.os, "access", lambda path, _: Path(path) != tmp_path)  # root may write everywhere
+    out = tmp_path / "deep" / "run"
+    for command in commands_that_write(trained, pictures, recipe, out):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert f"{out} may not be written by you; choose another folder" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError, "may not be written by you"),
+        (FileNotFoundError, "could not be written (No such file or directory)"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    trained: Path, pictures: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Any, message: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("sklearn")
+    out, usual = tmp_path / "deep" / "out", Path.mkdir
+    number = {PermissionError: errno.EACCES, FileNotFoundError: errno.ENOENT}[error]
+
+    def mkdir(path: Path, *more: Any, **options: Any) -> None:
+        if path == out.parent or path == out:
+            raise error(number, os.strerror(number), str(path))
+        usual(path, *more, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    for command in commands_that_write(trained, pictures, recipe, out):
+        result = run(*command)
+        assert result.exit_code == 2, result.output
+        assert f"{out} {message}; choose another folder" in result.output
+
+
 def test_digits_need_no_folder_and_take_none(pictures: Path, tmp_path: Path) -> None:
     result = run("run", "digits_demo", "--data", pictures, "-o", tmp_path / "out")
     assert result.exit_code == 2
@@ -391,7 +465,12 @@ def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path:
     assert "| method | source |" in run("table", out, "--format", "markdown").output
     lines = run("table", out, "--format", "csv").output.splitlines()
     assert [line.split(",")[0] for line in lines] == ["method", "erm", "efdmix"]
-    for name, begin in {"a.md": "### small: last", "a.csv": "method,source,seeds,day", "a.txt": "small: last"}.items():
+    assert run("table", out, "--format", "md").output.startswith("### small: last")  # a file's ending will do
+    files = {
+        "a.md": "### small: last", "a.csv": "method,source,seeds,day mean,day std", "a.txt": "small: last",
+        "a": "small: last", "a.tex": "% small: last",
+    }  # fmt: skip
+    for name, begin in files.items():
         result = run("table", out, "-o", tmp_path / name)
         assert result.exit_code == 0, result.output
         assert (tmp_path / name).read_text().startswith(begin)
@@ -400,11 +479,24 @@ def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path:
     assert "small: last" not in one.output
 
 
+def test_a_rule_that_the_recipe_does_not_have_is_not_made_up(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    recipe.write_text(recipe.read_text().replace("methods=", "selections=('last',), methods=", 1))
+    assert run(*studying(recipe, pictures, tmp_path / "out")).exit_code == 0
+    result = run("table", tmp_path / "out", "--selection", "oracle")
+    assert result.exit_code == 2
+    assert "the recipe's `selections` decide" in " ".join(result.output.split())
+    # what the sentence says to do
+    recipe.write_text(recipe.read_text().replace("('last',)", "('last', 'oracle')", 1))
+    assert run(*studying(recipe, pictures, tmp_path / "out")).exit_code == 0
+    assert "small: oracle" in run("table", tmp_path / "out", "--selection", "oracle").output
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         ((), "holds no runs (recipe.json is not there)"),
-        (("--format", "pdf"), "--format='pdf' is not one of 'text', 'markdown', 'csv'"),
+        (("--format", "pdf"), "--format='pdf' is not one of 'text', 'markdown', 'latex', 'csv'"),
+        (("-o", "table.pdf"), "a table is not written as .pdf"),
     ],
 )
 def test_a_table_needs_a_run(tmp_path: Path, more: tuple[str, ...], message: str) -> None:
@@ -531,6 +623,11 @@ def test_damaged_pictures_are_left_out_of_training_and_told(pictures: Path, tmp_
     assert result.exit_code == 0, result.output
     assert "1 of 21 pictures (day/cat/[torn].png is not a picture" in result.output
     assert "[torn].png" in (tmp_path / "out" / "pictures.json").read_text()
+    for number in range(4):
+        (source / "day" / "cat" / f"torn{number}.png").write_bytes(b"PNG")
+    told = run(*training(source, tmp_path / "more")).output
+    assert [f"torn{number}.png" in told for number in range(4)] == [True, True, False, False]
+    assert "and 2 more" in told
 
 
 @pytest.mark.parametrize(
@@ -547,6 +644,10 @@ def test_damaged_pictures_are_left_out_of_training_and_told(pictures: Path, tmp_
         ({"lr": 1e30}, "try a lower learning rate"),
         ({"set": 'options={"p": 0.5, "q": 1}'}, "has no option 'q'"),
         ({"out": __file__}, "is a file; choose a folder"),
+        ({"batch": 1}, "give a batch of at least 2, or choose erm"),
+        ({"train_domains": "day", "method": "efdmix-labels"}, "give two domains or more, or choose efdmix"),
+        ({"test_domains": "cat"}, "--test-domains cat: that is a class here, the domains are day, night, rain; are your"),
+        ({"weights": __file__}, "can be read safely; expected .safetensors"),
     ],
 )
 def test_what_is_wrong_with_a_training_is_one_sentence(
@@ -558,6 +659,67 @@ def test_what_is_wrong_with_a_training_is_one_sentence(
     assert result.exit_code == 2, result.output
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_classes_that_differ_between_domains_are_named(pictures: Path, recipe: Path, tmp_path: Path) -> None:
+    source = draw(tmp_path / "mine", ("photo", "sketch"), ("circle", "square"), 4)
+    (source / "sketch" / "circle").rename(source / "sketch" / "Circles")
+    result = run(*training(source, tmp_path / "out", test_domains="sketch", method="erm", batch=4))
+    assert result.exit_code == 0, result.output
+    first, _, warning, *_ = result.output.splitlines()
+    assert "3 classes (Circles, circle, square)" in first
+    assert "sketch has no circle; only sketch has Circles" in warning
+    result = run(*studying(recipe, source, tmp_path / "study"))
+    assert "photo has no Circles; sketch has no circle" in result.output
+    assert "classes differ" not in run(*training(pictures, tmp_path / "even")).output
+
+
+def test_classes_of_several_domains_are_told_by_the_odd_one() -> None:
+    pytest.importorskip("sklearn")
+    some = dg_open.open_pictures(dg_open.DIGITS, [], 16)
+    assert dg_open.uneven_classes(some, some.domain_names) == []
+    first, second, *_ = some.domain_names
+    without = some.subset(((some.domains != 0) | (some.labels > 1)).nonzero()[:, 0])
+    assert dg_open.uneven_classes(without, some.domain_names) == [f"{first} has no 0, 1"]
+    alone = some.subset(((some.domains == 1) | (some.labels < 9)).nonzero()[:, 0])
+    assert dg_open.uneven_classes(alone, some.domain_names) == [f"only {second} has 9"]
+    two = some.subset(((some.domains < 2) | (some.labels < 9)).nonzero()[:, 0])
+    assert dg_open.uneven_classes(two, some.domain_names, [first, second]) == [f"only {first}, {second} have 9"]
+
+
+def test_a_model_that_does_not_take_the_size_is_told_of_at_once(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("timm")
+    monkeypatch.setattr(dg_open, "open_pictures", lambda *_, **__: pytest.fail("pictures were read"))
+    vit = "vit_tiny_patch16_224"
+    for option, command in {
+        "--size": training(pictures, tmp_path / "out", backbone=vit, size=64),
+        "--set size=N": studying(recipe, pictures, tmp_path / "out", "--set", f"backbone={vit}"),
+    }.items():
+        result = run(*command)
+        assert result.exit_code == 2, result.output
+        assert f"{vit} cannot take pictures of" in result.output
+        assert f"change it with {option}" in result.output
+        assert not (tmp_path / "out").exists()
+
+
+def test_our_own_backbones_begin_with_random_weights(pictures: Path, tmp_path: Path) -> None:
+    command = training(pictures, tmp_path / "out")
+    at = command.index("--weights")
+    result = run(*command[:at], *command[at + 2 :])
+    assert result.exit_code == 0, result.output
+    assert "weights random" in result.output
+
+
+def test_a_finished_run_is_seen_before_pictures_are_read(
+    trained: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dg_open, "open_pictures", lambda *_, **__: pytest.fail("pictures were read"))
+    for more in ((), ("--resume",)):
+        result = run(*training(pictures, trained), *more)
+        assert result.exit_code == 2
+        assert "has a finished run" in result.output
 
 
 def test_there_must_be_something_to_resume(pictures: Path, tmp_path: Path) -> None:
@@ -609,6 +771,21 @@ def test_damaged_pictures_are_skipped_and_the_exit_code_tells(
     assert result.exit_code == 1
     assert "1 of 2 pictures could not be read" in result.output
     assert [row["picture"] for row in csv.DictReader((tmp_path / "p.csv").open())] == ["cat/good.png"]
+
+
+def test_a_folder_of_several_trainings_names_those_inside(trained: Path, pictures: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "many" / "runs" / name).mkdir(parents=True)
+        for file in ("model.safetensors", "settings.json"):
+            (tmp_path / "many" / "runs" / name / file).write_bytes((trained / file).read_bytes())
+    for command in (
+        ("predict", tmp_path / "many", pictures),
+        ("analyse", "ties", "--checkpoint", tmp_path / "many", "-o", "x"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "has no model itself" in result.output
+        assert f"{tmp_path / 'many' / 'runs' / 'a'} (efdmix, tested on rain, seed 0)" in result.output
 
 
 def test_what_is_wrong_with_a_prediction_is_one_sentence(trained: Path, pictures: Path, tmp_path: Path) -> None:

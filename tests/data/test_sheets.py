@@ -79,6 +79,13 @@ def test_every_kind_of_label_is_drawn(where: str) -> None:
     assert one.shape != other.shape or not torch.equal(one, other)
 
 
+def test_words_of_small_labels_stand_apart() -> None:
+    """In very small letters a blank after a comma is not seen."""
+    page = sheet([[None] * 4], cell=32, gap=0, title="s, f")
+    ink = ((page - WHITE).abs() > 0.1).any(0).any(0).nonzero().flatten()
+    assert int(ink.diff().max()) > 5
+
+
 def test_a_label_too_long_is_cut_and_does_not_reach_its_neighbour() -> None:
     page = sheet([[RED, GREEN]], cell=64, gap=4, column_labels=["x" * 100, ""])
     top = page.shape[1] - 68

@@ -35,6 +35,16 @@ def test_a_classifier_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_the_same_classifier_is_the_same_file(tmp_path: Path) -> None:
+    """safetensors leave the order of metadata to chance."""
+    model, files = build_backbone("tiny", 3), []
+    for number in range(5):
+        save_classifier(model, tmp_path / f"{number}", classes=["a", "b", "ü"], settings=SETTINGS)
+        files.append((tmp_path / f"{number}").read_bytes())
+    assert len(set(files)) == 1
+    assert int.from_bytes(files[0][:8], "little") % 8 == 0  # tensors are aligned
+
+
 def test_what_is_no_classifier_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="a training leaves its classifier as model"):
         load_classifier(tmp_path / "nothing.safetensors")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from efdm.dg.methods import METHODS
 from efdm.dg.settings import (
     FILES,
     MOVABLE,
@@ -38,6 +39,24 @@ def test_the_defaults_are_the_papers() -> None:
     found = (PLAIN.batch, PLAIN.optimizer, PLAIN.lr, PLAIN.momentum, PLAIN.weight_decay, PLAIN.schedule, PLAIN.size)
     assert found == (64, "sgd", 1e-3, 0.9, 5e-4, "cosine", 224)
     check(PLAIN)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_that_would_find_nobody_to_mix_with_is_refused(method: str) -> None:
+    own = dataclasses.replace(PLAIN, method=method, batches=METHODS[method].batches)
+    check(dataclasses.replace(own, batch=2))
+    lonely = dataclasses.replace(own, batch=1)
+    if method in ("erm", "cutout", "dropblock"):  # each picture by itself
+        check(lonely)
+    else:
+        with pytest.raises(ValueError, match="give a batch of at least 2"):
+            check(lonely)
+    one_domain = dataclasses.replace(own, train_domains=("art",), domains_per_batch=1)
+    if METHODS[method].batches == "domains":
+        with pytest.raises(ValueError, match=r"art is the only one .* choose (mixstyle|efdmix),"):
+            check(one_domain)
+    else:
+        check(one_domain)
 
 
 def test_settings_survive_a_file(tmp_path: Path) -> None:

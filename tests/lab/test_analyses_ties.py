@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -159,3 +160,21 @@ def test_table_by_hand() -> None:
     assert head == "| place | values | ReLU, fp32 | PReLU, fp32 |"
     assert pictures == "| pictures | 16 | 97.2 | 97.2 |"
     assert stage == "| stage1, after the stage | 9 | 12.3 | 5.0 |"
+
+
+def test_every_bar_is_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    place = {"stage": "stage1", "at": "output", "percent": 50.0}
+    kinds = [(activation, precision) for activation in ("own", "prelu") for precision in ("fp32", "bf16")]
+    rows = [{**place, "stage": "pictures", "activation": "", "precision": "uint8"}]
+    rows += [{**place, "activation": activation, "precision": precision} for activation, precision in kinds]
+    drawn: list[Any] = []
+    monkeypatch.setattr(ties, "save", lambda figure, path: drawn.append(figure))
+    ties.draw(rows, "ReLU", "a model", tmp_path / "ties.png")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == len(figure.axes[0].containers) == 5
+    box = legend.get_window_extent()
+    assert box.x0 > 10
+    assert box.x1 < figure.bbox.width - 10

@@ -11,6 +11,7 @@ from sweeps import DOMAINS, record, studied
 
 from efdm.dg.settings import Settings
 from efdm.lab import (
+    FORMATS,
     Published,
     Recipe,
     Study,
@@ -24,7 +25,7 @@ from efdm.lab import (
 from efdm.lab.records import by_run
 from efdm.lab.results import numbers
 from efdm.lab.scores import STDS
-from efdm.lab.tables import FORMATS, best_row
+from efdm.lab.tables import best_row
 
 SHORT = {"iterations": 30, "evaluate_every": 10, "backbone": "tiny", "device": "cpu", "precision": "fp32", "speed": "plain"}
 
@@ -258,9 +259,67 @@ def test_the_order_of_records_changes_nothing(grid: dict[str, Any]) -> None:
         assert [render(t, form) for t in tables(study)] == [render(t, form) for t in tables(turned)]
 
 
+def test_one_seed_is_not_told_what_a_deviation_is() -> None:
+    one, several = (" ".join(accuracy_table(studied(small(seeds=seeds), steady)).caption) for seeds in ((0,), (0, 1)))
+    assert "±" not in one
+    assert "One seed" in one
+    assert "±" in several
+
+
+def test_what_tables_have_in_common_is_said_once() -> None:
+    recipe = small(orders=(("erm", "efdmix"),))
+    first, *others = tables(studied(recipe, steady))
+    assert first.caption == accuracy_table(studied(recipe, steady)).caption
+    said = [sentence for table in (first, *others) for sentence in table.caption if sentence != "The rest is as above."]
+    assert len(said) == len(set(said))
+    assert others[0].caption[-1] == "The rest is as above."
+
+
+@pytest.mark.parametrize(("protocol", "rule", "counted"), [
+    ("leave-one-out", "last", "over all pictures of the test domain."),
+    ("leave-one-out", "oracle", "over the pictures of the test domain, without those held out."),
+    ("single-source", "last", "over all pictures of the test domains together."),
+    ("domainbed", "last", "over the pictures of the test domain, without those held out."),
+])  # fmt: skip
+def test_a_caption_says_which_pictures_count(protocol: str, rule: str, counted: str) -> None:
+    caption = " ".join(accuracy_table(studied(small(protocol=protocol, selections=(rule,)), steady), rule).caption)
+    assert f"Accuracy in % {counted}" in caption
+    assert ("all pictures" in caption) == ("all pictures" in counted)
+
+
+@pytest.mark.parametrize("scores", [("pooled",), ("pooled", "mean of domains")], ids=["one", "two"])
+def test_a_score_is_named_where_there_is_another(scores: tuple[str, ...]) -> None:
+    study = studied(small(scores=scores, orders=(("erm", "efdmix"),)), steady)
+    for table in (accuracy_table(study), comparison_table(study)):
+        told = " ".join([table.title, *table.caption])
+        assert ("pooled" in told) == (len(scores) == 2)
+
+
+def test_csv_has_bare_numbers_or_nothing() -> None:
+    line = Published("erm", "ResNet-18", "paper", {"art": (77.0, 0.6), "average": (79.5, None)})
+    table = accuracy_table(without(studied(small(published=(line,)), steady), 0))
+    ours, theirs, _ = csv.DictReader(io.StringIO(render(table, "csv")))
+    assert list(ours)[:5] == ["method", "source", "seeds", "art mean", "art std"]
+    assert (ours["seeds"], float(ours["cartoon mean"])) == ("3", 72)
+    assert float(ours["cartoon std"]) == pytest.approx(statistics.pstdev([70, 72, 74]), abs=1e-4)
+    assert ours["art mean"] == ours["art std"] == ours["average mean"] == ""  # a seed is missing
+    assert [theirs[name] for name in ("seeds", "art mean", "art std", "photo mean", "average mean", "average std")] == [
+        "", "77.0000", "0.6000", "", "79.5000", "",
+    ]  # fmt: skip
+
+
+def test_latex_means_what_it_says() -> None:
+    table = replace(accuracy_table(studied(small(), steady)), rows=[["a_b & 100 %", "61.0 ± 0.8", *["-"] * 6]])
+    *comments, begin, head, line, row, end = render(table, "latex").splitlines()
+    assert all(comment.startswith("% ") for comment in comments)
+    assert (begin, line, end) == (r"\begin{tabular}{lrrrrrrr}", r"\hline", r"\end{tabular}")
+    assert head.startswith("method & source & seeds & art ")
+    assert row.startswith(r"a\_b \& 100 \% & 61.0 $\pm$ 0.8 & - ")
+    assert row.endswith(r"- \\")
+
+
 def test_formats() -> None:
     table = accuracy_table(studied(small(), steady))
-    assert list(csv.reader(io.StringIO(render(table, "csv")))) == [table.head, *table.rows]
     markdown = render(table, "markdown").splitlines()
     assert len({line.count("|") for line in markdown if line.startswith("|")}) == 1
     text = render(table).splitlines()

@@ -30,7 +30,7 @@ from efdm.ops.choices import check_choice
 app = typer.Typer(no_args_is_help=True, help="Domain generalization: classifiers that survive a new domain.")
 console = Console()
 
-SUFFIXES = {".md": "markdown", ".csv": "csv"}  # of a file -> its format; any other is text
+SUFFIXES = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", "": "text"}  # of a file -> its format
 
 
 @app.callback()
@@ -50,7 +50,9 @@ def table(
     form: Annotated[
         str, typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: that of --out, or as it looks best.")
     ] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A file: .md, .csv, or text. Default: printed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A file: .md, .csv, .tex or .txt. Default: printed.")
+    ] = None,
     selection: Annotated[
         str, typer.Option(help=f"One rule alone: {', '.join(lab.SELECTIONS)}. Default: all; in CSV the recipe's first.")
     ] = "",
@@ -58,12 +60,11 @@ def table(
 ) -> None:
     """Make the tables of a run, finished or not, from its records."""
     with dg_open.sentences(console, lambda: "interrupted; nothing was written"):
-        form = form or (SUFFIXES.get(out.suffix.lower(), "text") if out else "")
-        if form:
-            check_choice("--format", form, lab.FORMATS)
+        form = _form(form, out)
         study = lab.read_study(*runs)
         if selection:
-            check_choice("--selection", selection, study.recipe.selections)
+            check_choice("--selection", selection, lab.SELECTIONS)
+            _check_asked(selection, study.recipe)
         if std:
             check_choice("--std", std, STDS)
         if selection or form == "csv":  # CSV is for programs, which expect one table
@@ -79,6 +80,27 @@ def table(
         else:
             write_whole(out, text.encode())
             console.print(str(out), markup=False, highlight=False, soft_wrap=True)
+
+
+def _form(form: str, out: Path | None) -> str:
+    """The format by its name or a file's ending, else by the file; nothing for what is only shown."""
+    if form:
+        form = SUFFIXES.get(f".{form}", form)
+        check_choice("--format", form, lab.FORMATS)
+    elif out is not None:
+        if out.suffix.lower() not in SUFFIXES:
+            endings = ", ".join(filter(None, SUFFIXES))
+            raise ValueError(f"{out}: a table is not written as {out.suffix}; end it in one of {endings}, or give --format")
+        form = SUFFIXES[out.suffix.lower()]
+    return form
+
+
+def _check_asked(selection: str, recipe: lab.Recipe) -> None:
+    if selection not in recipe.selections:
+        raise ValueError(
+            f"--selection={selection!r}: the recipe's `selections` decide which rules its runs are read by, here "
+            f"{', '.join(map(repr, recipe.selections))}; put it there and run the recipe again, which trains nothing twice"
+        )
 
 
 app.command("analyse")(analyse)

@@ -14,7 +14,6 @@ from efdm.apps import dg_open
 from efdm.apps.devices import pick_device
 from efdm.apps.dg_show import Bars
 from efdm.dg import load_classifier
-from efdm.dg.run import MODEL
 from efdm.lab.analyses import ANALYSES, Analysis, pick
 from efdm.ops.choices import check_choice
 
@@ -39,13 +38,13 @@ def analyse(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
 ) -> None:
     """Draw what is in the features of a trained model, and write the numbers behind it."""
-    with dg_open.sentences(console, lambda: "interrupted; the same command begins again"):
+    with dg_open.sentences(console, lambda: "interrupted; the same command begins again", out=out):
         check_choice("analysis", analysis, ANALYSES)
         row = ANALYSES[analysis]
         asked: dict[str, Any] = {"stages": stage, "channel": channel, "perplexity": perplexity}
         options = _options(analysis, row, {name: value for name, value in asked.items() if value not in (None, "", [])})
         target = pick_device(device)
-        path = checkpoint / MODEL if checkpoint.is_dir() else checkpoint
+        path = dg_open.model_file(checkpoint)
         model, _, size = load_classifier(path, target)
         told = _settings(path)
         sources = data or ([Path(dg_open.DIGITS)] if told["data"] == dg_open.DIGITS else [])
@@ -55,6 +54,7 @@ def analyse(
             pictures = dg_open.open_pictures(dg_open.kind_of(sources), sources, size, reading=bars.reading)
         if "stages" in inspect.signature(row.analyse).parameters and told["backbone"] == "tiny":
             options.setdefault("stages", ("stage1", "stage2", "stage3"))
+        dg_open.refuse_swapped("--domains", dg_open.names(domains), pictures)
         indices = pick(pictures, per_domain or row.per_domain, domains=dg_open.names(domains))
         with console.status(f"{analysis} of {len(indices)} pictures"):
             name = f"{told['backbone']}, {told['method']}"

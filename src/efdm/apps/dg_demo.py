@@ -45,7 +45,7 @@ def demo(
     lanes: Annotated[int | None, typer.Option(min=1, help="Trainings side by side. Default: one on each core.")] = None,
 ) -> None:
     """See what mixing does: three ways to train, four styles of digits, one table and one plot. Needs no download."""
-    with dg_open.sentences(console, lambda: "interrupted; the same command goes on where it stopped"):
+    with dg_open.sentences(console, lambda: "interrupted; the same command goes on where it stopped", out=out):
         recipe = lab.load_recipe(RECIPE)
         data = dg_open.open_pictures(dg_open.DIGITS, [], recipe.settings["size"])
         console.print(ABOUT, highlight=False)

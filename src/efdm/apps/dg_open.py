@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,46 @@ import torch
 import typer
 from rich.console import Console
 
+from efdm.apps.dg_show import training_name
 from efdm.apps.tell import tell
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet, load_domains
+from efdm.data.images import unwritable
+from efdm.data.layouts import some
 from efdm.data.pacs import load_pacs
-from efdm.dg.settings import Settings
+from efdm.dg.run import MODEL
+from efdm.dg.settings import Settings, read_settings
 from efdm.ops.choices import check_choice
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError)  # OSError: pictures, weights, folders
 DIGITS, PACS = "digits", "pacs"
 Reading = Callable[[int, int], None]
+FEW = 12  # names that are read at a glance
+
+# what the libraries advise, and how it is said on a command line
+ADVICE: Mapping[str, str] = {
+    "lists=...": "--lists FOLDER",
+    "split='own'": "--split own",
+    "copy='partial'": "--copy partial",
+    "give its path as weights, or begin with 'random'": "give it as --weights FILE (--weights random begins untrained)",
+}
 
 
 @contextmanager
-def sentences(console: Console, interrupted: Callable[[], str]) -> Iterator[None]:
-    """What goes wrong is one sentence and an exit code: 2, or 130 after Ctrl-C, when ``interrupted`` says how to go on."""
+def sentences(console: Console, interrupted: Callable[[], str], *, out: Path | None = None) -> Iterator[None]:
+    """What goes wrong is one sentence and an exit code: 2, or 130 after Ctrl-C, when ``interrupted`` says how to go on.
+
+    ``out`` is the folder that will be written: one that cannot be is told of at once.
+    """
     try:
+        if out is not None:
+            check_writable(out)
         yield
     except EXPECTED as error:
-        tell(console, error)
+        told: Exception = error
+        if out is not None and isinstance(error, OSError) and error.errno and _on_the_way(error.filename, out):
+            told = unwritable(error, out)
+        tell(console, _as_options(str(told)))
         raise typer.Exit(2) from error
     except torch.OutOfMemoryError as error:
         tell(console, "the GPU has not enough memory for this; try fewer --lanes, a smaller batch, or --device cpu")
@@ -40,6 +62,40 @@ def sentences(console: Console, interrupted: Callable[[], str]) -> Iterator[None
     except KeyboardInterrupt:
         console.print(interrupted(), soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(130) from None
+
+
+def check_writable(out: Path) -> None:
+    """Raise for a folder that can be seen to be closed, before anything is read for it. Nothing is made."""
+    nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if nearest.is_dir() and not os.access(nearest, os.W_OK | os.X_OK):
+        raise unwritable(PermissionError(), out)
+
+
+def _on_the_way(name: object, folder: Path) -> bool:
+    """Whether a file that the system speaks of is in the folder, or a folder above it that could not be made."""
+    if not isinstance(name, str | os.PathLike):
+        return False
+    path, folder = Path(name).absolute(), folder.absolute()
+    return path.is_relative_to(folder) or folder.is_relative_to(path)
+
+
+def _as_options(sentence: str) -> str:
+    for python, option in ADVICE.items():
+        sentence = sentence.replace(python, option)
+    return sentence
+
+
+def model_file(path: Path) -> Path:
+    """The model that is meant by a path: a file, or the folder of one training. Names those inside a folder of several."""
+    if not path.is_dir() or (path / MODEL).exists():
+        return path / MODEL if path.is_dir() else path
+    inside = sorted(found.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for found in path.glob(pattern))
+    if not inside:
+        return path / MODEL
+    told = [str(run) for run in inside]
+    with suppress(OSError, ValueError, TypeError):  # a model can be used without its settings
+        told[:3] = [f"{run} ({training_name(read_settings(run))})" for run in inside[:3]]
+    raise ValueError(f"{path} has no model itself; give the folder of one training inside: {some(told)}")
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -120,8 +176,44 @@ def kind_of(sources: Sequence[Path]) -> str:
     return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
 
 
+def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet) -> None:
+    """Raise for a domain that is a class of these pictures: their folders lie the other way round."""
+    for name in given or ():
+        if name in data.classes and name not in data.domain_names:
+            raise ValueError(
+                f"{option} {name}: that is a class here, the domains are {some(data.domain_names, FEW)}; are your folders "
+                "domain/class?"
+            )
+
+
+def tell_classes(console: Console, data: DomainSet, domains: Sequence[str], tested: Sequence[str] = ()) -> None:
+    """Warn of classes that are not in all of ``domains``: often one class under two names."""
+    if told := uneven_classes(data, domains, tested):
+        hint = "is each class called the same in all domains?"
+        sentence = f"classes differ between domains: {'; '.join(told)}; {hint}"
+        console.print(sentence, style="yellow", soft_wrap=True, markup=False, highlight=False)
+
+
+def uneven_classes(data: DomainSet, domains: Sequence[str], tested: Sequence[str] = ()) -> list[str]:
+    """What a domain lacks, and what one alone has; or only those ``tested``, so that it is never learnt."""
+    counts = data.counts("class")
+    lacking: dict[str, list[str]] = {}
+    alone: dict[str, list[str]] = {}
+    for label in data.classes:
+        having = [domain for domain in domains if counts[domain][label]]
+        if having and (set(having) <= set(tested) or len(having) == 1 < len(domains) - 1):
+            alone.setdefault(f"{', '.join(having)} {'has' if len(having) == 1 else 'have'}", []).append(label)
+        elif having:
+            for domain in (domain for domain in domains if domain not in having):
+                lacking.setdefault(domain, []).append(label)
+    return [
+        *(f"{domain} has no {some(labels)}" for domain, labels in lacking.items()),
+        *(f"only {domains_have} {some(labels)}" for domains_have, labels in alone.items()),
+    ]
+
+
 def tell_skipped(console: Console, data: DomainSet, where: str) -> None:
     if data.skipped:
-        first = data.skipped[0][1]
+        first = some([reason for _, reason in data.skipped])
         told = f"left out because they could not be used: {len(data.skipped)} of {len(data) + len(data.skipped)} pictures"
         console.print(f"{told} ({first}); {where} names them", soft_wrap=True, markup=False, highlight=False)

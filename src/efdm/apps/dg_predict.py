@@ -26,7 +26,6 @@ from efdm.data.images import write_whole
 from efdm.data.layouts import Item, some
 from efdm.dg import Classifier, load_classifier
 from efdm.dg.evaluate import predict as probabilities
-from efdm.dg.run import MODEL
 from efdm.ops.choices import check_choice
 
 console = Console()
@@ -57,7 +56,7 @@ def predict(
     """
     with dg_open.sentences(console, lambda: "interrupted; nothing was written"):
         check_choice("--labels", labels, LABELS)
-        classifier = load_classifier(model / MODEL if model.is_dir() else model, pick_device(device))
+        classifier = load_classifier(dg_open.model_file(model), pick_device(device))
         items = [item for source in pictures for item in _items(source, prefixed=len(pictures) > 1)]
         if labels == "folders":
             _check_labels(items, classifier.classes)

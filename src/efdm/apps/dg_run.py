@@ -66,8 +66,11 @@ def run(
     A run that was interrupted goes on when the same command is given again; what is finished is not repeated. Another go may
     take other --seeds, --methods or --domains: the tables show all.
     """
-    with dg_open.sentences(console, lambda: _interrupted(out)):
+    with dg_open.sentences(console, lambda: _interrupted(out), out=out):
         chosen = open_recipe(recipe)
+        check_choice("--split", split, ("official", "own"))
+        check_choice("--copy", copy, ("complete", "partial"))
+        _check_sources(chosen, data or [])
         asked = {"weights": weights, "iterations": iterations, "precision": precision, "speed": speed}
         told = dg_open.changes(set_) | {name: value for name, value in asked.items() if value}
         own = {**chosen.settings, **told}
@@ -75,7 +78,7 @@ def run(
         told = {**dg_open.suited(target, own, trainings="many"), **told, "device": str(target)}
         if not (out / RECIPE).exists():  # later the file may be gone: a run that was begun does not need it
             try_weights(own)
-        parts = {
+        parts: dict[str, Any] = {
             "seeds": dg_open.seeds(seeds),
             "methods": dg_open.names(methods, list(chosen.rows)),
             "domains": dg_open.names(domains),
@@ -83,6 +86,8 @@ def run(
         with Bars(console) as bars:
             size = told.get("size") or chosen.picture_size or own.get("size", Settings.size)
             chosen, pictures = _pictures(chosen, data or [], size, bars, split=split, lists=lists, copy=copy)
+            dg_open.refuse_swapped("--domains", parts["domains"], pictures)
+            dg_open.tell_classes(console, pictures, pictures.domain_names)
             try:
                 study = go(chosen, pictures, out, bars, lanes=lanes, notes=note or [], parts=parts, changes=told)
             except FloatingPointError:  # of some trainings; the others are finished
@@ -110,20 +115,32 @@ def open_recipe(name_or_path: str) -> lab.Recipe:
         raise ValueError(f"{name_or_path} cannot be run as a recipe ({type(error).__name__}: {error})") from error
 
 
-def try_weights(settings: Mapping[str, Any]) -> nn.Module:
-    """The backbone. Raises for one that is not there, and for such weights, before thousands of pictures are read."""
-    return build_backbone(settings.get("backbone", Settings.backbone), 2, weights=settings.get("weights", Settings.weights))
+def try_weights(settings: Mapping[str, Any], *, option: str = "--set size=N") -> nn.Module:
+    """The backbone. Raises for one that is not there, for such weights, and for one that does not take pictures of the
+    size (which ``option`` changes), before thousands of pictures are read."""
+    name, size = settings.get("backbone", Settings.backbone), settings.get("size", Settings.size)
+    model = build_backbone(name, 2, weights=settings.get("weights", Settings.weights))
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, 3, size, size))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        why = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"{name} cannot take pictures of {size} x {size} pixels ({why}); change it with {option}"
+        ) from error
+    return model.train()
 
 
-def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:
-    """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
-    check_choice("--split", pacs["split"], ("official", "own"))
-    check_choice("--copy", pacs["copy"], ("complete", "partial"))
+def _check_sources(recipe: lab.Recipe, sources: list[Path]) -> None:
     if recipe.data == dg_open.DIGITS and sources:
         raise ValueError(f"{recipe.name} has its digits embedded; leave --data out")
     if recipe.data != dg_open.DIGITS and not sources:
         like = f"{', '.join(PICTURES)}, and its lists" if recipe.data == dg_open.PACS else "domain/class/picture"
         raise ValueError(f"{recipe.name} needs the pictures of {recipe.data}; give their folder or zips as --data ({like})")
+
+
+def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:
+    """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
     data = dg_open.open_pictures(recipe.data, sources, size, reading=bars.reading, **pacs)
     if recipe.data == dg_open.PACS:
         special = ["own split"] * (pacs["split"] == "own") + ["partial copy"] * (pacs["copy"] == "partial")

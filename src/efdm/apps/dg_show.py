@@ -15,12 +15,12 @@ from rich.text import Text
 
 from efdm import dg, lab
 from efdm.dg.settings import Settings
-from efdm.lab.tables import Table, render
+from efdm.lab.rendering import render
+from efdm.lab.tables import Table
 
 
 def show_tables(console: Console, tables: Sequence[Table]) -> None:
-    """A sentence that stands under several tables is said once. What is not a terminal gets plain text."""
-    said = set[str]()
+    """Tables with their captions. What is not a terminal gets plain text."""
     for table in tables:
         if not console.is_terminal:
             console.print(render(table), markup=False, highlight=False, soft_wrap=True)
@@ -29,9 +29,7 @@ def show_tables(console: Console, tables: Sequence[Table]) -> None:
         if table.rows:
             console.print(_grid(table))
         for sentence in table.caption:
-            if sentence not in said:
-                console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 1)))
-                said.add(sentence)
+            console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 1)))
 
 
 def _grid(table: Table) -> Grid:

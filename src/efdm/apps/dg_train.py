@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +21,11 @@ from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.run import CHECKPOINT, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
+from efdm.dg.train import check_run_folder
 from efdm.lab import load_recipe
 from efdm.models.backbones import OWN
 from efdm.nn import stages_at
 from efdm.ops.choices import check_choice
-from efdm.training.checkpoint import check_folder
 from efdm.training.files import write_json
 
 console = Console()
@@ -48,7 +48,10 @@ def train_one(
     ] = "",
     weights: Annotated[
         str,
-        typer.Option(help="A checkpoint to begin with (.safetensors, .pth), timm (may download), or random. Default: timm."),
+        typer.Option(
+            help="A checkpoint to begin with (.safetensors, .pth), timm (may download), or random. "
+            f"Default: timm; random for {', '.join(OWN)}."
+        ),
     ] = "",
     train_domains: Annotated[
         Many, typer.Option(help="Learn from these, with commas. Default: all but --test-domains.")
@@ -82,7 +85,7 @@ def train_one(
     Leaves model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains it is told how well it does
     there; without, it learns from all domains, and what it would do in a new one is not known.
     """
-    with dg_open.sentences(console, lambda: _interrupted(out, data)):
+    with dg_open.sentences(console, lambda: _interrupted(out, data), out=out):
         asked: dict[str, Any] = {
             "method": method, "backbone": backbone, "weights": weights, "iterations": iterations, "batch": batch, "lr": lr,
             "size": size, "seed": seed, "precision": precision, "speed": speed,
@@ -91,13 +94,13 @@ def train_one(
         }  # fmt: skip
         given = dg_open.changes(set_) | {name: value for name, value in asked.items() if value not in (None, "")}
         kind = dg_open.kind_of(data)
-        check_folder(out, resume=resume)
+        check_run_folder(out, resume=resume)
         began = read_settings(out) if resume else None
         target = pick_device(device or given.pop("device", "") or (began.device if began else ""))
-        known = {**_defaults(kind), **given}
+        known = {**_defaults(kind, given), **given}
         check_choice("--method", known["method"], METHODS)
         if began is None:
-            known = {"stages": stages_at(try_weights(known)) or Settings.stages, **known}
+            known = {"stages": stages_at(try_weights(known, option="--size")) or Settings.stages, **known}
         with Bars(console) as bars:
             side = began.size if began else known.get("size", Settings.size)
             pictures = dg_open.open_pictures(kind, data, side, reading=bars.reading)
@@ -111,15 +114,17 @@ def train_one(
             if target.type == "cpu":
                 use_threads(settings.size)
             console.print(_plan(settings, pictures), soft_wrap=True, markup=False, highlight=False)
+            used = (*settings.train_domains, *settings.test_domains)
+            dg_open.tell_classes(console, pictures, used, settings.test_domains)
             trained = train(settings, pictures, out, resume=resume, progress=bars.step)
         dg_open.tell_skipped(console, pictures, str(out / PICTURES))
         _report(trained, out)
 
 
-def _defaults(kind: str) -> dict[str, Any]:
-    """What is not the same for all pictures: the digits are trained as in their recipe."""
+def _defaults(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not the same for all: the digits are trained as in their recipe, and timm has no weights for our models."""
     if kind != dg_open.DIGITS:
-        return dict(DEFAULTS)
+        return {**DEFAULTS, "weights": "random"} if given.get("backbone") in OWN else dict(DEFAULTS)
     settings = load_recipe("digits_demo").settings
     return {"method": DEFAULTS["method"], **{name: value for name, value in settings.items() if name != "device"}}
 
@@ -139,6 +144,7 @@ def _name(kind: str, sources: Sequence[Path]) -> str:
 def _settings(data: DomainSet, name: str, given: dict[str, Any]) -> Settings:
     """What was given, and for the rest what suits the pictures."""
     for option in ("train_domains", "test_domains"):
+        dg_open.refuse_swapped(f"--{option.replace('_', '-')}", given.get(option), data)
         for domain in given.get(option, ()):
             check_choice(f"--{option.replace('_', '-')}", domain, data.domain_names)
     train_on = tuple(given.get("train_domains") or (d for d in data.domain_names if d not in given.get("test_domains", ())))
@@ -171,8 +177,10 @@ def _same_pictures(out: Path, data: DomainSet) -> None:
 
 def _plan(settings: Settings, data: DomainSet) -> str:
     tested = f"tested on {', '.join(settings.test_domains)}" if settings.test_domains else "no domain kept for a test"
+    named = f" ({', '.join(data.classes)})" if len(data.classes) <= dg_open.FEW else ""
     return (
-        f"{len(data)} pictures of {len(data.classes)} classes; learning from {', '.join(settings.train_domains)}, {tested}\n"
+        f"{len(data)} pictures of {len(data.classes)} classes{named}; learning from "
+        f"{', '.join(settings.train_domains)}, {tested}\n"
         f"{settings.method} in {settings.backbone} (stages {', '.join(settings.stages)}), weights "
         f"{Path(settings.weights).name}: {settings.iterations} iterations of {settings.batch} pictures on {settings.device}"
     )

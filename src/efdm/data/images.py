@@ -246,14 +246,19 @@ def write_whole(path: StrPath, data: bytes) -> None:
         finally:  # also when interrupted; after the replacement there is nothing left to remove
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        sentences = {
-            PermissionError: "may not be written by you; choose another folder",
-            IsADirectoryError: "is a folder; give a file name",
-            NotADirectoryError: "lies under something that is not a folder; choose another folder",
-            FileExistsError: "lies under something that is not a folder; choose another folder",
-        }
-        what = sentences.get(type(error), f"could not be written ({error.strerror or error}); choose another folder")
-        raise PictureError(f"{path} {what}") from error
+        raise unwritable(error, path) from error
+
+
+def unwritable(error: OSError, path: StrPath) -> PictureError:
+    """What the system says about a place that cannot be written, as a sentence."""
+    sentences = {
+        PermissionError: "may not be written by you; choose another folder",
+        IsADirectoryError: "is a folder; give a file name",
+        NotADirectoryError: "lies under something that is not a folder; choose another folder",
+        FileExistsError: "lies under something that is not a folder; choose another folder",
+    }
+    what = sentences.get(type(error), f"could not be written ({error.strerror or error}); choose another folder")
+    return PictureError(f"{path} {what}")
 
 
 def on_white(rgb: Tensor, alpha: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ def sheet(
     _check(rows, row_labels, column_labels, cell, fit)
     gap = max(1, cell // 16) if gap is None else gap
     columns = max(len(row) for row in rows)
-    small, large = (ImageFont.load_default(max(9, round(cell * share))) for share in (0.066, 0.11))
+    small, large = (ImageFont.load_default(max(least, round(cell * share))) for least, share in ((13, 0.066), (19, 0.11)))
     line = _height(small)
     longest = max((small.getlength(label) for label in row_labels), default=0.0)
     margins = _Margins(

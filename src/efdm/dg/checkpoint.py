@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from torch import nn
 
 from efdm.dg.settings import Settings, public
 from efdm.models.backbones import build_backbone
+from efdm.models.weights import write_tensors
 
 FORMAT = "efdm classifier 1"
 
@@ -26,18 +26,12 @@ class Classifier(NamedTuple):
 
 def save_classifier(model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings) -> None:
     """Write safetensors with metadata: backbone, classes, size, method, training domains and all other settings."""
-    from safetensors.torch import save
-
     told = {
         "format": FORMAT, "backbone": settings.backbone, "classes": json.dumps(classes), "size": str(settings.size),
         "method": settings.method, "train_domains": json.dumps(settings.train_domains),
         "settings": json.dumps(public(settings)),
     }  # fmt: skip
-    path = Path(path)
-    unfinished = path.with_name(path.name + ".new")
-    # as bytes: safetensors itself writes files that nobody else may read
-    unfinished.write_bytes(save({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, told))
-    os.replace(unfinished, path)
+    write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, told)
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:

@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 @dataclass(frozen=True)
 class Method:
     """One row. ``options`` are all that can be set, with their defaults; ``batches`` is the sampler that it wants:
-    ``"uniform"``, or ``"domains"``: two domains in equal parts."""
+    ``"uniform"``, or ``"domains"``: two domains in equal parts; ``least``: the smallest batch in which it does anything."""
 
     name: str
     about: str
@@ -38,6 +38,7 @@ class Method:
     make: Callable[..., Parts] = field(repr=False)  # called with the number of stages, the generator and all options
     options: Mapping[str, Any] = field(default_factory=dict)
     batches: str = "uniform"
+    least: int = 1
 
 
 def _nothing(stages: int, generator: torch.Generator | None) -> Parts:
@@ -65,7 +66,7 @@ _MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
 def _mix(name: str, about: str, source: str, matcher: str, mix: str = "random", **settings: object) -> Method:
     """A row of `MATCHERS`, mixed within the batch. Pairs across domains want batches that have two in equal parts."""
     make = _layer(FeatureMix, method=matcher, mix=mix, **settings)
-    return Method(name, about, source, make, _MIX, "uniform" if mix == "random" else "domains")
+    return Method(name, about, source, make, _MIX, "uniform" if mix == "random" else "domains", least=2)
 
 
 _ROWS = (
@@ -95,23 +96,23 @@ _ROWS = (
     _mix("efdmix-neighbor", "EFDMix, equal values by their neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
     Method(
         "dsu", "means and standard deviations moved by noise as wide as the batch's", "Li et al., ICLR 2022",
-        _layer(DSU), {"p": 0.5},  # their paper and published code
+        _layer(DSU), {"p": 0.5}, least=2,  # their paper and published code
     ),
     Method(
         "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",
-        _layer(CrossNorm), {"p": 0.5},  # published code, ImageNet
+        _layer(CrossNorm), {"p": 0.5}, least=2,  # published code, ImageNet
     ),
     Method(
         "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",
-        _change(Mixup), {"p": 1.0, "alpha": 0.2},  # their paper, ImageNet: alpha from 0.1 to 0.4
+        _change(Mixup), {"p": 1.0, "alpha": 0.2}, least=2,  # their paper, ImageNet: alpha from 0.1 to 0.4
     ),
     Method(
         "manifold-mixup", "pictures or features of one stage, and targets, averaged in pairs", "Verma et al., ICML 2019",
-        _manifold_mixup, {"p": 1.0, "alpha": 2.0},  # published code, CIFAR
+        _manifold_mixup, {"p": 1.0, "alpha": 2.0}, least=2,  # published code, CIFAR
     ),
     Method(
         "cutmix", "a rectangle of another picture, and its share of the target", "Yun et al., ICCV 2019",
-        _change(CutMix), {"p": 1.0, "alpha": 1.0},  # their paper, ImageNet
+        _change(CutMix), {"p": 1.0, "alpha": 1.0}, least=2,  # their paper, ImageNet
     ),
     Method(
         "cutout", "a square of every picture left out", "DeVries and Taylor, 2017",

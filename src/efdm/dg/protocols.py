@@ -136,10 +136,10 @@ def check_unseen(data: DomainSet) -> None:
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
     p.name: p
     for p in (
-        Protocol("leave-one-out", "train on all domains but one, test on all pictures of that one", leave_out, "test"),
+        Protocol("leave-one-out", "train on all domains but one, test on that one", leave_out, "test"),
         Protocol(
             "single-source",
-            "train on one domain, test on all pictures of the others: pooled, and as the mean of their accuracies",
+            "train on one domain, test on the others",
             single_source,
             "train",
         ),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from efdm.dg.augment import AUGMENTATIONS
-from efdm.dg.methods import options_of
+from efdm.dg.methods import METHODS, options_of
 from efdm.models.backbones import NAMED, weights_checksum
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS
@@ -97,12 +97,29 @@ def check(settings: Settings) -> None:
     }.items():
         if getattr(settings, name) < least:
             raise ValueError(f"{name} is {getattr(settings, name)}; give at least {least}")
+    _check_it_can_mix(settings)
     if settings.batches == "domains" and settings.domains_per_batch != "all":
         if not isinstance(settings.domains_per_batch, int):
             raise ValueError(f"domains_per_batch={settings.domains_per_batch!r}; give a number, or 'all'")
         if not 1 <= settings.domains_per_batch <= len(settings.train_domains):
             there = f"there are {len(settings.train_domains)} training domains"
             raise ValueError(f"domains_per_batch is {settings.domains_per_batch} and {there}; give fewer, or 'all'")
+
+
+def _check_it_can_mix(settings: Settings) -> None:
+    """Raise where a method would find nobody to mix with: it would be erm under another name."""
+    method = METHODS[settings.method]
+    if settings.batch < method.least:
+        raise ValueError(
+            f"{method.name} needs other pictures in the batch, and a batch of {settings.batch} has none; give a batch of at "
+            f"least {method.least}, or choose erm"
+        )
+    if method.batches == "domains" and len(settings.train_domains) < 2:
+        others = f"{method.name.partition('-')[0]}, which needs no second domain"
+        raise ValueError(
+            f"{method.name} mixes pictures of different domains and {settings.train_domains[0]} is the only one to learn "
+            f"from; give two domains or more, or choose {others}"
+        )
 
 
 def settled(settings: Settings) -> Settings:

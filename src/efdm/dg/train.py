@@ -35,15 +35,20 @@ def train(
     settings = settled(settings)
     check(settings)
     if folder is not None:
-        if (folder / DONE).exists():
-            raise ValueError(f"{folder} has a finished run; choose another folder")
-        check_folder(folder, resume=resume)
+        check_run_folder(folder, resume=resume)
     elif resume:
         raise ValueError("a run without a folder has no checkpoint to resume from; give its folder")
     made: list[Trained] = []
     run = training(settings, _on_device(data, settings.device), folder, lanes=1, progress=progress)
     side_by_side([run], device=torch.device(settings.device), lanes=1, finished=made.append)
     return made[0]
+
+
+def check_run_folder(folder: Path, *, resume: bool) -> None:
+    """Raise for a folder in which a training can neither begin nor go on."""
+    if (folder / DONE).exists():
+        raise ValueError(f"{folder} has a finished run; choose another folder")
+    check_folder(folder, resume=resume)
 
 
 def train_together(

@@ -3,9 +3,10 @@
 from efdm.lab.plan import Planned, expand
 from efdm.lab.published import Published, pacs_line, published
 from efdm.lab.recipe import Recipe, load_recipe, recipes
+from efdm.lab.rendering import FORMATS, render
 from efdm.lab.run import Progress, Study, load_data, read_study, run
 from efdm.lab.selection import SELECTIONS
-from efdm.lab.tables import FORMATS, accuracy_table, comparison_table, render, summary_table, tables
+from efdm.lab.tables import accuracy_table, comparison_table, summary_table, tables
 
 __all__ = [
     "FORMATS",

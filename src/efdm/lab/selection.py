@@ -126,7 +126,7 @@ SELECTIONS: Mapping[str, Selection] = {
         ),
         Selection(
             "oracle",
-            "last step; settings, if there are several, chosen on held-out pictures of the test domains; the others score",
+            "last step; settings, if there are several, chosen on held-out pictures of the test domains, which do not count",
             _test_domains,
             "last",
             scored="rest",

@@ -1,13 +1,11 @@
-"""Tables of the numbers, as text, Markdown and CSV. The same records give the same table, whatever their order."""
+"""Tables of the numbers. The same records give the same table, whatever their order."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from efdm.dg.protocols import PROTOCOLS
@@ -21,7 +19,7 @@ from efdm.lab.compare import (
     standard_error,
     unjudged_sentences,
 )
-from efdm.lab.published import AVERAGE, Published
+from efdm.lab.published import AVERAGE, Published, Value
 from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.run import Study
 from efdm.lab.scores import STDS
@@ -44,6 +42,7 @@ class Table:
     head: list[str]
     rows: list[list[str]]
     caption: list[str]  # sentences
+    plain: list[list[str]] | None = None  # head and rows for programs, where they differ: bare numbers, or nothing
 
 
 # --- main table ------------------------------------------------------------------------------------------------------
@@ -59,39 +58,60 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     score, std = score or recipe.scores[0], std or recipe.std
     check_choice("std", std, STDS)
     made = numbers(study, selection, score)
-    rows = []
+    lines: list[tuple[str, str, str, list[Value | str]]] = []
     beside = [line for line in recipe.published if line.selection == selection and score == "pooled"]
     for row in made.rows:
-        cells = [_cell(made, row, column, std) for column in made.columns]
-        rows.append([row, "here", _seeds(made, row), *cells, _average(made, row, std)])
-        rows += [_published_row(line, made.columns) for line in beside if line.row == row]
-    protocol = PROTOCOLS[recipe.protocol]
+        cells = [*(_cell(made, row, column, std) for column in made.columns), _average(made, row, std)]
+        lines.append((row, "here", _seeds(made, row), cells))
+        lines += [_published_line(line, made.columns) for line in beside if line.row == row]
+    protocol, rule = PROTOCOLS[recipe.protocol], SELECTIONS[selection]
+    scored = protocol.scored if rule.scored == "protocol" else rule.scored
     caption = [
         f"{recipe.data}, {recipe.protocol}: {protocol.about}. A column is the {_listed(recipe.listed)}.",
-        f"Accuracy in %{_score_words(score, recipe.listed)}.",
-        f"Selection: {selection} ({SELECTIONS[selection].about}).",
-        f"Mean ± {STDS[std][0]} over seeds; the average is over domains first, within each seed.",
+        f"Accuracy in %{_score_words(score, recipe.listed, scored)}.",
+        f"Selection: {selection} ({rule.about}).",
+        _spread_words(study, std),
         *facts(study),
         *_published_note(study, beside),
         *recipe.notes,
     ]
     if study.missing:
         caption.append(f"Incomplete: {len(study.missing)} of {len(study.plan)} trainings are still to be done.")
-    title = f"{recipe.name or recipe.data}: {selection}" + ("" if recipe.scores == ("pooled",) else f", {score}")
-    return Table(title, ["method", "source", "seeds", *made.columns, AVERAGE], rows, caption)
+    title = f"{recipe.name or recipe.data}: {selection}{_named(study, score)}"
+    first, columns = ["method", "source", "seeds"], [*made.columns, AVERAGE]
+    rows = [[row, source, seeds, *map(_shown, cells)] for row, source, seeds, cells in lines]
+    plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", "std"))]]
+    for row, source, seeds, cells in lines:
+        plain.append([row, source, seeds if seeds.isdigit() else "", *(bare for cell in cells for bare in _bare(cell))])
+    return Table(title, [*first, *columns], rows, caption, plain)
 
 
 def _listed(side: str) -> str:
     return {"test": "test domain", "train": "training domain"}[side]
 
 
-def _score_words(score: str, listed: str) -> str:
-    if score == "pooled":
-        return "" if listed == "test" else ", pooled over the pictures of all test domains"
+# which pictures of a test domain count
+PICTURES: Mapping[str, tuple[str, str]] = {"all": ("all", ""), "rest": ("the", ", without those held out"), "": ("the", "")}
+
+
+def _score_words(score: str, listed: str, scored: str = "") -> str:
+    which, but = PICTURES[scored]
     return {
-        "mean of domains": ", the mean of the test domains' accuracies",
+        "pooled": f" over {which} pictures of the test domain{'' if listed == 'test' else 's together'}{but}",
+        "mean of domains": f" over {which} pictures of each test domain{but}; the mean of these accuracies",
         "training-domain validation": " on held-out pictures of the training domains; the test domains were not looked at",
     }[score]
+
+
+def _named(study: Study, score: str) -> str:
+    """A score's name, where there are others."""
+    return "" if study.recipe.scores == ("pooled",) else f", {score}"
+
+
+def _spread_words(study: Study, std: str) -> str:
+    if len({planned.seed for planned in study.plan}) == 1:
+        return "One seed; the average is over domains."
+    return f"Mean ± {STDS[std][0]} over seeds; the average is over domains first, within each seed."
 
 
 def _seeds(made: Numbers, row: str) -> str:
@@ -99,7 +119,8 @@ def _seeds(made: Numbers, row: str) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
 
-def _cell(made: Numbers, row: str, column: str, std: str) -> str:
+def _cell(made: Numbers, row: str, column: str, std: str) -> Value | str:
+    """A number, or why there is none."""
     if column not in made.wanted[row]:
         return MISSING
     if not made.whole(row, column):
@@ -107,7 +128,7 @@ def _cell(made: Numbers, row: str, column: str, std: str) -> str:
     return _spread(list(made.found[row][column].values()), std)
 
 
-def _average(made: Numbers, row: str, std: str) -> str:
+def _average(made: Numbers, row: str, std: str) -> Value | str:
     if all(column in made.wanted[row] for column in made.columns) and all(made.whole(row, c) for c in made.columns):
         if len({tuple(seeds) for seeds in made.wanted[row].values()}) == 1:
             return _spread(list(made.averages(row).values()), std)
@@ -115,18 +136,26 @@ def _average(made: Numbers, row: str, std: str) -> str:
     return "incomplete"
 
 
-def _spread(values: Sequence[float], std: str) -> str:
-    return number(statistics.fmean(values), STDS[std][1](values) if len(values) > 1 else None)
+def _spread(values: Sequence[float], std: str) -> Value:
+    return statistics.fmean(values), STDS[std][1](values) if len(values) > 1 else None
 
 
-def number(mean: float, deviation: float | None) -> str:
-    """Percent with one decimal; without a deviation where there is none."""
-    return f"{mean:.1f}" if deviation is None or math.isnan(deviation) else f"{mean:.1f} ± {deviation:.1f}"
+def _shown(cell: Value | str) -> str:
+    """For people: percent with one decimal; without a deviation where there is none."""
+    if isinstance(cell, str):
+        return cell
+    mean, deviation = cell
+    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
 
 
-def _published_row(line: Published, columns: Sequence[str]) -> list[str]:
-    cells = [number(*line.values[column]) if column in line.values else MISSING for column in (*columns, AVERAGE)]
-    return [line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), *cells]
+def _bare(cell: Value | str) -> list[str]:
+    """For programs: mean and deviation, each a number or nothing."""
+    return ["", ""] if isinstance(cell, str) else ["" if part is None else f"{part:.4f}" for part in cell]
+
+
+def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
+    cells = [line.values.get(column, MISSING) for column in (*columns, AVERAGE)]
+    return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
 
 
 def _published_note(study: Study, beside: Sequence[Published]) -> list[str]:
@@ -191,7 +220,7 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
     contrasts = [difference(made, a, b) for a, b in pairs]
     listed = list({(d.first, d.second): d for d in [*(d for chain in ordered for d in chain), *contrasts]}.values())
     method = [
-        f"Differences in percent points, {selection}, {score}, paired by seed and domain.",
+        f"Differences in percent points, {selection}{_named(study, score)}, paired by seed and domain.",
         "Error: standard error over seeds, each counted by its average over the domains. The verdict is taken from it "
         f"(Student's t, two-sided 95 %, at least {SEEDS} seeds). Error of pairs: over all pairs of seed and domain as if "
         "they were independent, which runs of one seed are not; for comparison only.",
@@ -225,9 +254,10 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
     score, std = score or recipe.scores[0], std or recipe.std
     made = {name: numbers(study, name, score) for name in recipe.selections}
     rows = list(dict.fromkeys(row for each in made.values() for row in each.rows))
-    cells = [[row, *(_average(made[s], row, std) if row in made[s].rows else MISSING for s in made)] for row in rows]
+    cells = [[row, *(_shown(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]
     caption = [
-        f"Averages over domains, accuracy in %{_score_words(score, recipe.listed)}; mean ± {STDS[std][0]} over seeds.",
+        f"Averages over domains, accuracy in %{_score_words(score, recipe.listed)}.",
+        _spread_words(study, std),
         "The columns look at different pictures: compare methods within a column.",
         *(f"{name}: {SELECTIONS[name].about}." for name in recipe.selections),
     ]
@@ -241,7 +271,9 @@ def best_row(study: Study, score: str = "training-domain validation") -> str:
     """
     made = numbers(study, "last", score)
     whole = {
-        row: statistics.fmean(made.averages(row).values()) for row in made.rows if _average(made, row, "error")[0].isdigit()
+        row: statistics.fmean(made.averages(row).values())
+        for row in made.rows
+        if not isinstance(_average(made, row, "error"), str)
     }
     if len(whole) < len(made.rows):
         return f"{len(made.rows) - len(whole)} of {len(made.rows)} rows are incomplete; nothing is chosen yet."
@@ -257,7 +289,10 @@ def best_row(study: Study, score: str = "training-domain validation") -> str:
 
 
 def tables(study: Study, std: str = "") -> list[Table]:
-    """Everything a recipe asks for: a table for each rule and score, the comparisons, and the rules side by side."""
+    """Everything a recipe asks for: a table for each rule and score, the comparisons, and the rules side by side.
+
+    What several tables have in common is said under the first of them.
+    """
     recipe = study.recipe
     made = [accuracy_table(study, rule, score, std) for rule in recipe.selections for score in recipe.scores]
     if recipe.orders or recipe.contrasts:
@@ -266,35 +301,13 @@ def tables(study: Study, std: str = "") -> list[Table]:
         made.append(summary_table(study, std=std))
     if "training-domain validation" in recipe.scores:
         made[0].caption.append(best_row(study))
-    return made
+    return _said_once(made)
 
 
-# --- rendering -------------------------------------------------------------------------------------------------------
-
-
-def as_text(table: Table) -> str:
-    grid = [table.head, *table.rows]
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    lines = ["  ".join([r[0].ljust(widths[0]), *map(str.rjust, r[1:], widths[1:])]).rstrip() for r in grid]
-    return "\n".join([table.title, "", *([*lines, ""] if table.rows else []), *table.caption]) + "\n"
-
-
-def as_markdown(table: Table) -> str:
-    marks = ["---", *["--:"] * (len(table.head) - 1)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (table.head, marks, *table.rows)]
-    return "\n".join([f"### {table.title}", "", *([*lines, ""] if table.rows else []), " ".join(table.caption)]) + "\n"
-
-
-def as_csv(table: Table) -> str:
-    """The cells alone, as text: "81.2 ± 0.4"."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([table.head, *table.rows])
-    return out.getvalue()
-
-
-FORMATS: Mapping[str, Callable[[Table], str]] = {"text": as_text, "markdown": as_markdown, "csv": as_csv}
-
-
-def render(table: Table, form: str = "text") -> str:
-    check_choice("form", form, FORMATS)
-    return FORMATS[form](table)
+def _said_once(made: Sequence[Table]) -> list[Table]:
+    said, shorter = set[str](), []
+    for table in made:
+        new = [sentence for sentence in table.caption if sentence not in said]
+        said.update(new)
+        shorter.append(replace(table, caption=new if len(new) == len(table.caption) else [*new, "The rest is as above."]))
+    return shorter

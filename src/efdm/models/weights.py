@@ -127,7 +127,11 @@ def read(path: str | Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise MissingWeights(f"there is no file {path}") from None
     except Exception as error:
-        raise ValueError(f"{path} is not a file of weights that can be read safely: {error}") from error
+        # what the readers say of a file that is none is a number or a page; what the system says is of use
+        why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+        raise ValueError(
+            f"{path} is not a file of weights that can be read safely{why}; expected .safetensors or a .pth of tensors alone"
+        ) from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
@@ -217,7 +221,7 @@ def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str,
     """Write what was trained, as safetensors: all of a network of our own, the decoder alone of a VGG."""
     prefix = "" if network.name == "small" else "decoder."
     kept = {k: v.detach().to("cpu", getattr(torch, dtype)) for k, v in network.state_dict().items() if k.startswith(prefix)}
-    _write(kept, path, {"network": network.name, "settings": json.dumps(dict(settings), default=str)})
+    write_tensors(kept, path, {"network": network.name, "settings": json.dumps(dict(settings), default=str)})
 
 
 def save_encoder(encoder: VGG, path: str | Path) -> None:
@@ -228,19 +232,32 @@ def save_encoder(encoder: VGG, path: str | Path) -> None:
         raise ValueError(f"{wrong[0]} of the encoder has numbers that are not finite; measure it on more photographs")
     halves = {k: v.half() for k, v in state.items()}
     whole = all(v.isfinite().all() for v in halves.values())
-    _write(halves if whole else state, path, {"encoder": encoder.name})
+    write_tensors(halves if whole else state, path, {"encoder": encoder.name})
 
 
-def _write(tensors: Mapping[str, Tensor], path: str | Path, told: dict[str, str]) -> None:
-    """A file appears whole or not at all: one that was there is kept until the new one is finished."""
+def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, told: dict[str, str]) -> None:
+    """Write safetensors with what is ``told`` as metadata; the same again gives the same bytes.
+
+    A file appears whole or not at all: one that was there is kept until the new one is finished.
+    """
     from safetensors.torch import save
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".new")
     # as bytes: safetensors itself writes files that nobody else may read
-    unfinished.write_bytes(save({k: v.contiguous() for k, v in tensors.items()}, told))
+    unfinished.write_bytes(_in_order(save({k: v.contiguous() for k, v in tensors.items()}, told)))
     os.replace(unfinished, path)
+
+
+def _in_order(file: bytes) -> bytes:
+    """The same safetensors with sorted metadata, which they come without: theirs change from call to call."""
+    end = 8 + int.from_bytes(file[:8], "little")
+    head = json.loads(file[8:end])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    words = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    words += b" " * (-len(words) % 8)  # the tensors begin at a multiple of eight
+    return len(words).to_bytes(8, "little") + words + file[end:]
 
 
 def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:

@@ -130,18 +130,18 @@ def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) ->
     kinds, stages = _kinds(rows), list(dict.fromkeys(r["stage"] for r in rows))
     panels = [at for at in PANELS if any(r["at"] == at for r in rows)]
     activations, precisions = (list(dict.fromkeys(part)) for part in zip(*kinds, strict=True))
-    figure = new_figure(max(4.5, 1.8 + 0.55 * len(stages)), 0.9 + 1.8 * len(panels))
+    figure = new_figure(max(4.5, 1.5 + 1.5 * len(activations), 1.8 + 0.55 * len(stages)), 0.9 + 1.8 * len(panels))
     width = 0.8 / len(kinds)
     for axes, panel in zip(figure.subplots(len(panels), 1, sharex=True, squeeze=False).flat, panels, strict=True):
         shown = {(r["stage"], r["activation"], r["precision"]): r["percent"] for r in rows if r["at"] == panel}
-        if (raw := shown.get((PICTURES, "", "uint8"))) is not None:
-            axes.bar(stages.index(PICTURES), raw, 0.4, color="#999999")
         for number, (activation, precision) in enumerate(kinds):
             values = [shown.get((stage, activation, precision), 0) for stage in stages]
             places = [at + (number - (len(kinds) - 1) / 2) * width for at in range(len(stages))]
             pale = 1 - 0.6 * precisions.index(precision) / max(1, len(precisions) - 1)
             colour = colour_of(activations.index(activation))
             axes.bar(places, values, 0.92 * width, color=colour, alpha=pale, label=_label(activation, precision, own))
+        if (raw := shown.get((PICTURES, "", "uint8"))) is not None:
+            axes.bar(stages.index(PICTURES), raw, 0.4, color="#999999", label=f"{PICTURES}, uint8")
         slanted = {"rotation": 30, "ha": "right"} if max(map(len, stages)) > len(PICTURES) else {}
         axes.set_xticks(range(len(stages)), stages, **slanted)
         axes.set(ylim=(0, 100), yticks=[0, 50, 100])
@@ -149,9 +149,9 @@ def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) ->
         axes.set_title(PANELS[panel], fontsize=9, loc="left")
         plain(axes)
     figure.suptitle(title, fontsize=9)
-    figure.legend(
-        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", frameon=False, fontsize=8, ncols=4
-    )
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    # read downwards: a column for each activation, and one for the pictures
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=8, ncols=len(activations) + 1)
     save(figure, path)
 
 

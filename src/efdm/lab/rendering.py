@@ -1,0 +1,52 @@
+"""Tables as text, Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+
+from efdm.lab.tables import MISSING, Table
+from efdm.ops.choices import check_choice
+
+
+def as_text(table: Table) -> str:
+    grid = [table.head, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    lines = ["  ".join([r[0].ljust(widths[0]), *map(str.rjust, r[1:], widths[1:])]).rstrip() for r in grid]
+    return "\n".join([table.title, "", *([*lines, ""] if table.rows else []), *table.caption]) + "\n"
+
+
+def as_markdown(table: Table) -> str:
+    marks = ["---", *["--:"] * (len(table.head) - 1)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (table.head, marks, *table.rows)]
+    return "\n".join([f"### {table.title}", "", *([*lines, ""] if table.rows else []), " ".join(table.caption)]) + "\n"
+
+
+def as_csv(table: Table) -> str:
+    """The cells alone, for programs: what is missing is left empty, so that a column of numbers is read as one."""
+    bare = [["" if cell == MISSING else cell for cell in row] for row in (table.head, *table.rows)]
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(table.plain or bare)
+    return out.getvalue()
+
+
+# what has a meaning of its own in LaTeX, as far as our tables have it
+ESCAPED = str.maketrans({**{c: f"\\{c}" for c in "&%$#_{}"}, "±": r"$\pm$", "<": "$<$", ">": "$>$"})
+
+
+def as_latex(table: Table) -> str:
+    """A tabular that needs no package; title and caption stand before it as comments."""
+    head, *rows = (" & ".join(cell.translate(ESCAPED) for cell in row) + r" \\" for row in (table.head, *table.rows))
+    body = [rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}", head, r"\hline", *rows, r"\end{tabular}"]
+    return "\n".join([*(f"% {line}" for line in (table.title, *table.caption)), *(body if table.rows else [])]) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[Table], str]] = {
+    "text": as_text, "markdown": as_markdown, "latex": as_latex, "csv": as_csv,
+}  # fmt: skip
+
+
+def render(table: Table, form: str = "text") -> str:
+    check_choice("form", form, FORMATS)
+    return FORMATS[form](table)
