@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from small_digits import small_digits
 from torch import Tensor, nn
 
-from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings
@@ -16,15 +16,13 @@ from efdm.dg.step import Step, make_optimizer, parts_to_compile, seeds_of
 from efdm.models.backbones import build_backbone
 from efdm.nn import mixes_of
 
-pytest.importorskip("sklearn")
-
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 METHODS = ("erm", "efdmix", "mixup", "efdmix-labels", "dsu", "manifold-mixup", "cutmix", "dropblock")
 
 
 @pytest.fixture(scope="module")
 def data() -> DomainSet:
-    return load_digits_domains(per_domain=60)
+    return small_digits(60)
 
 
 def settings(**changes: Any) -> Settings:

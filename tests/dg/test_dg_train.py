@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from small_digits import small_digits
 from torch import Tensor, nn
 
-from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.dg import run as running
 from efdm.dg.checkpoint import load_classifier
@@ -23,14 +23,12 @@ from efdm.dg.settings import Settings, identity
 from efdm.dg.train import Progress, Trained, train, train_together
 from efdm.models.backbones import build_backbone
 
-pytest.importorskip("sklearn")
-
 RESUMED = ("erm", "efdmix", "mixup", "efdmix-labels")
 
 
 @pytest.fixture(scope="module")
 def data() -> DomainSet:
-    return load_digits_domains(per_domain=60)
+    return small_digits(60)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -301,7 +299,7 @@ def test_a_run_is_resumed_as_itself_or_not_at_all(data: DomainSet, tmp_path: Pat
     with pytest.raises(ValueError, match=r"began with lr 0\.05, not 0\.1; resume it with its own settings"):
         train(settings(lr=0.1), data, tmp_path / "run", resume=True)
     with pytest.raises(ValueError, match=r"not the pictures that the run in .* began with"):
-        train(settings(), load_digits_domains(per_domain=70), tmp_path / "run", resume=True)
+        train(settings(), small_digits(70), tmp_path / "run", resume=True)
     train(settings(log_every=3, speed="graph"), data, tmp_path / "run", resume=True)
     with pytest.raises(ValueError, match="has a finished run"):
         train(settings(), data, tmp_path / "run", resume=True)
