@@ -1,5 +1,6 @@
 """From a recipe to a table: `load_recipe`, `run`, `read_study`, `tables`."""
 
+from efdm.lab.pacs import PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_lengths
 from efdm.lab.plan import Planned, expand
 from efdm.lab.published import Published, pacs_line, published
 from efdm.lab.recipe import Recipe, load_recipe, recipes
@@ -10,6 +11,9 @@ from efdm.lab.tables import accuracy_table, comparison_table, summary_table, tab
 
 __all__ = [
     "FORMATS",
+    "PACS_MOBILENETV2",
+    "PACS_PAPER",
+    "PACS_SHORT",
     "SELECTIONS",
     "Planned",
     "Progress",
@@ -21,6 +25,7 @@ __all__ = [
     "expand",
     "load_data",
     "load_recipe",
+    "pacs_lengths",
     "pacs_line",
     "published",
     "read_study",

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Literal
 
 from efdm.lab.results import Numbers
+from efdm.lab.scores import standard_error
 
 Verdict = Literal["higher", "lower", "not decided", "incomplete"]
 SEEDS = 3  # with fewer, one seed that is like another would decide
@@ -84,10 +85,6 @@ def difference(numbers: Numbers, first: str, second: str) -> Difference:
         sum(v > 0 for v in values),
         by_column,
     )
-
-
-def standard_error(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------

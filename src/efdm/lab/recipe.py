@@ -81,6 +81,7 @@ class Recipe:
             raise ValueError("a recipe needs at least one method (a list or a mapping), one seed and one selection")
         rows = self.methods if isinstance(self.methods, Mapping) else {name: {} for name in self.methods}
         object.__setattr__(self, "methods", {row: dict(changes) for row, changes in rows.items()})
+        object.__setattr__(self, "settings", dict(self.settings))
         for row, changes in self.rows.items():
             check_choice("method", changes.get("method", row), METHODS)
         for row in (name for chain in (*self.orders, *self.contrasts) for name in chain):

@@ -9,7 +9,6 @@ command; trainings that came to their end are not repeated.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -27,6 +26,7 @@ from efdm.lab.plan import Planned, expand, merged, plan_as_json, plan_from_json,
 from efdm.lab.recipe import Recipe, described, from_description
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
 from efdm.lab.selection import SELECTIONS
+from efdm.training.files import write_json
 
 RECIPE = "recipe.json"
 DONE = "done"
@@ -160,7 +160,7 @@ def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, devi
         raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     (out / DONE).unlink(missing_ok=True)
-    _write(out / RECIPE, {
+    write_json(out / RECIPE, {
         "recipe": described(recipe), "domains": data.domain_names, "pictures": data.counts("class"),
         "plan": plan_as_json(plan),
     })  # fmt: skip
@@ -186,14 +186,7 @@ def _note_environment(path: Path, here: dict[str, Any]) -> None:
     goes = json.loads(path.read_text()) if path.exists() else []
     here = json.loads(json.dumps(here))
     if here not in goes:
-        _write(path, [*goes, here])
-
-
-def _write(path: Path, content: object) -> None:
-    """At once, so that a crash leaves the old or the new file."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(new, path)
+        write_json(path, [*goes, here])
 
 
 def read_study(*folders: Path) -> Study:

@@ -49,9 +49,15 @@ SCORES: Mapping[str, Callable[[Record, Cell, str], float]] = {
     "training-domain validation": lambda record, cell, scored: validation(record, cell.train),  # for choosing settings
 }
 
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean; NaN for a single value."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
 # name -> the words of a caption, and the function of two values or more
 STDS: Mapping[str, tuple[str, Callable[[Sequence[float]], float]]] = {
     "population": ("population standard deviation (divided by n, as in the paper)", statistics.pstdev),
     "sample": ("sample standard deviation (divided by n - 1)", statistics.stdev),
-    "error": ("standard error of the mean", lambda values: statistics.stdev(values) / math.sqrt(len(values))),
+    "error": ("standard error of the mean", standard_error),
 }

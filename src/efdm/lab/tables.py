@@ -16,13 +16,12 @@ from efdm.lab.compare import (
     contrast_sentence,
     difference,
     order_sentence,
-    standard_error,
     unjudged_sentences,
 )
 from efdm.lab.published import AVERAGE, Published, Value
 from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.run import Study
-from efdm.lab.scores import STDS
+from efdm.lab.scores import STDS, standard_error
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
 

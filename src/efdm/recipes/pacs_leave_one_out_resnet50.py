@@ -11,7 +11,7 @@ with random partners and 86.8 with labels. Where the paper and its authors' code
 pacs_leave_one_out_resnet18.
 """
 
-from efdm.lab import Recipe, published
+from efdm.lab import PACS_PAPER, Recipe, pacs_lengths, published
 
 # paper: 150 epochs of 128 = 2 domains x 64. An epoch of that sampler varies; on average they are about 5,100 iterations
 LABELS = {"batch": 128, "domains_per_batch": 2, "iterations": 5100}
@@ -30,22 +30,11 @@ recipe = Recipe(
         "efdmix-labels, authors' code": {**LABELS, "method": "efdmix-halves-flow", "schedule": "authors"},
     },
     settings={
+        **PACS_PAPER,
         "backbone": "resnet50.tv_in1k",  # torchvision's weights, by timm's name
-        "weights": "timm",
         "stages": ("layer1", "layer2"),  # paper
-        "batch": 64,  # paper
-        "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",  # paper
-        "augmentation": "paper",
-        "size": 224,
-        "evaluate_every": 500,
     },
-    # paper: 50 epochs of 64, the last batch of an epoch dropped; an epoch is as long as the other domains' training lists
-    columns={
-        "art_painting": {"iterations": 50 * 111},
-        "cartoon": {"iterations": 50 * 107},
-        "photo": {"iterations": 50 * 116},
-        "sketch": {"iterations": 50 * 85},
-    },
+    columns=pacs_lengths("leave-one-out", epochs=50),  # paper
     picture_size=227,  # as the pictures come
     orders=(("erm", "mixstyle", "efdmix"), ("erm", "mixstyle-labels", "efdmix-labels")),
     contrasts=(

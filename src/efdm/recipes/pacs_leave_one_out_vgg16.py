@@ -11,22 +11,17 @@ out. Stages: strides 4, 8 and 16, as layer1, 2, 3 of a ResNet, are the second, t
 batch normalisation it wants a smaller learning rate.
 """
 
-from efdm.lab import Recipe, published
+from efdm.lab import PACS_SHORT, Recipe, published
 
 recipe = Recipe(
     protocol="leave-one-out",
     data="pacs",
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow"],
     settings={
+        **PACS_SHORT,
         "backbone": "vgg16-gap",
         "weights": "vgg16_features.fp16.safetensors",  # torchvision's convolutions
         "stages": ("stage2", "stage3", "stage4"),
-        "iterations": 1600,
-        "batch": 64,
-        "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
-        "augmentation": "paper",
-        "size": 224,
-        "evaluate_every": 400,
     },
     seeds=(0, 1, 2),
     orders=(("erm", "mixstyle", "efdmix"),),

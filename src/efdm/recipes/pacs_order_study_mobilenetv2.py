@@ -3,7 +3,7 @@
 claim     means (adamean) and deviations (adastd) help, both together (mixstyle, which is AdaIN) more, all orders (efdmix)
           most; histogram matching (hm), which merges ties, falls behind.
 command   efdm dg run pacs_order_study_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/orders --lanes 4
-time      about 15 s a training on one H200
+time      not measured yet
 expected  the paper shows this order in a figure without numbers, for ResNet-50: AdaIN more than 1 above AdaMean and AdaStd
 runs      72 (6 methods x 4 domains x 3 seeds)
 
@@ -11,23 +11,13 @@ Everything else is as in pacs_leave_one_out_mobilenetv2, and half of the trainin
 records.jsonl into the folder first, and they are not repeated.
 """
 
-from efdm.lab import Recipe
+from efdm.lab import PACS_MOBILENETV2, Recipe
 
 recipe = Recipe(
     protocol="leave-one-out",
     data="pacs",
     methods=["erm", "adamean", "adastd", "mixstyle", "hm", "efdmix"],
-    settings={
-        "backbone": "mobilenetv2_100",
-        "weights": "timm",
-        "stages": ("blocks.1", "blocks.2", "blocks.4"),  # ends of strides 4, 8, 16, as layer1, 2, 3 of a ResNet
-        "iterations": 1600,
-        "batch": 64,
-        "optimizer": "sgd", "lr": 3e-3, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
-        "augmentation": "paper",
-        "size": 224,
-        "evaluate_every": 400,
-    },
+    settings=PACS_MOBILENETV2,
     seeds=(0, 1, 2),
     orders=(("erm", "adamean", "mixstyle", "efdmix"), ("erm", "adastd", "mixstyle", "efdmix")),
     contrasts=(("adastd", "adamean"), ("hm", "mixstyle"), ("hm", "efdmix")),

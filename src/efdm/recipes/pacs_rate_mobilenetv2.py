@@ -2,7 +2,7 @@
 
 claim     one learning rate serves all our recipes for MobileNetV2.
 command   efdm dg run pacs_rate_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/rate --lanes 4
-time      about 15 s a training on one H200
+time      not measured yet
 expected  the row with the highest accuracy on held-out pictures of the training domains, or one that is as good
 runs      24 (3 learning rates x 4 domains x 2 seeds)
 
@@ -11,22 +11,13 @@ the domains *other* than that one. These accuracies lie close together, near the
 of the best count as equal, and the smallest of them is chosen. The length of training was not searched for.
 """
 
-from efdm.lab import Recipe
+from efdm.lab import PACS_MOBILENETV2, Recipe
 
 recipe = Recipe(
     protocol="leave-one-out",
     data="pacs",
     methods=["erm"],
-    settings={
-        "backbone": "mobilenetv2_100",
-        "weights": "timm",
-        "stages": ("blocks.1", "blocks.2", "blocks.4"),
-        "iterations": 1600,
-        "batch": 64,
-        "optimizer": "sgd", "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
-        "augmentation": "paper",
-        "size": 224,
-    },
+    settings={**PACS_MOBILENETV2, "evaluate_every": 0},
     grid={"lr": (1e-3, 3e-3, 1e-2)},
     seeds=(0, 1),
     selections=("last",),

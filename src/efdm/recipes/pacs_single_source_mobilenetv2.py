@@ -2,7 +2,7 @@
 
 claim     the paper's order ERM < MixStyle < EFDMix with one training domain, asked of a small network.
 command   efdm dg run pacs_single_source_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/one --lanes 4
-time      about 15 s a training on one H200
+time      not measured yet
 expected  the paper's ResNet-18 has 46.6, 51.7 and 54.4 on average; of this network nothing was known before
 runs      80 (4 methods x 4 domains x 5 seeds)
 
@@ -10,23 +10,13 @@ Everything but the domains is as in pacs_leave_one_out_mobilenetv2. A column is 
 table pools the pictures of the other three, the second is the mean of their accuracies.
 """
 
-from efdm.lab import Recipe, published
+from efdm.lab import PACS_MOBILENETV2, Recipe, published
 
 recipe = Recipe(
     protocol="single-source",
     data="pacs",
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow"],
-    settings={
-        "backbone": "mobilenetv2_100",
-        "weights": "timm",
-        "stages": ("blocks.1", "blocks.2", "blocks.4"),  # ends of strides 4, 8, 16, as layer1, 2, 3 of a ResNet
-        "iterations": 1600,
-        "batch": 64,
-        "optimizer": "sgd", "lr": 3e-3, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
-        "augmentation": "paper",
-        "size": 224,
-        "evaluate_every": 400,
-    },
+    settings=PACS_MOBILENETV2,
     orders=(("erm", "mixstyle", "efdmix"),),
     contrasts=(("efdmix", "efdmix-flow"), ("mixstyle", "efdmix-flow")),
     published=published("pacs", "single-source", "resnet18"),

@@ -11,29 +11,18 @@ sketches, the largest domain, count most; the mean of the domains' accuracies is
 gradient (efdmix), its authors' code lets it flow (efdmix-flow).
 """
 
-from efdm.lab import Recipe, published
+from efdm.lab import PACS_PAPER, Recipe, pacs_lengths, published
 
 recipe = Recipe(
     protocol="single-source",
     data="pacs",
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow"],
     settings={
+        **PACS_PAPER,
         "backbone": "resnet50.tv_in1k",  # torchvision's weights, by timm's name
-        "weights": "timm",
         "stages": ("layer1", "layer2", "layer3"),  # paper
-        "batch": 64,  # paper
-        "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",  # paper
-        "augmentation": "paper",
-        "size": 224,
-        "evaluate_every": 500,
     },
-    # paper: 50 epochs of 64, the last batch of an epoch dropped; an epoch is as long as the domain's training list
-    columns={
-        "art_painting": {"iterations": 50 * 28},
-        "cartoon": {"iterations": 50 * 32},
-        "photo": {"iterations": 50 * 23},
-        "sketch": {"iterations": 50 * 55},
-    },
+    columns=pacs_lengths("single-source", epochs=50),  # paper
     picture_size=227,  # as the pictures come
     orders=(("erm", "mixstyle", "efdmix"),),
     contrasts=(("efdmix", "efdmix-flow"),),
