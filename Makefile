@@ -33,7 +33,7 @@ test: lint types
 	$(BIN)/pytest -m "not gpu"
 
 gpu-test:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu --record benchmarks/results/gpu-tests.json tests
+	PYTHONPATH=src $(PYTHON) benchmarks/gpu_tests.py
 
 bench: install
 	$(BIN)/python benchmarks/run.py
