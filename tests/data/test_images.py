@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -13,15 +12,12 @@ from PIL import Image, ImageCms, ImageOps
 from torch import Tensor
 
 from efdm.data import (
-    WRITABLE,
     PictureError,
-    on_white,
     png16,
     read_mask,
     read_picture,
     resize,
     resize_short_side,
-    write_picture,
 )
 from efdm.data import images as images_file
 
@@ -265,144 +261,6 @@ def test_permission_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(images_file, "open", denied, raising=False)  # an administrator may read everything
     with pytest.raises(PictureError, match=r"picture\.png may not be read"):
         read_picture(path)
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("extension", sorted(WRITABLE))
-def test_written_is_read(tmp_path: Path, extension: str) -> None:
-    smooth = torch.linspace(0, 1, 3 * 16 * 16).reshape(3, 16, 16)
-    path = tmp_path / "new" / "folder" / f"p{extension.upper()}"
-    write_picture(path, smooth, quality=100)
-    exact = extension not in (".jpg", ".jpeg", ".webp")
-    assert (read_picture(path).rgb - smooth).abs().max() <= (0.5 / 255 + 1e-6 if exact else 0.03)
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("extension", [".png", ".tif", ".webp"])
-def test_alpha_is_kept(tmp_path: Path, extension: str) -> None:
-    rgb, alpha = torch.rand(3, 6, 5), torch.rand(1, 6, 5)
-    write_picture(tmp_path / f"p{extension}", rgb, alpha=alpha)
-    read = read_picture(tmp_path / f"p{extension}").alpha
-    assert read is not None
-    assert (read - alpha).abs().max() <= 0.5 / 255 + 1e-6
-
-
-@pytest.mark.parametrize("extension", [".jpg", ".bmp"])
-def test_without_alpha_on_white(tmp_path: Path, extension: str) -> None:
-    write_picture(tmp_path / f"p{extension}", torch.zeros(3, 4, 4), alpha=torch.full((1, 4, 4), 0.25))
-    picture = read_picture(tmp_path / f"p{extension}")
-    assert picture.alpha is None
-    assert picture.rgb.mean().item() == pytest.approx(0.75, abs=0.01)
-
-
-@pytest.mark.parametrize("depth", ["8", "16"])
-def test_a_picture_read_and_written_is_the_same(tmp_path: Path, depth: str) -> None:
-    top = images_file.LEVELS[depth]
-    first = torch.arange(4 * 20 * 30).reshape(4, 20, 30) * 37 % (top + 1) / top
-    write_picture(tmp_path / "a.png", first[:3], alpha=first[3:], depth=depth)
-    a = read_picture(tmp_path / "a.png")
-    assert a.depth == depth
-    assert a.alpha is not None
-    assert torch.equal(torch.cat([a.rgb, a.alpha]), first)
-    write_picture(tmp_path / "b.png", a.rgb, alpha=a.alpha, depth=a.depth)
-    assert (tmp_path / "b.png").read_bytes() == (tmp_path / "a.png").read_bytes()
-
-
-def test_values_are_clamped_and_rounded(tmp_path: Path) -> None:
-    values = torch.tensor([-1.0, 0.4 / 255, 0.6 / 255, 254.4 / 255, 254.6 / 255, 7.0, float("inf")])
-    write_picture(tmp_path / "p.png", values.expand(3, 1, -1))
-    assert levels(read_picture(tmp_path / "p.png").rgb)[0, :, 0].tolist() == [0, 0, 1, 254, 255, 255, 255]
-
-
-def test_what_is_no_picture_is_not_written(tmp_path: Path) -> None:
-    good = torch.rand(3, 4, 4)
-    spoilt = good.clone()
-    spoilt[1, 2, 3] = float("nan")
-    cases = [
-        (spoilt, {}, "holds NaN"),
-        (good, {"alpha": torch.full((1, 4, 4), float("nan"))}, "holds NaN"),
-        (good[None], {}, "expected \\(3, h, w\\)"),
-        (good[:, :0], {}, "expected \\(3, h, w\\)"),
-        (good.to(torch.uint8), {}, "divide by 255"),
-        (good, {"alpha": torch.rand(1, 4, 5)}, "the size of rgb"),
-        (good, {"depth": "12"}, "depth='12'"),
-        (good, {"quality": 0}, "1 to 100"),
-    ]
-    for rgb, options, sentence in cases:
-        with pytest.raises(ValueError, match=sentence):
-            write_picture(tmp_path / "below" / "p.png", rgb, **options)  # type: ignore[arg-type]
-    assert not (tmp_path / "below").exists()
-
-
-def test_extension_decides_and_is_named_when_unknown(tmp_path: Path) -> None:
-    for name in ("p.xyz", "p"):
-        with pytest.raises(PictureError, match=r"\.png, \.jpg, .*\.bmp"):
-            write_picture(tmp_path / name, torch.rand(3, 2, 2))
-    write_picture(tmp_path / "p.jpg", torch.rand(3, 2, 2))
-    assert Image.open(tmp_path / "p.jpg").format == "JPEG"
-
-
-def test_a_size_the_format_cannot_hold(tmp_path: Path) -> None:
-    with pytest.raises(PictureError, match=r"as WEBP .*try \.png"):
-        write_picture(tmp_path / "p.webp", torch.zeros(3, 1, 16384))
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError], ids=["interrupted", "disk_full"])
-@pytest.mark.parametrize("where", ["write", "replace"])
-def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, failure: type[BaseException], where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "p.png"
-    path.write_bytes(b"old")
-
-    def fail(*_: object) -> None:
-        raise failure
-
-    def half(name: str, mode: str) -> io.FileIO:
-        class Half(io.FileIO):
-            def write(self, data: bytes) -> int:  # type: ignore[override]
-                super().write(data[:10])
-                raise failure
-
-        return Half(name, mode)
-
-    if where == "write":
-        monkeypatch.setattr(images_file, "open", half, raising=False)
-    else:
-        monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(PictureError if failure is OSError else failure):
-        write_picture(path, torch.rand(3, 4, 4))
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("p.png", b"old")]
-
-
-def test_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "folder.png").mkdir()
-    with pytest.raises(PictureError, match="not a folder"):
-        write_picture(tmp_path / "file" / "p.png", torch.rand(3, 2, 2))
-    with pytest.raises(PictureError, match="is a folder"):
-        write_picture(tmp_path / "folder.png", torch.rand(3, 2, 2))
-    monkeypatch.setattr(images_file, "open", denied, raising=False)
-    with pytest.raises(PictureError, match="may not be written"):
-        write_picture(tmp_path / "p.png", torch.rand(3, 2, 2))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.png"]
-
-
-def test_a_written_file_has_the_usual_permissions_and_links_stay(tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-    (tmp_path / "link.png").symlink_to(tmp_path / "real.png")
-    write_picture(tmp_path / "link.png", torch.rand(3, 2, 2))
-    assert (tmp_path / "link.png").is_symlink()
-    assert (tmp_path / "real.png").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_on_white_is_the_picture_where_opaque_and_white_where_clear() -> None:
-    rgb = torch.rand(3, 2, 2)
-    assert torch.equal(on_white(rgb, torch.ones(1, 2, 2)), rgb)
-    assert torch.equal(on_white(rgb, torch.zeros(1, 2, 2)), torch.ones(3, 2, 2))
 
 
 # --- masks and sizes -------------------------------------------------------------------------------------------------

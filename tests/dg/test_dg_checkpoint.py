@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from efdm.dg.checkpoint import load_classifier, save_classifier
+from efdm.dg.checkpoint import Classifier, load_classifier, save_classifier
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.models.backbones import build_backbone
@@ -23,8 +23,8 @@ def test_a_classifier_comes_back_as_it_was(tmp_path: Path) -> None:
     model(torch.rand(4, 3, 32, 32))  # BatchNorm has seen something
     wanted = dataclasses.replace(SETTINGS, weights="/home/someone/start.pth")
     save_classifier(model, tmp_path / "model.safetensors", classes=["a", "b", "ü"], settings=wanted)
-    found, classes, size = load_classifier(tmp_path / "model.safetensors")
-    assert (classes, size) == (["a", "b", "ü"], 32)
+    found, classes, size, told = load_classifier(tmp_path / "model.safetensors")
+    assert (classes, size, Settings(**told)) == (["a", "b", "ü"], 32, dataclasses.replace(wanted, weights="start.pth"))
     assert not found.training
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(found(images), model.eval()(images))
@@ -43,6 +43,31 @@ def test_the_same_classifier_is_the_same_file(tmp_path: Path) -> None:
         files.append((tmp_path / f"{number}").read_bytes())
     assert len(set(files)) == 1
     assert int.from_bytes(files[0][:8], "little") % 8 == 0  # tensors are aligned
+
+
+def test_all_stages_of_a_classifier_are_known_wherever_it_was_mixed(tmp_path: Path) -> None:
+    wanted = dataclasses.replace(SETTINGS, stages=("stage1",))
+    save_classifier(build_backbone("tiny", 2), tmp_path / "model.safetensors", classes=["a", "b"], settings=wanted)
+    found = load_classifier(tmp_path / "model.safetensors")
+    assert (found.settings["stages"], found.stages) == (["stage1"], ("stage1", "stage2", "stage3"))
+    for stage in found.stages:
+        found.model.get_submodule(stage)
+
+
+def test_the_stages_of_a_family_are_those_of_its_row_and_others_have_none() -> None:
+    vgg = build_backbone("vgg16-gap", 2)
+    assert Classifier(vgg, ["a", "b"], 32, {}).stages == ("stage1", "stage2", "stage3", "stage4", "stage5")
+    assert Classifier(torch.nn.Sequential(torch.nn.Linear(2, 2)), ["a", "b"], 32, {}).stages == ()
+
+
+def test_settings_of_another_version_do_not_stand_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_classifier(build_backbone("tiny", 2), path, classes=["a", "b"], settings=SETTINGS)
+    with safe_open(path, "pt") as file:
+        told, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    settings = {**json.loads(told["settings"]), "warmth": 3}
+    save_file(state, path, {**told, "settings": json.dumps(settings)})
+    assert load_classifier(path).settings["warmth"] == 3
 
 
 def test_what_is_no_classifier_is_told(tmp_path: Path) -> None:

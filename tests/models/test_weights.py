@@ -11,6 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
+from torn import tear_files
 from training import numbered_vgg
 
 from efdm.data import read_picture
@@ -324,17 +325,10 @@ def test_a_file_is_kept_until_the_new_one_is_finished(tmp_path: Path, monkeypatc
 
     write()
     before = path.read_bytes()
-
-    whole = Path.write_bytes
-
-    def torn(to: Path, content: bytes) -> int:
-        whole(to, content[:100])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "write_bytes", torn)
+    tear_files(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         write()
-    assert path.read_bytes() == before
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(path.name, before)]
 
 
 def test_files_of_other_networks_are_told(tmp_path: Path) -> None:

@@ -196,6 +196,18 @@ def test_an_interrupted_run_goes_on(lens: Lens, pairs: list[Pair], tmp_path: Pat
     assert [json.loads(line)["label"] for line in (tmp_path / "records.jsonl").read_text().splitlines()] == ["tint 1"] * 3
 
 
+def test_a_record_that_lacks_its_end_alone_is_not_made_again(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
+    counting, path = Counting(), tmp_path / "records.jsonl"
+    evaluate(pairs[:2], [counting.way], lens, tmp_path, **SMALL)
+    before = counting.calls
+    path.write_bytes(path.read_bytes()[:-1])
+    assert evaluate(pairs, [counting.way], lens, tmp_path, **SMALL) == read_records(tmp_path)
+    assert len(path.read_text().splitlines()) == 3
+    alone = Counting()
+    evaluate(pairs[2:], [alone.way], lens, tmp_path / "alone", **SMALL)
+    assert counting.calls == before + alone.calls
+
+
 def test_ways_must_have_names_of_their_own(lens: Lens, pairs: list[Pair], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'tint 1' and 'tint-1' cannot be told apart"):
         evaluate(pairs, [Counting().way, Counting("tint-1").way], lens, tmp_path, **SMALL)

@@ -2,87 +2,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from training import noise_pictures, one_picture, train, vgg_file
+from style_runs import Watch, records, settings, small, weights
+from training import noise_pictures, one_picture, train
 
 from efdm.data import ImageSet, PictureError
-from efdm.models import StyleNetwork, build
+from efdm.models import build
 from efdm.models.weights import load_network, read
 from efdm.style import train as training
-from efdm.style.train import Batches, Progress, Settings
-from efdm.training.log import Log
+from efdm.style.train import Batches, Settings
 
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four photographs, three paintings, and a VGG that has learnt nothing."""
-    folder = tmp_path_factory.mktemp("training")
-    noise_pictures(folder / "content", 4, seed=1)
-    noise_pictures(folder / "style", 3, seed=2)
-    vgg_file(folder)
-    return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quickly() -> Iterator[None]:
-    """A draw of few iterations at once, no TensorBoard unless a test wants it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "BLOCK", 2)
-        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        yield
-
-
-def settings(place: Path, **changes: Any) -> Settings:
-    common = {
-        "content": str(place / "content"), "style": str(place / "style"), "vgg": str(place / "random-vgg16.safetensors"),
-        "size": 16, "short_side": 20, "batch": 2, "precision": "fp32", "speed": "plain", "device": "cpu", "lr": 1e-3,
-    }  # fmt: skip
-    return Settings.for_encoder(**{"encoder": "vgg16", **common, "style_weight": 10.0, "iterations": 3, **changes})
-
-
-def small(place: Path, **changes: Any) -> Settings:
-    recipe = {"encoder": "small", "iterations": 3, "reconstruct": 3, "average": 0.8, "schedule": "paper"}
-    weights = {"style_weight": 2.0, "sliced_weight": 1.0, "identity_weight": 1.0}
-    return settings(place, **{**recipe, **weights, **changes})
-
-
-def weights(network: StyleNetwork) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in network.parameters()])
-
-
-def records(run: Path) -> list[dict[str, Any]]:
-    """The log without what depends on the clock."""
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "per_second"} for line in lines]
-
-
-class Watch:
-    """Remembers the losses, and stops the run at one place."""
-
-    def __init__(self, phase: str = "", iteration: int = 0, error: type[BaseException] = KeyboardInterrupt) -> None:
-        self.stop, self.error = (phase, iteration), error
-        self.losses: dict[tuple[str, int], dict[str, float]] = {}
-
-    def __call__(self, told: Progress) -> None:
-        self.losses[told.phase, told.iteration] = told.losses
-        if (told.phase, told.iteration) == self.stop:
-            raise self.error
-
-
-@pytest.fixture(scope="module", params=["small", "vgg16"])
-def whole(request: pytest.FixtureRequest, place: Path) -> tuple[Settings, StyleNetwork, Watch, Path]:
-    """A run that nothing happened to."""
-    wanted, watch, run = {"small": small, "vgg16": settings}[request.param](place), Watch(), place / request.param
-    return wanted, train(wanted, run, log_every=1, preview_every=0, progress=watch), watch, run
+pytestmark = pytest.mark.usefixtures("quickly")
 
 
 # --- what a run does ---------------------------------------------------------------------------------------------------
@@ -228,168 +164,6 @@ def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.Monke
     assert all(torch.equal(s[2][1], whole[2][1]) for s in shares)
     with pytest.raises(ValueError, match="a batch of 3 cannot be shared equally by 2 processes"):
         Batches(*sets, small(place, batch=3), torch.device("cpu"))
-
-
-# --- stopping and going on ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", [("reconstruct", 1), ("reconstruct", 3), ("style", 2)])
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, stop: tuple[str, int]
-) -> None:
-    wanted, expected, watch, run = whole
-    if stop not in watch.losses:
-        pytest.skip("a VGG's decoder has one phase")
-    before, after = Watch(*stop), Watch()
-    with pytest.raises(KeyboardInterrupt):
-        train(wanted, tmp_path / "run", log_every=1, progress=before)
-    assert not (tmp_path / "run" / "done").exists()
-    found = train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=after, resume=True)
-    assert not set(before.losses) & set(after.losses)  # nothing was done twice
-    assert {**before.losses, **after.losses} == watch.losses
-    assert records(tmp_path / "run") == records(run)
-    assert torch.equal(weights(found), weights(expected))
-    saved = [read(each / "network.safetensors") for each in (tmp_path / "run", run)]
-    assert all(torch.equal(saved[0][k], saved[1][k]) for k in saved[1])
-
-
-@pytest.mark.parametrize("whole", ["small"], indirect=True)
-@pytest.mark.parametrize("stop", [("style", 1), ("style", 3)], ids=["after_a_phase", "after_a_checkpoint"])
-def test_a_run_that_broke_goes_on_from_its_last_checkpoint(
-    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, stop: tuple[str, int]
-) -> None:
-    wanted, expected, watch, run = whole
-    before, after = Watch(*stop, error=RuntimeError), Watch()
-    with pytest.raises(RuntimeError):
-        train(wanted, tmp_path / "run", log_every=1, save_every=2, progress=before)
-    with (tmp_path / "run" / "log.jsonl").open("a") as log:
-        log.write('{"phase": "sty')  # the machine stopped here
-    found = train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=after, resume=True)
-    assert stop in after.losses
-    assert {**before.losses, **after.losses} == watch.losses
-    assert records(tmp_path / "run") == records(run)
-    assert torch.equal(weights(found), weights(expected))
-
-
-@pytest.mark.parametrize("whole", ["small"], indirect=True)
-def test_a_finished_run_resumed_is_finished_again(whole: tuple[Settings, StyleNetwork, Watch, Path]) -> None:
-    wanted, expected, _, run = whole
-    watch = Watch()
-    found = train(wanted, run, resume=True, preview_every=0, progress=watch)
-    assert watch.losses == {}
-    assert torch.equal(weights(found), weights(expected))
-
-
-def test_a_run_that_broke_before_its_first_checkpoint_begins_anew(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError):
-        train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 2, RuntimeError))
-    with pytest.raises(ValueError, match="has no checkpoint to resume from; leave --resume out"):
-        train(settings(place), tmp_path / "run", resume=True)
-    train(settings(place), tmp_path / "run", log_every=1)
-    assert [r["iteration"] for r in records(tmp_path / "run")] == [1, 2, 3]
-
-
-def test_the_network_a_run_started_with_may_be_gone(place: Path, tmp_path: Path) -> None:
-    train(small(place, reconstruct=0, iterations=1), tmp_path / "first")
-    start = tmp_path / "first" / "network.safetensors"
-    wanted = small(place, reconstruct=0, start=str(start))
-    with pytest.raises(KeyboardInterrupt):
-        train(wanted, tmp_path / "run", log_every=1, progress=Watch("style", 2))
-    start.unlink()
-    train(wanted, tmp_path / "run", resume=True)
-
-
-def test_a_run_is_resumed_as_itself_or_not_at_all(place: Path, tmp_path: Path) -> None:
-    train(settings(place, iterations=1), tmp_path / "run")
-    before = (tmp_path / "run" / "checkpoint.pt").read_bytes()
-    with pytest.raises(ValueError, match=r"began with iterations 1, not 2, lr 0\.001, not 0\.1; resume it with its own"):
-        train(settings(place, iterations=2, lr=0.1), tmp_path / "run", resume=True)
-    assert (tmp_path / "run" / "checkpoint.pt").read_bytes() == before
-    (place / "content").rename(tmp_path / "moved")
-    try:
-        train(settings(place, iterations=1, content=str(tmp_path / "moved"), speed="graph"), tmp_path / "run", resume=True)
-    finally:
-        (tmp_path / "moved").rename(place / "content")
-
-
-def test_a_run_is_not_overwritten(place: Path, tmp_path: Path) -> None:
-    train(settings(place, iterations=1), tmp_path / "run")
-    with pytest.raises(ValueError, match="has a run already; resume it, or choose another folder"):
-        train(settings(place, iterations=1), tmp_path / "run")
-
-
-@pytest.mark.parametrize("whole", ["small"], indirect=True)
-def test_ctrl_c_in_the_middle_of_a_step_loses_nothing(
-    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, expected, watch, _ = whole
-    update, count = torch.optim.AdamW.step, iter(range(100))
-
-    def interrupted(self: torch.optim.AdamW) -> None:
-        if next(count) == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-        update(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.optim.AdamW, "step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train(wanted, tmp_path / "run", log_every=1)
-    after = Watch()
-    found = train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=after, resume=True)
-    assert {k: watch.losses[k] for k in after.losses} == after.losses
-    assert list(after.losses) == [("style", 3)]
-    assert torch.equal(weights(found), weights(expected))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("whole", ["small", "vgg16"], indirect=True)
-@pytest.mark.parametrize("before", ["cpu", "cuda"])
-def test_a_run_goes_on_on_a_gpu(whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, before: str) -> None:
-    """Begun here or there: its losses are nearly those of the run on a CPU, which is as exact as a GPU's sums."""
-    wanted, _, watch, _ = whole
-    speeds = {"cpu": "plain", "cuda": "graph"}
-    here, there = (dataclasses.replace(wanted, device=name, speed=speeds[name]) for name in (before, "cuda"))
-    first, second = Watch("style", 2), Watch()
-    with pytest.raises(KeyboardInterrupt):
-        train(here, tmp_path / "run", log_every=1, preview_every=0, progress=first)
-    train(there, tmp_path / "run", log_every=1, preview_every=0, progress=second, resume=True)
-    assert list(second.losses) == [("style", 3)]
-    found = {**first.losses, **second.losses}
-    assert set(found) == set(watch.losses)
-    # the random directions are the device's own, and Adam's first steps follow signs: not the same run to the last digit
-    for place, losses in watch.losses.items():
-        assert found[place]["loss"] == pytest.approx(losses["loss"], rel=0.15), place
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("make", [settings, small])
-def test_a_captured_run_in_bf16_goes_on_as_if_it_had_not_been_interrupted(
-    place: Path, tmp_path: Path, make: Callable[..., Settings]
-) -> None:
-    wanted = make(place, device="cuda", precision="bf16", speed="graph", iterations=5, lr=1e-4)
-    whole, before, after = Watch(), Watch("style", 3), Watch()
-    train(wanted, tmp_path / "whole", log_every=1, preview_every=0, progress=whole)
-    with pytest.raises(KeyboardInterrupt):
-        train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=before)
-    train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=after, resume=True)
-    assert list(after.losses) == [("style", 4), ("style", 5)]
-    for place_of, losses in {**before.losses, **after.losses}.items():
-        assert losses["loss"] == pytest.approx(whole.losses[place_of]["loss"], rel=0.1), place_of
-
-
-def test_a_broken_run_leaves_its_log_closed(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs: list[Log] = []
-
-    def opened(*given: Any, **options: Any) -> Log:
-        logs.append(Log(*given, **options))
-        return logs[-1]
-
-    monkeypatch.setattr(training, "Log", opened)
-    with pytest.raises(RuntimeError):
-        train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 2, RuntimeError))
-    assert [log.file.closed for log in logs] == [True]
 
 
 # --- what can be wrong -------------------------------------------------------------------------------------------------

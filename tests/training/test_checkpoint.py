@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import torch
@@ -40,14 +40,15 @@ def test_a_checkpoint_is_kept_until_the_new_one_is_finished(tmp_path: Path, monk
     path = tmp_path / "checkpoint.pt"
     write(content(), path)
 
-    def torn(_: object, to: Path) -> None:
-        Path(to).write_bytes(b"PK")
+    def torn(_: object, to: BinaryIO) -> None:
+        to.write(b"PK")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(torch, "save", torn)
     with pytest.raises(KeyboardInterrupt):
         write(content(), path)
     assert torch.load(path, weights_only=True)["iteration"] == 7
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_rate_that_is_a_tensor_is_changed_in_place() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,20 +44,20 @@ def analyse(
         options = _options(analysis, row, {name: value for name, value in asked.items() if value not in (None, "", [])})
         target = pick_device(device)
         path = dg_open.model_file(checkpoint)
-        model, _, size = load_classifier(path, target)
-        told = _settings(path)
+        classifier = load_classifier(path, target)
+        told, size = classifier.settings, classifier.size
         sources = data or ([Path(dg_open.DIGITS)] if told["data"] == dg_open.DIGITS else [])
         if not sources:
             raise ValueError(f"{path} was trained on {told['data']}; give such pictures as --data")
         with Bars(console) as bars:
             pictures = dg_open.open_pictures(dg_open.kind_of(sources), sources, size, reading=bars.reading)
-        if "stages" in inspect.signature(row.analyse).parameters and told["backbone"] == "tiny":
-            options.setdefault("stages", ("stage1", "stage2", "stage3"))
+        if "stages" in inspect.signature(row.analyse).parameters:
+            options.setdefault("stages", classifier.stages)
         dg_open.refuse_swapped("--domains", dg_open.names(domains), pictures)
         indices = pick(pictures, per_domain or row.per_domain, domains=dg_open.names(domains))
         with console.status(f"{analysis} of {len(indices)} pictures"):
             name = f"{told['backbone']}, {told['method']}"
-            row.analyse(model, pictures, indices, size, out, name=name, **options)
+            row.analyse(classifier.model, pictures, indices, size, out, name=name, **options)
         for file in row.files:
             console.print(str(out / file), soft_wrap=True, markup=False, highlight=False)
 
@@ -75,11 +74,3 @@ def _options(analysis: str, row: Analysis, given: dict[str, Any]) -> dict[str, A
     if other := [name for name in given if name not in takes]:
         raise ValueError(f"{analysis} takes no --{other[0]}; leave it out")
     return given
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    """The settings that a model was trained with, from its own file."""
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
-        return json.loads(file.metadata()["settings"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from torch import Tensor
 
 from efdm.data import png16
 from efdm.data.profiles import managed
+from efdm.files import whole_file
 
 Depth = Literal["8", "16"]
 Array = NDArray[Any]  # (h, w, 3 or 4) of uint8 or uint16
@@ -235,16 +235,11 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
 
 def write_whole(path: StrPath, data: bytes) -> None:
     """Write a file so that nobody ever sees a part of it; missing folders are made."""
-    target = Path(os.path.realpath(path))  # a link stays a link
-    temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
+    target = Path(os.path.realpath(path))  # the folder to make is that of the file behind a link
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-            os.replace(temporary, target)
-        finally:  # also when interrupted; after the replacement there is nothing left to remove
-            temporary.unlink(missing_ok=True)
+        with whole_file(target) as file:
+            file.write(data)
     except OSError as error:
         raise unwritable(error, path) from error
 

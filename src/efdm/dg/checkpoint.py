@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -12,16 +12,23 @@ from torch import nn
 from efdm.dg.settings import Settings, public
 from efdm.models.backbones import build_backbone
 from efdm.models.weights import write_tensors
+from efdm.nn import stages_of
 
 FORMAT = "efdm classifier 1"
 
 
 class Classifier(NamedTuple):
-    """A model in eval mode, the names of its classes, and the size that it sees pictures at."""
+    """A model in eval mode, the names of its classes, the size that it sees pictures at, and how it was trained."""
 
     model: nn.Module
     classes: list[str]
     size: int
+    settings: dict[str, Any]  # as they were: of another version, they may have other names than `Settings`
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """All stages of the model, shallow to deep: those of its family, or those that it names itself; else none."""
+        return tuple(stages_of(self.model)) or tuple(getattr(self.model, "stage_names", ()))
 
 
 def save_classifier(model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings) -> None:
@@ -53,4 +60,4 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
     model = build_backbone(told["backbone"], len(classes))
     model.load_state_dict(state)
     model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Classifier(model.eval(), classes, int(told["size"]))
+    return Classifier(model.eval(), classes, int(told["size"]), json.loads(told["settings"]))

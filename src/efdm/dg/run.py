@@ -25,7 +25,7 @@ from efdm.dg.step import Step
 from efdm.environment import environment
 from efdm.models.backbones import build_backbone
 from efdm.training.checkpoint import check_finite, write
-from efdm.training.files import write_json
+from efdm.training.files import Record, read_lines, write_json
 from efdm.training.interrupt import unbroken
 from efdm.training.lanes import Work
 from efdm.training.log import Log
@@ -33,8 +33,6 @@ from efdm.training.settings import FILE
 
 BLOCK = 1024  # iterations whose indices are brought to the device at once
 RECORDS, MODEL, CHECKPOINT, DONE = "records.jsonl", "model.safetensors", "checkpoint.pt", "done"
-
-Record = dict[str, Any]
 
 
 class Progress(NamedTuple):
@@ -80,8 +78,8 @@ def training(settings: Settings, data: DomainSet, folder: Path | None, *, lanes:
 
 def _finished(settings: Settings, folder: Path) -> Trained:
     check_same_run(settings, folder)
-    model, classes, _ = load_classifier(folder / MODEL, settings.device)
-    return Trained(settings, model, _read_lines(folder / RECORDS), classes)
+    found = load_classifier(folder / MODEL, settings.device)
+    return Trained(settings, found.model, _records(folder), found.classes)
 
 
 def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
@@ -142,7 +140,7 @@ class _Run:
         """The files of a run: new, or as they were at its checkpoint."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.done:
-            self.records = [r for r in _read_lines(folder / RECORDS) if r["step"] <= self.done]
+            self.records = [r for r in _records(folder) if r["step"] <= self.done]
         else:
             write_json(folder / FILE, dataclasses.asdict(self.settings))
             write_json(folder / "environment.json", self.environment)
@@ -275,8 +273,5 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _read_lines(path: Path) -> list[Record]:
-    """Records of a file; a last line that was cut off is left out."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+def _records(folder: Path) -> list[Record]:
+    return read_lines(folder / RECORDS) if (folder / RECORDS).exists() else []

@@ -8,54 +8,28 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-Record = dict[str, Any]
+from efdm.training.files import Record, mend_lines, read_lines
+
 FILE = "records.jsonl"
+KEYS = ("run", "step")  # what makes a line a record
 
 
 def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Add records at the end, on disk before this returns. What a crash left unfinished there is cut off first."""
     lines = "".join(json.dumps(record) + "\n" for record in records).encode()
     with path.open("ab") as file:
-        _mend(path)
+        mend_lines(path, KEYS)
         file.write(lines)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _mend(path: Path) -> None:
-    content = path.read_bytes()
-    if content.endswith(b"\n") or not content:
-        return
-    kept, tail = content.rpartition(b"\n")[0], content.rpartition(b"\n")[2]
-    if _parsed(tail) is not None:  # whole but for its end
-        with path.open("ab") as file:
-            file.write(b"\n")
-    else:
-        os.truncate(path, len(kept) + 1 if kept else 0)
-
-
-def _parsed(line: bytes) -> Record | None:
-    try:
-        found = json.loads(line)
-    except ValueError:  # also a letter that was cut in two
-        return None
-    return found if isinstance(found, dict) and {"run", "step"} <= set(found) else None
-
-
 def read_records(*paths: Path) -> list[Record]:
     """All records of files, in their order. A last line that was cut off by a crash is left out; another is an error."""
-    found = []
-    for path in paths:
-        lines = path.read_bytes().split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            record = _parsed(line)
-            if record is not None:
-                found.append(record)
-            elif number < len(lines):
-                raise ValueError(f"{path}, line {number} is not a record; delete the line, and its run will be done again")
-    return found
+    try:
+        return [record for path in paths for record in read_lines(path, KEYS)]
+    except ValueError as error:
+        raise ValueError(f"{error}, and its run will be done again") from error
 
 
 def by_run(records: Iterable[Record]) -> dict[str, list[Record]]:

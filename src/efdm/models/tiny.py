@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 WIDTHS = (16, 32, 64)  # multiples of 16: on a CPU, 12 and 24 take nearly as long
@@ -9,7 +11,9 @@ WIDTHS = (16, 32, 64)  # multiples of 16: on a CPU, 12 and 24 take nearly as lon
 
 class Tiny(nn.Module):
     """Three stages of convolution, normalisation and ReLU, each at half the size of the one before, and a linear layer on
-    the means of the last. The stages are called stage1, stage2 and stage3, which is where features can be mixed."""
+    the means of the last. Features can be mixed after every stage."""
+
+    stage_names: ClassVar[tuple[str, ...]] = ("stage1", "stage2", "stage3")
 
     def __init__(self, classes: int, widths: tuple[int, int, int] = WIDTHS) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from efdm.files import whole_file
 from efdm.models.networks import StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
 
@@ -242,12 +243,11 @@ def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, told: dict[st
     """
     from safetensors.torch import save
 
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".new")
     # as bytes: safetensors itself writes files that nobody else may read
-    unfinished.write_bytes(_in_order(save({k: v.contiguous() for k, v in tensors.items()}, told)))
-    os.replace(unfinished, path)
+    data = _in_order(save({k: v.contiguous() for k, v in tensors.items()}, told))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def _in_order(file: bytes) -> bytes:

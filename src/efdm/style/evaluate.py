@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,9 +22,10 @@ from efdm.environment import environment
 from efdm.ops.choices import check_choice
 from efdm.style.measures import Lens, Seen
 from efdm.style.ways import Share, Way
+from efdm.training.files import Record, mend_lines, read_lines
 
 SEEN_AT = 384  # short side at which pictures are measured, whatever the size they were made in: distances depend on it
-Record = dict[str, Any]  # a line of records.jsonl
+RECORDS = "records.jsonl"
 
 
 class Pair(NamedTuple):
@@ -87,11 +88,7 @@ def stems(sources: Sequence[Source]) -> dict[str, str]:
 
 def read_records(run: Path) -> list[Record]:
     """The records of a run; a last line that was cut short is left out."""
-    path = run / "records.jsonl"
-    if not path.exists():
-        return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines() if line.strip()]
+    return read_lines(run / RECORDS) if (run / RECORDS).exists() else []
 
 
 def _key(way: Mapping[str, object], content: str, style: str, settings: Mapping[str, object]) -> str:
@@ -162,8 +159,8 @@ def evaluate(
     where = environment(device)
     warm: set[str] = set()
     run.mkdir(parents=True, exist_ok=True)
-    _mend(run / "records.jsonl")
-    with (run / "records.jsonl").open("a") as file:
+    with (run / RECORDS).open("a") as file:
+        mend_lines(run / RECORDS)
         for pair, missing in wanted:
             if not missing:
                 continue
@@ -204,14 +201,6 @@ def evaluate(
                 finished += 1
     progress(Progress(finished, total, ""))
     return records
-
-
-def _mend(path: Path) -> None:
-    """Drop a last line that was cut short, so that the next one begins on a line of its own."""
-    if path.exists():
-        text = path.read_text()
-        if text and not text.endswith("\n"):
-            path.write_text(text[: text.rfind("\n") + 1])
 
 
 def _timed(way: Way, content: Tensor, style: Tensor, share: Share, device: torch.device) -> tuple[Tensor, float]:

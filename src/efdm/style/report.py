@@ -15,8 +15,9 @@ from torch import Tensor
 
 from efdm.data import read_picture, write_picture
 from efdm.data.sheets import sheet
-from efdm.style.evaluate import Record, picture_paths, read_records, slug
+from efdm.style.evaluate import picture_paths, read_records, slug
 from efdm.style.optimise import OPTIMISERS
+from efdm.training.files import Record
 
 # name in the records -> head of the column and which way is better; columns without a record are left out
 COLUMNS: Mapping[str, str] = MappingProxyType({

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from efdm.files import whole_file
 
 OF_THE_DEVICE = ("lr", "fused", "capturable")  # options of an optimizer that a run on another device does not take over
 
@@ -20,8 +21,8 @@ def check_finite(content: Mapping[str, Any], when: str) -> None:
 
 
 def write(content: Mapping[str, Any], path: Path) -> None:
-    torch.save(content, path.with_suffix(".new"))
-    os.replace(path.with_suffix(".new"), path)
+    with whole_file(path) as file:
+        torch.save(content, file)
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:

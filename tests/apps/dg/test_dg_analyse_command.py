@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from dg_commands import run
+
+from efdm.lab.analyses import ANALYSES
+
+
+@pytest.mark.parametrize(
+    ("analysis", "more"),
+    [("histogram", ("--channel", "3", "--stage", "stage2")), ("tsne", ("--perplexity", 3)), ("ties", ())],
+)
+def test_an_analysis_by_command(trained: Path, pictures: Path, tmp_path: Path, analysis: str, more: tuple[object]) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("sklearn")
+    out = tmp_path / "out"
+    result = run("analyse", analysis, "--checkpoint", trained, "--data", pictures, "-o", out, "--per-domain", 8, *more)
+    assert result.exit_code == 0, result.output
+    for file in ANALYSES[analysis].files:
+        assert (out / file).stat().st_size > 0
+        assert str(out / file) in result.output
+    told = json.loads((out / f"{analysis}.json").read_text())
+    assert told["model"] == "tiny, efdmix"
+    assert told["pictures"] == {"day": 8, "night": 8, "rain": 8}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("histogramm",), "did you mean 'histogram'?"),
+        (("ties", "--channel", "3"), "ties takes no --channel"),
+        (("tsne", "--stage", "stage1", "--stage", "stage2"), "tsne looks at one stage"),
+        (("histogram", "--channel", "99999"), "channel 99999 is not there"),
+        (("histogram", "--domains", "snow"), "there is no domain 'snow'"),
+    ],
+)
+def test_what_is_wrong_with_an_analysis_is_one_sentence(
+    trained: Path, pictures: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    result = run("analyse", *arguments, "--checkpoint", trained, "--data", pictures, "-o", tmp_path / "out")
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+
+
+def test_ties_are_counted_after_every_stage_unless_some_are_named(trained: Path, pictures: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    start = ("analyse", "ties", "--checkpoint", trained, "--data", pictures, "--per-domain", 2, "-o")
+    for more, stages in (((), ["stage1", "stage2", "stage3"]), (("--stage", "stage2"), ["stage2"])):
+        out = tmp_path / str(len(more))
+        result = run(*start, out, *more)
+        assert result.exit_code == 0, result.output
+        rows = json.loads((out / "ties.json").read_text())["rows"]
+        assert list(dict.fromkeys(row["stage"] for row in rows))[1:] == stages  # after the pictures themselves
+
+
+def test_an_analysis_asks_for_pictures_like_those_of_the_training(trained: Path, tmp_path: Path) -> None:
+    result = run("analyse", "ties", "--checkpoint", trained, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "was trained on mine; give such pictures as --data" in result.output

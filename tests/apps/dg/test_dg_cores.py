@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+import torch
+from dg_commands import run
+
+from efdm.apps import dg_cores
+from efdm.data.domains import load_domains
+from efdm.dg import Settings, identity
+from efdm.lab import read_study
+
+
+@pytest.mark.slow
+def test_trainings_in_several_processes_are_the_same_trainings(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    for lanes in (1, 2):
+        part = ("--methods", "erm", "--domains", "day,rain", "--seeds", "1", "--lanes", lanes)
+        result = run("run", recipe, "--data", pictures, "-o", tmp_path / str(lanes), "--device", "cpu", *part)
+        assert result.exit_code == 0, result.output
+        assert "2/2" in result.output
+    one, two = (read_study(tmp_path / str(lanes)).runs for lanes in (1, 2))
+    assert one.keys() == two.keys()
+    for name in one:
+        assert [(r["loss"], r["val"], r["test"]) for r in one[name]] == [(r["loss"], r["val"], r["test"]) for r in two[name]]
+
+
+def test_what_fails_in_another_process_is_told_in_this_one(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    data, news = load_domains(pictures, size=16), Queue[Any]()
+    common = {"data": "mine", "train_domains": ("day",), "test_domains": ("rain",), "backbone": "tiny", "size": 16}
+    wrong = Settings(**common, batch=500, device="cpu", precision="fp32", speed="plain")  # type: ignore[arg-type]
+    dg_cores._work([wrong], data, tmp_path, 1, news)
+    with pytest.raises(ValueError, match="do not fill one batch of 500"):
+        dg_cores._listen([None], news, lambda _: None)
+
+
+def test_what_explodes_in_another_process_does_not_stop_the_rest(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes after the processes will find it missing, try it and say so."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    data, news, told = load_domains(pictures, size=16), Queue[Any](), []
+    common = {"data": "mine", "train_domains": ("day",), "test_domains": ("rain",), "backbone": "tiny", "size": 16}
+    common |= {"batch": 4, "iterations": 3, "device": "cpu", "precision": "fp32", "speed": "plain", "log_every": 1}
+    runs = [Settings(**common, lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1))]  # type: ignore[arg-type]
+    dg_cores._work(runs, data, tmp_path, 1, news)
+    dg_cores._listen([None], news, told.append)
+    assert {p.settings.seed for p in told if p.iteration == 3} == {1}
+    assert [(tmp_path / identity(one) / "done").exists() for one in runs] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("side", "lanes", "threads"), [(32, 1, 1), (224, 1, 6), (224, 2, 3), (224, 9, 1)], ids=["small", "one", "two", "many"]
+)
+def test_threads_are_shared_and_small_pictures_take_one(
+    monkeypatch: pytest.MonkeyPatch, side: int, lanes: int, threads: int
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(torch, "set_num_threads", seen.append)
+    dg_cores.use_threads(side, lanes)
+    assert seen == [threads]
+
+
+def test_a_process_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost:
+        exitcode = -9
+
+    monkeypatch.setattr(dg_cores, "PATIENCE", 0.01)
+    with pytest.raises(OSError, match=r"code -9.*--lanes"):
+        dg_cores._listen([Lost()], Queue(), lambda _: None)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_stops_all_processes_and_each_saves_its_work(tmp_path: Path) -> None:
+    """To all of them, as a terminal does, and twice, as people do."""
+    pytest.importorskip("sklearn")
+    command = [sys.executable, "-m", "efdm.apps.cli", "dg", "demo", "-o", tmp_path / "demo", "--iterations", "100000"]
+    started = subprocess.Popen(
+        [*map(str, command), "--lanes", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while len([p for p in (tmp_path / "demo" / "runs").glob("*/log.jsonl") if p.stat().st_size]) < 2:
+        assert started.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    os.killpg(started.pid, signal.SIGINT)
+    told, _ = started.communicate(timeout=60)
+    assert started.returncode == 130, told
+    assert "interrupted; the same command goes on" in told
+    assert "Traceback" not in told
+    assert len(list((tmp_path / "demo" / "runs").glob("*/checkpoint.pt"))) == 2

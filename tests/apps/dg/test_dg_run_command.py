@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying
+
+from efdm.data.pacs import CLASSES, PICTURES
+from efdm.lab import read_study
+
+
+def test_a_recipe_is_run_and_its_table_printed_and_nothing_is_repeated(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = studying(recipe, pictures, tmp_path / "out", "--note", "Pictures [are] noise.")
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert "6/6" in result.output
+    assert "method  source  seeds" in result.output
+    assert "average" in result.output
+    assert "Pictures [are] noise." in result.output
+    assert f"efdm dg table {tmp_path / 'out'}" in result.output
+    settings = next(iter(read_study(tmp_path / "out").plan)).settings
+    assert (settings["device"], settings["precision"], settings["speed"]) == ("cpu", "fp32", "plain")
+    before = runs_of(tmp_path / "out")
+    assert len(before) == len(set(before)) == 6
+    Interrupted(monkeypatch, after=0)  # a step would be an interruption
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert runs_of(tmp_path / "out") == before
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_goes_on(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = studying(recipe, pictures, tmp_path / "out")
+    with monkeypatch.context() as patched:
+        first = Interrupted(patched, after=4)  # in the first iteration of the third training
+        result = run(*command)
+    assert result.exit_code == 130
+    told = f"the same command goes on where it stopped; efdm dg table {tmp_path / 'out'} shows what is finished"
+    assert told in result.output
+    finished = runs_of(tmp_path / "out")
+    assert len(finished) == 2
+    assert "Incomplete" in run("table", tmp_path / "out").output
+    second = Interrupted(monkeypatch, after=100)
+    assert run(*command).exit_code == 0
+    assert not set(finished) & set(second.seen)
+    assert sorted(Counter(second.seen).values()) == [1, 2, 2, 2]  # of one's two iterations, one was behind it
+    assert sorted(runs_of(tmp_path / "out")) == sorted({*first.seen, *second.seen})
+
+
+def test_a_run_with_a_training_that_explodes_shows_the_others_and_names_it(
+    recipe: Path, pictures: Path, tmp_path: Path
+) -> None:
+    text = recipe.read_text()
+    assert '"efdmix": {}' in text
+    recipe.write_text(text.replace('"efdmix": {}', '"efdmix": {"lr": 1e30, "iterations": 4}'))
+    result = run(*studying(recipe, pictures, tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "0 of 1 seeds" in result.output
+    assert "3 of 6 runs came to no end, all others did: the loss is" in result.output
+    assert "of efdmix (on day, night, seed 0" in result.output
+    assert len(runs_of(tmp_path / "out")) == 3
+
+
+def test_a_row_with_a_comma_can_be_asked_for(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    part = ("--methods", "efdmix, often", "--methods", "erm", "--domains", "day", "--seeds", "1,")
+    result = run("run", recipe, "--data", pictures, "-o", tmp_path / "out", "--device", "cpu", *part)
+    assert result.exit_code == 0, result.output
+    assert [(p.row, p.seed) for p in read_study(tmp_path / "out").plan] == [("erm", 1), ("efdmix, often", 1)]
+
+
+def test_a_copy_of_pacs_that_is_not_whole_has_another_name(tmp_path: Path) -> None:
+    source = draw(tmp_path / "PACS", tuple(PICTURES), CLASSES[:2], 3)
+    (tmp_path / "small.py").write_text(RECIPE.format(data="pacs"))
+    start = ["run", tmp_path / "small.py", "--data", source, "-o", tmp_path / "out", "--device", "cpu", "--seeds", "1"]
+    part = ["--methods", "erm", "--domains", "photo"]
+    for more, told in (((), "photo_train_kfold.txt"), (("--split", "own"), "is not the complete PACS")):
+        result = run(*start, *part, *more)
+        assert result.exit_code == 2
+        assert told in result.output
+    result = run(*start, *part, "--split", "own", "--copy", "partial")
+    assert result.exit_code == 0, result.output
+    assert "pacs, own split, partial copy, leave-one-out" in result.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recipe": "digit_demo"}, "did you mean 'digits_demo'?"),
+        ({"recipe": "nowhere/mine.py"}, "there is no recipe nowhere/mine.py"),
+        ({"text": "recipe = Recip()"}, "small.py cannot be run as a recipe (NameError: name 'Recip' is not defined)"),
+        ({"text": "x = 1"}, "defines no recipe"),
+        ({"--data": None}, "small needs the pictures of mine; give their folder or zips as --data (domain/class/picture)"),
+        ({"--data": "empty"}, "holds no pictures"),
+        ({"--data": "nowhere"}, "nowhere"),
+        ({"--weights": "nowhere.pth"}, "weights='nowhere.pth' is no file"),
+        ({"--weights": __file__}, Path(__file__).name),
+        (
+            {"--methods": "erm,efdmx"},
+            "method='efdmx' is not one of 'erm', 'efdmix', 'efdmix, often'; did you mean 'efdmix'?",
+        ),
+        ({"--domains": "dya"}, "did you mean 'day'?"),
+        ({"--seeds": "x"}, "--seeds x is no count and no list of seeds; write 5 for 0 to 4"),
+        ({"--seeds": "0"}, "--seeds 0 is no count"),
+        ({"--device": "tpuu"}, "--device tpuu cannot be used here; try --device cpu"),
+        ({"--precision": "fp8"}, "precision='fp8' is not one of"),
+        ({"--set": "lr"}, "--set lr should be NAME=VALUE"),
+        ({"--set": "rate=1"}, "--set='rate' is not one of"),
+        ({"--set": "lr=fast"}, "--set lr=fast: expected a number such as 0.001"),
+        ({"--set": "seed=3"}, "seed come from the recipe"),
+        ({"--set": "backbone=tinny"}, "did you mean 'tiny'"),
+        ({"--split": "mine"}, "--split='mine' is not one of"),
+        ({"--out": __file__}, "is a file; choose a folder"),
+        ({"--iterations": 0}, "--iterations"),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_one_sentence(
+    recipe: Path, pictures: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    changes = dict(changes)
+    (tmp_path / "empty").mkdir()
+    recipe.write_text(changes.pop("text", recipe.read_text()))
+    chosen = changes.pop("recipe", recipe)
+    if changes.get("--data") == "empty":
+        changes["--data"] = tmp_path / "empty"
+    options = {"--data": pictures, "--out": tmp_path / "out", "--device": "cpu", **changes}
+    result = run("run", chosen, *(w for k, v in options.items() if v is not None for w in (k, v)))
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_pictures_are_told_of_before_missing_weights(tmp_path: Path) -> None:
+    result = run("run", "pacs_leave_one_out_resnet18", "-o", tmp_path / "out", "--weights", "nowhere.pth", "--device", "cpu")
+    assert result.exit_code == 2
+    assert "needs the pictures of pacs" in result.output
+
+
+def test_digits_need_no_folder_and_take_none(pictures: Path, tmp_path: Path) -> None:
+    result = run("run", "digits_demo", "--data", pictures, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "leave --data out" in result.output

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+from dg_commands import run, studying
+
+from efdm.apps import dg_show
+from efdm.dg import Settings
+from efdm.lab import read_study
+
+
+def test_at_a_terminal_a_sentence_stands_once_and_lines_fit(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from efdm.lab import tables
+
+    assert run(*studying(recipe, pictures, tmp_path / "out")).exit_code == 0
+    with (tmp_path / "screen").open("w") as file:
+        made = tables(read_study(tmp_path / "out"))
+        dg_show.show_tables(Console(file=file, force_terminal=True, width=90, color_system=None), made)
+    text = (tmp_path / "screen").read_text()
+    assert " ".join(text.split()).count("A column is the test domain") == 1
+    assert "source" not in text  # every row is ours
+    assert all(len(line) <= 90 for line in text.splitlines())
+
+
+def test_the_bar_of_all_trainings_moves_with_each_of_them() -> None:
+    from rich.console import Console
+
+    from efdm import dg, lab
+
+    settings = Settings("mine", ("day",), ("rain",))
+    with dg_show.Bars(Console(file=StringIO())) as bars:
+        bars.trainings(lab.Progress(2, 4, None))
+        for run_name, seed, iteration in (("a", 0, 50), ("b", 1, 25), ("a", 0, 100)):
+            told = dg.Progress(run_name, replace(settings, seed=seed), iteration, 100, {"loss": 0.5}, 7.0)
+            bars.step(told)
+        whole, *others = bars._bars.tasks
+        assert (whole.completed, whole.total, whole.fields["count"]) == (3.25, 4, "3/4")
+        assert [task.description for task in others] == ["erm, tested on rain, seed 1"]  # the other one is finished

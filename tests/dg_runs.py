@@ -1,0 +1,52 @@
+"""Small trainings of classifiers for tests: settings, what is compared, and somebody who watches and interrupts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from efdm.dg.settings import Settings
+from efdm.dg.train import Progress, Trained
+
+
+def settings(**changes: Any) -> Settings:
+    plain = Settings(
+        "digits", ("ink", "neon", "mosaic"), ("outline",), backbone="tiny", size=32, augmentation="digits", batch=16,
+        iterations=6, lr=0.05, precision="fp32", speed="plain", device="cpu", log_every=1, evaluate_every=3, save_every=2,
+    )  # fmt: skip
+    plain = dataclasses.replace(plain, **changes)
+    return dataclasses.replace(plain, batches="domains") if "labels" in plain.method else plain
+
+
+def weights(trained: Trained) -> Tensor:
+    return torch.cat([v.detach().flatten().double().cpu() for v in trained.model.state_dict().values()])
+
+
+def parameters(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
+
+
+class Watch:
+    """Remembers the losses, and stops the run at one place."""
+
+    def __init__(self, stop: int = 0, error: type[BaseException] = KeyboardInterrupt, run: str = "") -> None:
+        self.stop, self.error, self.run = stop, error, run
+        self.losses: dict[tuple[str, int], float] = {}
+
+    def __call__(self, told: Progress) -> None:
+        self.losses[told.run, told.iteration] = told.losses["loss"]
+        if told.iteration == self.stop and self.run in ("", told.run):
+            raise self.error
+
+
+def without_clock(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if k not in ("seconds", "per_second", "lanes")} for r in records]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from training import noise_pictures, vgg_file
+
+from efdm.style import train as training
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four photographs, three paintings, and a VGG that has learnt nothing."""
+    folder = tmp_path_factory.mktemp("training")
+    noise_pictures(folder / "content", 4, seed=1)
+    noise_pictures(folder / "style", 3, seed=2)
+    vgg_file(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quickly() -> Iterator[None]:
+    """A draw of few iterations at once, no TensorBoard unless a test wants it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "BLOCK", 2)
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        yield

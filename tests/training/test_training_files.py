@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torn import tear_files
+
+from efdm.training.files import mend_lines, read_lines, write_json
+
+ONE, TWO, UMLAUT = {"step": 1}, {"step": 2, "loss": 0.5}, {"step": 3, "name": "ü"}
+
+
+def lines(*records: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.jsonl"
+
+
+def test_json_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_json(path, {"a": [1, "ü"]})
+    assert json.loads(path.read_text()) == {"a": [1, "ü"]}
+    assert path.read_bytes().endswith(b"\n")
+    tear_files(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        write_json(path, {"b": [2] * 100})
+    assert json.loads(path.read_text()) == {"a": [1, "ü"]}
+
+
+def test_lines_are_read_in_their_order_without_empty_ones(path: Path) -> None:
+    path.write_bytes(lines(TWO) + b"\n \n" + lines(ONE, UMLAUT))
+    assert read_lines(path) == [TWO, ONE, UMLAUT]
+
+
+def test_wherever_the_last_line_was_cut_off_the_others_are_there_and_can_be_added_to(path: Path) -> None:
+    """Also in the middle of a letter; and a line that lacks its end alone is whole."""
+    before, last = lines(ONE, TWO), lines(UMLAUT)
+    for cut in range(len(last)):
+        path.write_bytes(before + last[:cut])
+        expected = [ONE, TWO, UMLAUT] if cut == len(last) - 1 else [ONE, TWO]
+        assert read_lines(path) == expected
+        mend_lines(path)
+        with path.open("ab") as file:
+            file.write(lines(ONE))
+        assert read_lines(path) == [*expected, ONE]
+
+
+@pytest.mark.parametrize("content", [b"", lines(ONE), lines(ONE, TWO) + b"\n"], ids=["empty", "one", "empty_line"])
+def test_what_is_whole_is_not_mended(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    mend_lines(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("line", [b'{"step": 1', b"[1]", b"7", b"\xff\xfe"], ids=["torn", "list", "number", "no_text"])
+def test_what_is_no_record_is_told_by_its_line(path: Path, line: bytes) -> None:
+    path.write_bytes(lines(ONE) + b"\n" + line + b"\n")
+    with pytest.raises(ValueError, match=r"records\.jsonl, line 3 is not a record; delete the line"):
+        read_lines(path)
+
+
+def test_a_record_has_what_makes_it_one(path: Path) -> None:
+    path.write_bytes(lines(TWO, ONE))
+    assert read_lines(path, ("step",)) == [TWO, ONE]
+    with pytest.raises(ValueError, match="line 2 is not a record"):
+        read_lines(path, ("step", "loss"))
+
+
+def test_a_file_that_is_not_there_is_an_error(path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_lines(path)
