@@ -102,7 +102,10 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     if weights == "timm":
         if own is not None:
             raise ValueError(f"{name} is not one of timm's models and has no weights there; use 'random' or a file")
-        return _of_timm(name, classes, pretrained=True)
+        model = _of_timm(name, classes, pretrained=True)
+        if classes != getattr(model, "pretrained_cfg", {}).get("num_classes"):
+            _begin_anew(model)
+        return model
     model = _of_timm(name, classes) if own is None else own.build(classes)
     if weights != "random":
         file = _find(weights)
@@ -216,6 +219,19 @@ def _fill(model: nn.Module, state: State, what: str) -> None:
             f"{f', and {len(wrong) - 1} more differ' if len(wrong) > 1 else ''}; is it a model of another size?"
         )
     model.load_state_dict({**own, **state})  # into tensors of the model's own type
+    if anew:
+        _begin_anew(model)
+
+
+def _begin_anew(model: nn.Module) -> None:
+    """Classifiers on top of trained features begin small, as torch's own layers do.
+
+    timm draws those of MobileNets and EfficientNets from +-1/sqrt(classes), which is meant for a thousand of them: with
+    seven, the first loss is 4 instead of log 7, and its gradients wash out what the features know.
+    """
+    for layer in (layer for name in _classifiers(model) for layer in model.get_submodule(name).modules()):
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.reset_parameters()
 
 
 def _classifiers(model: nn.Module) -> tuple[str, ...]:

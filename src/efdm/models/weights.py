@@ -42,7 +42,7 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
     "small": Weight(
         "style transfer at a quarter of the size, exact matching at three depths", ("small.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card",
-        "be936684758f9f7388ec1421072fc3af584d1d2d54144e8376022c6b953088aa", "small.md", "package",
+        "0d6700ba197ff682b052448b47b52d4f01723e10cb843e8d1a101b2c1a65cbc8", "small.md", "package",
     ),
     "vgg16-efdm": Weight(
         "EFDM decoder for the normalised VGG-16 at relu4_1", ("vgg16-efdm.safetensors",),
