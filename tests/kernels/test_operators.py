@@ -20,7 +20,7 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "strided"])
+@pytest.mark.parametrize("layout", ["contiguous", "strided", "channels last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_opcheck(name: str, dtype: torch.dtype, layout: str, device: torch.device) -> None:
@@ -28,4 +28,6 @@ def test_opcheck(name: str, dtype: torch.dtype, layout: str, device: torch.devic
     if layout == "strided":
         x = x.transpose(0, 1)
         y = y.transpose(0, 1)
+    if layout == "channels last":
+        x, y = x.mT.contiguous().mT, y.mT.contiguous().mT
     torch.library.opcheck(getattr(torch.ops.efdm, name), OPERATORS[name](x, y))

@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from tolerances import close
 
 from efdm import kernels
-from efdm.kernels import reference
+from efdm.kernels import cpu, reference
 
 
 @pytest.mark.parametrize("n", [500, 2000])
@@ -22,6 +26,40 @@ def test_from_many_threads_at_once(n: int) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: kernels.sort_match(x, y), range(32)))
     assert all(torch.equal(f, expected) for f in found)
+
+
+@pytest.fixture
+def _three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_three_threads")
+@pytest.mark.parametrize("slow", ["this", "another", "no"])
+def test_every_row_is_done_once_whichever_thread_is_slow(slow: str) -> None:
+    done, here = [0] * 1000, threading.get_ident()
+
+    def work(first: int, last: int) -> None:
+        if slow == ("this" if threading.get_ident() == here else "another"):
+            time.sleep(0.01)
+        for row in range(first, last):
+            done[row] += 1
+
+    cpu._share_rows(work, 1000, 1000)
+    assert done == [1] * 1000
+
+
+@pytest.mark.usefixtures("_three_threads")
+@pytest.mark.parametrize("n", [100, 2000])
+@pytest.mark.parametrize("layout", ["rows", "channels last"])
+def test_shared_among_threads(n: int, layout: str) -> None:
+    x, partner, weight = torch.randn(8, 70, n), torch.arange(8).flip(0), torch.linspace(0, 1, 8)
+    if layout == "channels last":
+        x = x.mT.contiguous().mT
+    close(kernels.mix_partners(x, partner, weight), reference.mix_partners(x, partner, weight))
+    assert torch.equal(kernels.sort_rows(x), reference.sort_rows(x))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

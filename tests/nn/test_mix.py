@@ -68,6 +68,15 @@ def test_the_gate_opens_as_often_as_it_says(device: torch.device) -> None:
     assert 85 < opened < 160  # 120 expected, standard deviation 9
 
 
+def test_a_closed_gate_draws_as_much_as_an_open_one(device: torch.device) -> None:
+    states = []
+    for p in (1e-9, 1.0):
+        g = torch.Generator(device).manual_seed(0)
+        EFDMix(p=p, generator=g)(features(device))
+        states.append(g.get_state())
+    assert torch.equal(*states)
+
+
 def test_beta(device: torch.device) -> None:
     for alpha in (0.1, 1.0, 5.0):
         lam = draw.beta(alpha, 40_000, device, torch.Generator(device).manual_seed(0))

@@ -82,6 +82,14 @@ def test_channels_last_is_kept(dtype: torch.dtype, device: torch.device) -> None
     assert efdm(x, y.contiguous(memory_format=torch.channels_last)).is_contiguous()
 
 
+def test_large_samples_with_channels_last(device: torch.device) -> None:
+    # transposed one by one on the CPU
+    x, y = torch.randn(2, 6, 128, 96, device=device), torch.randn(2, 6, 128, 96, device=device)
+    out = efdm(x.contiguous(memory_format=torch.channels_last), y)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(out, efdm(x, y))
+
+
 def test_strided_and_expanded_input(device: torch.device) -> None:
     x, y = pair(device, space=(8, 10))
     assert torch.equal(efdm(x[..., ::2], y[..., 1::2]), efdm(x[..., ::2].contiguous(), y[..., 1::2].contiguous()))

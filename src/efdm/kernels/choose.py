@@ -31,6 +31,7 @@ class Kernel:
     why_not: Callable[[], str | None]  # what it needs and is missing
     functions: Any
     about: str
+    strided: tuple[str, ...] = ()  # functions that take any strides; the others are given contiguous rows
 
 
 def _longest_block(device: torch.device, dtype: torch.dtype) -> float:
@@ -41,7 +42,7 @@ def _longest_block(device: torch.device, dtype: torch.dtype) -> float:
 TABLE = (
     Kernel(
         "cuda_block", "cuda", DTYPES, _longest_block, cuda.why_not, cuda.block,
-        "one fused launch, a block for each row",
+        "one fused launch, a block for each row", strided=("mix_partners",),
     ),
     Kernel(
         "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.LONGEST_CHUNKED, cuda.why_not, cuda.chunks,
@@ -49,7 +50,7 @@ TABLE = (
     ),
     Kernel(
         "cpu_network", "cpu", DTYPES, lambda d, t: cpu.LONGEST_NETWORK[t.itemsize], cpu.why_not, cpu.network,
-        "numba sorting network, several rows in a vector",
+        "numba sorting network, several rows in a vector", strided=("mix_partners",),
     ),
     Kernel(
         "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.LONGEST_ROW, cpu.why_not, cpu.radix,

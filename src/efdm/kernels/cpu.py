@@ -26,6 +26,7 @@ from efdm.kernels.floats import INFINITY
 LONGEST_NETWORK = {4: 512, 2: 128}
 LONGEST_ROW = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 SMALLEST_SHARE = 1 << 15  # elements a thread should get: below this, handing work over costs more than doing it
+SHARES = 4  # for each thread: one whose core is busy, often with torch's own threads that wait for more work, takes fewer
 
 _WORDS = {2: torch.int16, 4: torch.int32}
 
@@ -40,9 +41,8 @@ def why_not() -> str | None:
 
 
 def _words(t: Tensor) -> Any:
-    """The tensor's bits as a two-dimensional unsigned numpy array that shares its memory."""
-    signed = t.view(_WORDS[t.element_size()]).numpy()
-    return signed.view(f"u{t.element_size()}").reshape(-1, t.shape[-1])
+    """The tensor's bits as an unsigned numpy array that shares its memory."""
+    return t.view(_WORDS[t.element_size()]).numpy().view(f"u{t.element_size()}")
 
 
 _pool: tuple[int, ThreadPoolExecutor] | None = None
@@ -58,16 +58,22 @@ if hasattr(os, "register_at_fork"):
 
 
 def _share_rows(work: Callable[[int, int], None], rows: int, n: int) -> None:
-    """Call ``work(first, last)`` on shares of the rows, one share in this thread."""
+    """Call ``work(first, last)`` on shares of the rows; this thread and others take one after the other."""
     global _pool
-    shares = max(1, min(torch.get_num_threads(), rows, rows * n // SMALLEST_SHARE))
-    if shares == 1:
+    threads = min(torch.get_num_threads(), rows, rows * n // SMALLEST_SHARE)
+    if threads <= 1:
         return work(0, rows)
-    if _pool is None or _pool[0] < shares:
-        _pool = (shares, ThreadPoolExecutor(shares, thread_name_prefix="efdm"))
-    edges = [rows * i // shares for i in range(shares + 1)]
-    others = [_pool[1].submit(work, a, b) for a, b in pairwise(edges[1:])]
-    work(edges[0], edges[1])
+    if _pool is None or _pool[0] < threads:
+        _pool = (threads, ThreadPoolExecutor(threads, thread_name_prefix="efdm"))
+    shares = min(SHARES * threads, rows, rows * n // SMALLEST_SHARE)
+    todo = iter(list(pairwise(rows * i // shares for i in range(shares + 1))))
+
+    def take_shares() -> None:
+        for first, last in todo:
+            work(first, last)
+
+    others = [_pool[1].submit(take_shares) for _ in range(threads - 1)]
+    take_shares()
     for other in others:
         other.result()
     return None
@@ -88,7 +94,7 @@ class Sorter:
         if first.numel() == 0:
             return
         kernel, infinity = self._compiled(name), INFINITY[first.dtype]
-        arrays = [_words(t) for t in (*inputs, *outputs)]
+        arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
         _share_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
 
     def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
@@ -117,19 +123,43 @@ class Sorter:
         return out
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        if partner.numel() and not 0 <= partner.min() <= partner.max() < x.shape[0]:
-            raise IndexError(f"partners {partner.tolist()} are not all samples of a batch of {x.shape[0]}")
+        samples = _of_samples(x, partner, weight)
         values, rank = self.sort_rank(x)
         out = rank.view(torch.float32)  # a rank is read once, and then its place is free
         if x.numel():
             # 16-bit floats are sorted as they are, and blended as 32-bit ones
             tensors = (x.detach().float(), values.float(), rank, out)
             content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
-            samples = partner.numpy(), weight.detach().float().numpy()
             mix = self._compiled("mix")
             _share_rows(lambda a, b: mix(content, style, ranks, *samples, mixed, a, b), *content.shape)
         return out.to(x.dtype)
 
 
-network = Sorter("efdm.kernels.cpu_network")
+def _of_samples(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:
+    """Partners and weights as arrays."""
+    indices = partner.tolist()
+    if indices and not 0 <= min(indices) <= max(indices) < x.shape[0]:
+        raise IndexError(f"partners {indices} are not all samples of a batch of {x.shape[0]}")
+    return partner.contiguous().numpy(), weight.detach().float().contiguous().numpy()
+
+
+class LaneSorter(Sorter):
+    """One that also mixes features with their channels last as they lie: behind convolutions they often do."""
+
+    def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        if x.is_contiguous() or not x.mT.is_contiguous() or not x.numel():
+            return super().mix_partners(x.contiguous(), partner, weight)
+        samples = _of_samples(x, partner, weight)
+        last, infinity = x.detach().mT, INFINITY[x.dtype]
+        out, values = torch.empty(last.shape, dtype=torch.float32), torch.empty_like(last)
+        order = torch.empty(last.shape, dtype=torch.int16)  # positions in short rows
+        arrays = [_words(t) for t in (last, values, order)]
+        sort, mix = self._compiled("sort_order_last"), self._compiled("mix_last")
+        _share_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
+        style, mixed = values.float().numpy(), out.numpy()
+        _share_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
+        return out.to(x.dtype).mT
+
+
+network = LaneSorter("efdm.kernels.cpu_network")
 radix = Sorter("efdm.kernels.cpu_radix")

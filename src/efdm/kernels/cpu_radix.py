@@ -206,24 +206,23 @@ def take(values, ranks, out, infinity, first, last):
 
 
 @partial(_jit, fastmath={"contract"})  # product and sum are rounded once, as in torch.lerp
-def mix(x, values, ranks, partners, weights, out, first, last):
-    """Rows of floats: ``x + weight (values[partner] - x)``. The same value on both sides stays, infinity too.
+def blended(a, b, weight):
+    """``a + weight (b - a)``. The same value on both sides stays, infinity too."""
+    from_style = weight >= HALF  # from the nearer end, as torch.lerp does: both ends are exact
+    share = weight - FLOAT_ONE if from_style else weight
+    between = (b if from_style else a) + share * (b - a)
+    between = a if a == b or weight == 0 else between
+    return b if weight == 1 else between
 
-    ``out`` may be the memory of ``ranks``.
-    """
+
+@_jit
+def mix(x, values, ranks, partners, weights, out, first, last):
+    """Rows of floats, blended with the values of the partner at their ranks. ``out`` may be the memory of ``ranks``."""
     channels = x.shape[0] // partners.size
     for r in range(first, last):
         sample = r // channels
-        weight = weights[sample]
         style = values[partners[sample] * channels + r % channels]
-        from_style = weight >= HALF  # from the nearer end, as torch.lerp does: both ends are exact
-        share = weight - FLOAT_ONE if from_style else weight
         for i in range(x.shape[1]):
             out[r, i] = style[ranks[r, i]]
-        if weight == 0:
-            out[r] = x[r]
-        elif weight != 1:
-            for i in range(x.shape[1]):
-                a, b = x[r, i], out[r, i]
-                between = (b if from_style else a) + share * (b - a)
-                out[r, i] = a if a == b else between
+        for i in range(x.shape[1]):  # apart from the loop before: this one is vectorised
+            out[r, i] = blended(x[r, i], out[r, i], weights[sample])

@@ -31,6 +31,10 @@ _BLOCKS = {
 _SOURCE = Path(__file__).with_name("sort_match.cu")
 _ELEMENTS = 256  # threads of a block in the kernels without a sort
 _MERGED = 8  # elements of a thread that merges, as in sort_match.cu
+_SIDE = 64  # of the squares that to_rows turns, as there
+_MIXERS = 512  # threads of a block of mix_ordered, as there
+_MIX_SHARED = 112 * 1024  # its shared memory, so that a multiprocessor of an H200 has two blocks
+_SECTOR = 32  # bytes that memory reads and writes at once
 
 __all__ = ["LONGEST_CHUNKED", "block", "chunks", "longest_block", "why_not"]
 
@@ -52,10 +56,18 @@ def _shared_bytes(threads: int, items: int, width: int) -> int:
 
 
 @cache
+def _most_shared(device: int) -> int:
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined,no-any-return]
+
+
+def _mix_shared(device: int) -> int:
+    return min(_MIX_SHARED, _most_shared(device))
+
+
+@cache
 def longest_block(device: int, width: int) -> int:
     """The longest row whose sort fits the shared memory of a block on this device; width is 2 or 4 bytes."""
-    limit = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
-    return max(n for n in _BLOCKS if _shared_bytes(*_block(n), width) <= limit)
+    return max(n for n in _BLOCKS if _shared_bytes(*_block(n), width) <= _most_shared(device))
 
 
 @cache
@@ -63,7 +75,7 @@ def _module(threads: int, items: int, width: int, device: int) -> Module:
     _, both_sides, one_side = _row_of(threads * items)
     settings = {"THREADS": threads, "ITEMS": items, "HALF": int(width == 2)}
     settings |= {"BLOCKS_BOTH_SIDES": both_sides, "BLOCKS_ONE_SIDE": one_side}
-    return Module(_SOURCE.read_text(), settings, device, _shared_bytes(threads, items, width))
+    return Module(_SOURCE.read_text(), settings, device, max(_shared_bytes(threads, items, width), _mix_shared(device)))
 
 
 class _Launcher:
@@ -78,7 +90,7 @@ class _Launcher:
         self.capacity = self.threads * items
         self.chunks = -(-n // self.capacity)
 
-    def sort(self, kernel: str, x: Tensor, *others: Tensor | int | None) -> None:
+    def sort(self, kernel: str, x: Tensor, *others: Tensor | int) -> None:
         """One block for each row."""
         if rows := x.numel() // self.n:
             self.module.launch(kernel, rows, self.threads, self.shared, x, *others, self.n, self.infinity)
@@ -133,7 +145,7 @@ class block:
     @staticmethod
     def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), _rank_like(x)
-        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("sort_rank", x, values, rank, None, 0)
+        _block_launcher(x.shape[-1], x.dtype, x.device.index).sort("sort_rank", x, values, rank)
         return values, rank
 
     @staticmethod
@@ -146,16 +158,35 @@ class block:
 
     @staticmethod
     def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        launcher = _block_launcher(x.shape[-1], x.dtype, x.device.index)
-        values, rank = torch.empty_like(x), _rank_like(x)
-        launcher.sort("sort_rank", x, values, rank, weight, x.shape[0])
-        return _mixed(launcher, x, values, rank, partner, weight)
+        """Rows as they lie, or with the channels last: behind convolutions they often are."""
+        if not x.numel():
+            return torch.empty_like(x)
+        channels_last = not x.is_contiguous() and x.mT.is_contiguous()
+        x, weight = x if channels_last else x.contiguous(), weight.contiguous()
+        batch, channels, n = x.shape
+        launcher = _block_launcher(n, x.dtype, x.device.index)
+        rows, order = (torch.empty(x.shape, dtype=dtype, device=x.device) for dtype in (x.dtype, torch.int16))
+        if channels_last:
+            squares = batch * -(-channels // _SIDE) * -(-n // _SIDE)
+            launcher.module.launch("to_rows", squares, _ELEMENTS, 0, x, rows, weight, batch, channels, n)
+        values = torch.empty_like(rows)
+        launcher.sort("sort_order", rows if channels_last else x, values, order, weight, batch)
+        return _mixed(launcher, x, values, order, partner.contiguous(), weight, channels_last)
 
 
-def _mixed(launcher: _Launcher, x: Tensor, values: Tensor, rank: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    numbers = (x.shape[1], launcher.n, launcher.infinity)
-    launcher.each("mix_partners", 1, x, values, rank, partner, weight, out, *numbers)
+def _mixed(
+    launcher: _Launcher, x: Tensor, values: Tensor, order: Tensor, partner: Tensor, weight: Tensor, channels_last: bool
+) -> Tensor:
+    out, (batch, channels, n), width = torch.empty_like(x), x.shape, x.dtype.itemsize
+    words = -(-n * width // 4) | 1  # of a line: odd, so that the same place of neighbouring lines is in different banks
+    group = _SECTOR // width  # channels that are written together
+    while group > 1 and group * words * 4 > _mix_shared(x.device.index):
+        group //= 2
+    numbers = (batch, channels, n, group, words * 4 // width, int(channels_last), launcher.infinity)
+    launcher.module.launch(
+        "mix_ordered", batch * -(-channels // group), _MIXERS, group * words * 4, x, values, order, partner, weight, out,
+        *numbers,
+    )  # fmt: skip
     return out
 
 
@@ -222,4 +253,7 @@ class chunks:
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        return _mixed(cls._launcher(x), x, *cls.sort_rank(x), partner, weight)
+        launcher, (values, rank), out = cls._launcher(x), cls.sort_rank(x), torch.empty_like(x)
+        numbers = (x.shape[1], launcher.n, launcher.infinity)
+        launcher.each("mix_ranked", 1, x, values, rank, partner, weight, out, *numbers)
+        return out

@@ -18,14 +18,15 @@ _library = torch.library.Library("efdm", "DEF")
 
 
 def _run(name: str, *tensors: Tensor) -> Any:
-    """Call the chosen kernel on contiguous rows."""
+    """Call the chosen kernel, on contiguous rows unless it takes others."""
     first = tensors[0]
     # what lies outside the rows would be read as if it were values
     alike = all(t.shape == first.shape for t in tensors[1:])
     if not alike and not (name == "mix_partners" and tensors[1].shape == tensors[2].shape == first.shape[:1]):
         raise ValueError(f"{name} cannot use shapes {[tuple(t.shape) for t in tensors]} together")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
-    return getattr(kernel.functions, name)(*[t.contiguous() for t in tensors])
+    ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
+    return getattr(kernel.functions, name)(*ready)
 
 
 def sort_match(x: Tensor, y: Tensor) -> Tensor:
@@ -49,7 +50,9 @@ def take(values: Tensor, rank: Tensor) -> Tensor:
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-    return _run("mix_partners", x, partner, weight)
+    mixed = _run("mix_partners", x, partner, weight)
+    # In the memory format of x, unlike the others: the network has mixed channels that are last as they lie
+    return mixed if mixed.stride() == x.stride() else torch.empty_like(x).copy_(mixed)
 
 
 def straight_through(content: Tensor, values: Tensor) -> Tensor:
@@ -66,7 +69,7 @@ _OPERATORS = (  # schema, implementation, what it returns for a fake tensor
     ("sort_rows(Tensor y) -> Tensor", sort_rows, _like),
     ("sort_rank(Tensor x) -> (Tensor, Tensor)", sort_rank, lambda x: (_like(x), _like(x.to(torch.int32)))),
     ("take(Tensor values, Tensor rank) -> Tensor", take, lambda values, rank: _like(values)),
-    ("mix_partners(Tensor x, Tensor partner, Tensor weight) -> Tensor", mix_partners, lambda x, partner, weight: _like(x)),
+    ("mix_partners(Tensor x, Tensor partner, Tensor weight) -> Tensor", mix_partners, lambda x, *_: torch.empty_like(x)),
     ("straight_through(Tensor content, Tensor values) -> Tensor", straight_through, lambda c, values: values.clone()),
 )
 

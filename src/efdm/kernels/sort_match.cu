@@ -173,8 +173,8 @@ __device__ void sort_style(const raw *y, int n, word infinity, word (&items)[ITE
   sort_bytes(items, shared, 0, sizeof(raw));
 }
 
+extern __shared__ word memory[];
 __device__ __forceinline__ Shared &shared_memory(word *&keys) {
-  extern __shared__ word memory[];
   keys = memory + (sizeof(Shared) + 15) / 16 * 4;
   return *reinterpret_cast<Shared *>(memory);
 }
@@ -224,13 +224,7 @@ KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, 
 }
 
 // Both answers of one sort: the sorted values, and the rank of every element.
-// With weights (one for each sample of a batch): if all are zero, nobody will look at the answers.
-KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, const float *weights, int batch, int n, word infinity) {
-  if (weights) {
-    int wanted = 0;
-    for (int i = threadIdx.x; i < batch; i += THREADS) wanted |= weights[i] != 0;
-    if (!__syncthreads_or(wanted)) return;
-  }
+KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, int n, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
@@ -290,23 +284,113 @@ __device__ __forceinline__ float to_float(raw u, word) { return __uint_as_float(
 __device__ __forceinline__ raw from_float(float f, word) { return __float_as_uint(f); }
 #endif
 
+// The share 1 - weight of mine and the rest of theirs. Equal infinities stay: their difference is NaN.
+__device__ __forceinline__ raw mixed(raw mine, raw theirs, float weight, word infinity) {
+  if (weight == 0 || theirs == mine) return mine;
+  if (weight == 1) return theirs;
+  float a = to_float(mine, infinity), b = to_float(theirs, infinity);
+  return from_float(weight < 0.5f ? a + weight * (b - a) : b - (1 - weight) * (b - a), infinity);
+}
+
 // Sample b keeps the share 1 - weight[b] of itself and takes the rest from the sorted values of sample partner[b].
-extern "C" __global__ void mix_partners(const raw *x, const raw *sorted, const int *rank, const long long *partner,
-                                        const float *weights, raw *out, int channels, int n, word infinity) {
+extern "C" __global__ void mix_ranked(const raw *x, const raw *sorted, const int *rank, const long long *partner,
+                                      const float *weights, raw *out, int channels, int n, word infinity) {
   ROW_AND_TILE(blockDim.x)
   int i = tile * blockDim.x + threadIdx.x;
   if (i >= n) return;
   int channel = row / n % channels, sample = row / n / channels;
   float weight = weights[sample];
-  raw mine = x[row + i], mixed = mine;
-  if (weight != 0) {
-    mixed = sorted[((size_t)partner[sample] * channels + channel) * n + rank[row + i]];
-    if (weight != 1 && mixed != mine) {  // equal infinities stay: their difference is NaN
-      float a = to_float(mine, infinity), b = to_float(mixed, infinity);
-      mixed = from_float(weight < 0.5f ? a + weight * (b - a) : b - (1 - weight) * (b - a), infinity);
-    }
+  raw mine = x[row + i], theirs = mine;
+  if (weight != 0) theirs = sorted[((size_t)partner[sample] * channels + channel) * n + rank[row + i]];
+  out[row + i] = mixed(mine, theirs, weight, infinity);
+}
+
+// The same for rows that fit a block, as three kernels: to_rows (where channels are last), sort_order, mix_ordered. If the
+// weights of all samples are zero, the first two do nothing and the last copies.
+__device__ __forceinline__ bool none_mixes(const float *weights, int batch) {
+  int wanted = 0;
+  for (int i = threadIdx.x; i < batch; i += blockDim.x) wanted |= weights[i] != 0;
+  return !__syncthreads_or(wanted);
+}
+
+const int SIDE = 64;  // of a square that turns in shared memory; an odd number of words to a line keeps banks apart
+
+// Samples of (n, channels) become samples of (channels, n).
+extern "C" __global__ void to_rows(const raw *x, raw *rows, const float *weights, int batch, int channels, int n) {
+  __shared__ raw square[SIDE][SIDE + 4 / sizeof(raw)];
+  if (none_mixes(weights, batch)) return;
+  int across = (channels + SIDE - 1) / SIDE, along = (n + SIDE - 1) / SIDE;
+  int channel = blockIdx.x % across * SIDE, first = blockIdx.x / across % along * SIDE;
+  size_t sample = (size_t)(blockIdx.x / across / along) * channels * n;
+#pragma unroll 4
+  for (int k = threadIdx.x; k < SIDE * SIDE; k += blockDim.x) {
+    int c = channel + k % SIDE, i = first + k / SIDE;
+    if (c < channels && i < n) square[k / SIDE][k % SIDE] = x[sample + (size_t)i * channels + c];
   }
-  out[row + i] = mixed;
+  __syncthreads();
+#pragma unroll 4
+  for (int k = threadIdx.x; k < SIDE * SIDE; k += blockDim.x) {
+    int c = channel + k / SIDE, i = first + k % SIDE;
+    if (c < channels && i < n) rows[sample + (size_t)c * n + i] = square[k % SIDE][k / SIDE];
+  }
+}
+
+// The sorted values, and where each was.
+KERNEL(BLOCKS_ONE_SIDE) sort_order(const raw *x, raw *sorted, half_word *order, const float *weights, int batch, int n,
+                                   word infinity) {
+  if (none_mixes(weights, batch)) return;
+  word *keys;
+  Shared &shared = shared_memory(keys);
+  size_t row = (size_t)blockIdx.x * n;
+  word items[ITEMS];
+  sort_content(x + row, n, infinity, items, shared, keys);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    if (position(k) < n) {
+      sorted[row + position(k)] = x[row + (items[k] & 0xffff)];
+      order[row + position(k)] = items[k] & 0xffff;
+    }
+}
+
+__device__ void copy(const raw *x, raw *out, size_t count) {
+  size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
+  bool aligned = ((size_t)x | (size_t)out) % sizeof(uint4) == 0;
+  size_t wide = aligned ? count / (sizeof(uint4) / sizeof(raw)) : 0;
+  for (size_t i = first; i < wide; i += step) reinterpret_cast<uint4 *>(out)[i] = reinterpret_cast<const uint4 *>(x)[i];
+  for (size_t i = wide * (sizeof(uint4) / sizeof(raw)) + first; i < count; i += step) out[i] = x[i];
+}
+
+// Values of the same rank are mixed, in order, so that all is read as it lies; then they go home, in shared memory. A block
+// has `group` channels of a sample (a power of two up to its warps): where channels are last, neighbours are written together.
+// A line of `stride` values has an odd number of words.
+const int MIXERS = 512;
+extern "C" __global__ void __launch_bounds__(MIXERS, 2)
+    mix_ordered(const raw *x, const raw *sorted, const half_word *order, const long long *partner, const float *weights,
+                raw *out, int batch, int channels, int n, int group, int stride, int channels_last, word infinity) {
+  if (none_mixes(weights, batch)) return copy(x, out, (size_t)batch * channels * n);
+  raw *lines = reinterpret_cast<raw *>(memory);
+  int groups = (channels + group - 1) / group, sample = blockIdx.x / groups, channel = blockIdx.x % groups * group;
+  int count = min(group, channels - channel), warp = threadIdx.x / 32;
+  size_t start = (size_t)sample * channels * n;
+  int c = warp % group, first = warp / group * 32 + threadIdx.x % 32, step = MIXERS / group;
+  if (c < count) {
+    float weight = weights[sample];
+    size_t row = start + (size_t)(channel + c) * n, other = ((size_t)partner[sample] * channels + channel + c) * n;
+#pragma unroll 4
+    for (int i = first; i < n; i += step)
+      lines[c * stride + order[row + i]] = mixed(sorted[row + i], sorted[other + i], weight, infinity);
+  }
+  __syncthreads();
+  if (channels_last) {
+    int last = threadIdx.x % group;
+    if (last < count)
+#pragma unroll 4
+      for (int i = threadIdx.x / group; i < n; i += step)
+        out[start + (size_t)i * channels + channel + last] = lines[last * stride + i];
+  } else if (c < count) {
+#pragma unroll 4
+    for (int i = first; i < n; i += step) out[start + (size_t)(channel + c) * n + i] = lines[c * stride + i];
+  }
 }
 
 // Long rows are cut into chunks, a block each. The chunks are sorted, then sorted runs are merged in pairs, from keys to keys,

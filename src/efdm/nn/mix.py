@@ -62,11 +62,12 @@ class FeatureMix(FeatureLayer):
         if generator is None and not torch.compiler.is_compiling() and self.mix == "crossdomain":
             domains = labels_for_draw(domains, device)
         gate = draw.gate(self.p, device, generator)
-        kept = None if self.alpha is None else draw.beta(self.alpha, batch, device, generator)
+        noise = () if self.alpha is None else draw.beta_noise(batch, device, generator)
         partner = PAIRINGS[self.mix](batch, domains, device, generator)
         if draw.closed(gate):
             return features
-        lam = torch.where(gate, torch.zeros(batch, device=device) if kept is None else kept, 1.0)
+        kept = torch.zeros(batch, device=device) if self.alpha is None else draw.beta_from(self.alpha, *noise)
+        lam = torch.where(gate, kept, 1.0)
         options = {**self.options, "channel_dim": channel_dim}
         if self.options.get("ties") == "random":
             options["generator"] = generator

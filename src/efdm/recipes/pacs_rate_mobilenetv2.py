@@ -4,11 +4,12 @@ claim     one learning rate serves all our recipes for MobileNetV2.
 command   efdm dg run pacs_rate_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/rate --lanes 4
 time      not measured yet
 expected  the row with the highest accuracy on held-out pictures of the training domains, or one that is as good
-runs      24 (3 learning rates x 4 domains x 2 seeds)
+runs      12 (3 learning rates x 4 domains x 1 seed)
 
 Only ERM is trained, so that no other method has a say in it. The number in a column is the accuracy on held-out pictures of
-the domains *other* than that one. These accuracies lie close together, near their ceiling: rates within one standard error
-of the best count as equal, and the smallest of them is chosen. The length of training was not searched for.
+the domains *other* than that one. These accuracies lie close together, near their ceiling: rates whose averages are within
+half a percent of the best count as equal, and the smallest of them is chosen. The length of training was not searched for.
+The runs at the chosen rate are those of ERM in pacs_leave_one_out_mobilenetv2.
 """
 
 from efdm.lab import PACS_MOBILENETV2, Recipe
@@ -17,9 +18,9 @@ recipe = Recipe(
     protocol="leave-one-out",
     data="pacs",
     methods=["erm"],
-    settings={**PACS_MOBILENETV2, "evaluate_every": 0},
+    settings=PACS_MOBILENETV2,
     grid={"lr": (1e-3, 3e-3, 1e-2)},
-    seeds=(0, 1),
+    seeds=(0,),
     selections=("last",),
     scores=("training-domain validation",),
 )  # fmt: skip
