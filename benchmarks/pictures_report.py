@@ -1,79 +1,142 @@
-"""The table of style transfer in the README, from records: quality, and time where it was measured.
+"""The tables of style transfer in the README and the guide, from records: quality, and time where it was measured.
 
-python benchmarks/pictures_report.py            print it
-python benchmarks/pictures_report.py --readme   put it into README.md
+python benchmarks/pictures_report.py            print them
+python benchmarks/pictures_report.py --readme   put them into README.md and docs/guide/train-style.md
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from efdm.style.evaluate import read_records
+from efdm.style.report import Group, Sweep, groups, mean_and_error, sweeps
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 README = ROOT / "README.md"
-RECORDS = ROOT / "results" / "style" / "evaluation" / "records.jsonl"
-BEGIN, END = "<!-- style table: made by benchmarks/pictures_report.py -->", "<!-- end of style table -->"
+GUIDE = ROOT / "docs" / "guide" / "train-style.md"
+RUN = ROOT / "results" / "style" / "evaluation"
 
 Record = dict[str, Any]
 
+IN_README = ("content untouched", "small efdm 0.75", "small efdm 1", "vgg16 efdm 1")
+# decoders trained alike, but for this
+METHODS = ("efdm", "adain", "hm", "adamean", "adastd")
+MEASURES = {
+    "lpips": "content LPIPS ↓", "edge_ssim": "edge SSIM ↑", "style_distance": "style distance ↓", "mean_error": "mean ↓",
+    "std_error": "std ↓", "skewness_error": "skewness ↓", "kurtosis_error": "kurtosis ↓",
+    "infinity_norm_error": "infinity norm ↓",
+}  # fmt: skip
+EQUAL_CONTENT = (0.42, 0.46, 0.50, 0.54)
 
-def quality() -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for line in RECORDS.read_text().splitlines():
-        record = json.loads(line)
-        found.setdefault(record["label"], []).append(record["measures"])
+
+def quality() -> dict[str, Group]:
+    return {group.label: group for group in groups(read_records(RUN))}
+
+
+def speed() -> dict[str, dict[tuple[str, str, str, int], Record]]:
+    """Rows by device and by (network, method, way, batch)."""
+    found = {}
+    for device in ("cpu", "cuda"):
+        rows = json.loads((HERE / "results" / f"pictures-{device}.json").read_text())["rows"]
+        found[device] = {(r["network"], r["method"], r["way"], r["batch"]): r for r in rows}
     return found
 
 
-def speed() -> list[Record]:
-    files = (HERE / "results" / f"pictures-{device}.json" for device in ("cpu", "cuda"))
-    return [json.loads(file.read_text()) for file in files if file.exists()]
+def _times(network: str) -> list[str]:
+    """Seconds on the CPU, and pictures a second on the GPU in batches of 1 / 8, of both ways."""
+    cpu, gpu = speed().values()
+    seconds = f"{cpu[network, 'efdm', 'prepared', 1]['seconds']:.2f} s"
+    per_second = (
+        " / ".join(f"{gpu[network, 'efdm', way, batch]['pictures_per_second']:,.0f}" for batch in (1, 8))
+        for way in ("prepared", "whole")
+    )
+    return [seconds, *per_second]
 
 
-def _time(network: str) -> str:
-    """The time of one picture with a prepared style, on every device that has a record."""
-    told = []
-    for record in speed():
-        on_gpu = record["environment"]["device"] == "cuda"
-        row = next(
-            r for r in record["rows"]
-            if (r["network"], r["method"], r["way"], r["batch"]) == (network, "efdm", "prepared", 1)
-        )  # fmt: skip
-        told.append(f"{row['seconds'] * 1e3:.1f} ms (H200)" if on_gpu else f"{row['seconds']:.2f} s (2 CPU cores)")
-    return ", ".join(told) or "not measured"
+def _cell(group: Group, measure: str) -> str:
+    mean, error = mean_and_error(group.values(measure))
+    return f"{mean:.3f} ± {error:.3f}"
 
 
-def mean(records: list[Record], measure: str) -> str:
-    values = [r[measure] for r in records if r[measure] is not None]
-    error = statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.mean(values):.3f} ± {error:.3f}"
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
 
 
-def table() -> str:
-    lines = [
-        "| model | content LPIPS ↓ | style distance ↓ | 512 x 512, prepared style |",
-        "|---|---|---|---|",
-    ]
-    for label, records in quality().items():
+def readme_table() -> str:
+    head = ["model", "content LPIPS ↓", "style distance ↓", "2 CPU cores", "H200, a second", "with new styles"]
+    found = quality()
+    rows = []
+    for label in IN_README:
         network, _, strength = label.partition(" efdm ")
-        time = _time(network) if strength == "1" else ""  # below 1 some stages run twice
+        times = _times(network) if strength == "1" else ["", "", ""]  # below 1 some stages run twice
         name = f"`{network}`, strength {strength}" if strength else label
-        lines.append(f"| {name} | {mean(records, 'lpips')} | {mean(records, 'style_distance')} | {time} |")
-    return "\n".join(lines)
+        rows.append([name, _cell(found[label], "lpips"), _cell(found[label], "style_distance"), *times])
+    return _markdown(head, rows)
 
 
-def with_table(text: str) -> str:
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+def method_sweeps() -> dict[str, Sweep]:
+    """The decoders that were trained alike, over strengths."""
+    by_model = {s.groups[0].way.get("model"): s for s in sweeps(list(quality().values()))}
+    return {method: by_model[f"vgg16-{method}-15k"] for method in METHODS}
+
+
+def methods_table() -> str:
+    """All of them at strength 1."""
+    rows = [[f"`{m}`", *(_cell(sweep.groups[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
+    return _markdown(["method", *MEASURES.values()], rows)
+
+
+def style_at(sweep: Sweep, lpips: float) -> float | None:
+    """The style distance where a sweep over strengths passes a content distance, on the line between two strengths."""
+    points = sorted(
+        (mean_and_error(g.values("lpips"))[0], mean_and_error(g.values("style_distance"))[0]) for g in sweep.groups
+    )
+    for (x, y), (next_x, next_y) in pairwise(points):
+        if x <= lpips <= next_x:
+            return y + (next_y - y) * (lpips - x) / (next_x - x)
+    return None
+
+
+def equal_content_table() -> str:
+    rows = []
+    for method, sweep in method_sweeps().items():
+        found = (style_at(sweep, lpips) for lpips in EQUAL_CONTENT)
+        rows.append([f"`{method}`", *("-" if f is None else f"{f:.3f}" for f in found)])
+    return _markdown(["style distance at a content LPIPS of", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
+
+
+class Place(NamedTuple):
+    """Where a table stands: between two comments with its name."""
+
+    document: Path
+    name: str
+    render: Callable[[], str]
+
+
+PLACES = (
+    Place(README, "style table", readme_table),
+    Place(GUIDE, "methods table", methods_table),
+    Place(GUIDE, "equal content table", equal_content_table),
+)
+
+
+def with_table(text: str, place: Place) -> str:
+    begin, end = f"<!-- {place.name}: made by benchmarks/pictures_report.py -->", f"<!-- end of {place.name} -->"
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{place.render()}\n{end}{rest.split(end)[1]}"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", action="store_true")
-    if parser.parse_args().readme:
-        README.write_text(with_table(README.read_text()))
-    print(table())
+    parser.add_argument("--readme", action="store_true", help="update the tables in the documents")
+    update = parser.parse_args().readme
+    for place in PLACES:
+        if update:
+            place.document.write_text(with_table(place.document.read_text(), place))
+        print(place.render(), end="\n\n")

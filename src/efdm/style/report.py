@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType({
     "lpips_alexnet": "content LPIPS, AlexNet ↓",
     "edge_ssim": "edge SSIM ↑",
     "style_distance": "style distance ↓",
-    "style_distance_firm": "without faint channels ↓",
+    "style_distance_firm": "style distance without faint channels ↓",
     "gram_distance": "Gram ↓",
     "mean_error": "mean ↓",
     "std_error": "std ↓",
@@ -177,12 +177,15 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
     for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]):
         x, x_error = zip(*(mean_and_error(g.values(content)) for g in members), strict=True)
         y, y_error = zip(*(mean_and_error(g.values(style)) for g in members), strict=True)
-        axes.errorbar(x, y, xerr=x_error, yerr=y_error, label=name, marker="o", markersize=5, linewidth=1.4, elinewidth=0.7)
+        line, *_ = axes.errorbar(
+            x, y, xerr=x_error, yerr=y_error, label=name, marker="o", markersize=5, linewidth=1.4, elinewidth=0.7
+        )
         for a, b, group in zip(x, y, members, strict=True):
             if len(members) > 1 and (strength := group.way.get("strength")) is not None:
-                axes.annotate(f"{strength:g}", (a, b), textcoords="offset points", xytext=(5, 5), fontsize=8)
+                colour = line.get_color()  # numbers of lines that cross are told apart
+                axes.annotate(f"{strength:g}", (a, b), textcoords="offset points", xytext=(5, 5), fontsize=7, color=colour)
     axes.set_xlabel(f"{COLUMNS[content].rstrip(' ↓↑')}  (less: more of the content)")
-    axes.set_ylabel("style distance  (less: more of the style)")
+    axes.set_ylabel(f"{COLUMNS[style].rstrip(' ↓↑')}  (less: more of the style)")
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.25)

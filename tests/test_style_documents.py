@@ -1,0 +1,105 @@
+"""What the documents say of style transfer is what its records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pictures_report
+from test_documents import ROOT
+
+from efdm.models.weights import WEIGHTS
+from efdm.style.evaluate import read_records
+from efdm.style.report import Group, groups, mean_and_error
+
+
+def words_of(document: str) -> str:
+    """Its text with lines joined."""
+    return " ".join((ROOT / document).read_text().split())
+
+
+def told(group: Group, measure: str) -> str:
+    mean, error = mean_and_error(group.values(measure))
+    return f"{mean:.3f} ± {error:.3f}"
+
+
+def test_the_style_tables_are_the_records() -> None:
+    for place in pictures_report.PLACES:
+        text = place.document.read_text()
+        assert pictures_report.with_table(text, place) == text, place.name
+
+
+def test_what_is_said_of_the_methods_is_the_records() -> None:
+    words = words_of("docs/guide/train-style.md")
+    sweeps = pictures_report.method_sweeps()
+    ours, adain = (sweeps[m].groups[-1] for m in ("efdm", "adain"))
+    pairs = [[(r["content"], r["style"]) for r in g.records] for g in (ours, adain)]
+    assert pairs[0] == pairs[1]
+    assert len(set(pairs[0])) == 60
+
+    def lead(measure: str) -> tuple[float, float]:
+        return mean_and_error([a - b for a, b in zip(ours.values(measure), adain.values(measure), strict=True)])
+
+    mean, error = lead("style_distance")
+    assert f"its lead over AdaIN is smaller than its error ({mean:.3f} ± {error:.3f}, pair by pair)" in words
+    assert abs(mean) < error
+    assert min(sweeps, key=lambda m: mean_and_error(sweeps[m].groups[-1].values("style_distance"))[0]) == "efdm"
+    for lpips in pictures_report.EQUAL_CONTENT:
+        at = {m: pictures_report.style_at(s, lpips) for m, s in sweeps.items()}
+        reached = sorted((v, m) for m, v in at.items() if v is not None)
+        assert at["adain"] < at["efdm"]
+        assert reached[0][1] == ("adain" if at["adamean"] is None else "adamean")
+    less = []
+    for measure in ("skewness_error", "kurtosis_error", "infinity_norm_error"):
+        mean, error = lead(measure)
+        assert mean < -4 * error
+        less.append(f"{-100 * mean / mean_and_error(adain.values(measure))[0]:.0f}%")
+    assert "skewness is off by {} less, kurtosis by {} less and the infinity norm by {} less".format(*less) in words
+    weakest = [mean_and_error(s.groups[0].values("lpips"))[0] for s in sweeps.values()]
+    assert f"at strength 0.25 LPIPS is still {min(weakest):.2f} to {max(weakest):.2f}" in words
+    light = next(g for g in groups(read_records(ROOT / "results/style/style-weight")) if g.label == "w2 efdm 1")
+    both = [f"{mean_and_error(g.values(m))[0]:.3f}" for g in (light, adain) for m in ("lpips", "style_distance")]
+    assert "has {} and {}, less than AdaIN's {} and {} in both".format(*both) in words
+
+
+def test_what_the_cards_say_of_pictures_is_the_records() -> None:
+    found = pictures_report.quality()
+    for label, name in (("small efdm 1", "small.md"), ("vgg16 efdm 1", "vgg16-efdm.md")):
+        group = found[label]
+        assert WEIGHTS[Path(name).stem].sha256.startswith(str(group.way["weights"])), "measured before it was exchanged"
+        quality = f"content LPIPS {told(group, 'lpips')}, style distance {told(group, 'style_distance')}"
+        assert quality in words_of(f"docs/models/{name}")
+    card = words_of("docs/models/small.md")
+    before = {g.label: g for g in groups(read_records(ROOT / "results/style/small-start"))}["small efdm 1"]
+    changes = {"content LPIPS": "lpips", "edge SSIM": "edge_ssim", "style distance": "style_distance"}
+    for words, measure in changes.items():
+        was, now = (mean_and_error(g.values(measure))[0] for g in (before, found["small efdm 1"]))
+        assert f"{words} from {was:.3f} to {now:.3f}" in card
+    (itself,) = (g for g in groups(read_records(ROOT / "results/style/identity")) if g.way["kind"] == "network")
+    assert WEIGHTS["small"].sha256.startswith(str(itself.way["weights"]))
+    assert all(r["content"] == r["style"] for r in itself.records)
+    assert f"comes back with an LPIPS of {told(itself, 'lpips')} ({len(itself.records)} photographs" in card
+    assert mean_and_error(itself.values("lpips"))[0] <= 0.25
+
+
+def test_pictures_are_as_good_and_as_fast_as_was_asked() -> None:
+    found = pictures_report.quality()
+    for way, most_lpips, most_style in (("small efdm 1", 0.58, 0.160), ("vgg16 efdm 1", 0.65, 0.18)):
+        lpips, style = (mean_and_error(found[way].values(m))[0] for m in ("lpips", "style_distance"))
+        assert lpips <= most_lpips
+        assert style <= most_style
+    cpu, gpu = pictures_report.speed().values()
+    assert cpu["small", "efdm", "prepared", 1]["seconds"] <= 0.25
+    assert cpu["vgg16", "efdm", "prepared", 1]["seconds"] >= 6 * cpu["small", "efdm", "prepared", 1]["seconds"]
+    for network in ("small", "vgg16"):
+        rows = [cpu[network, method, "prepared", 1]["seconds"] for method in ("efdm", "adain")]
+        assert rows[0] <= 1.05 * rows[1]
+    assert gpu["vgg16", "efdm", "prepared", 1]["pictures_per_second"] >= 256
+    assert gpu["vgg16", "efdm", "prepared", 8]["pictures_per_second"] >= 500
+    ratios = [
+        row["seconds"] / gpu[network, "adain", way, batch]["seconds"]
+        for (network, method, way, batch), row in gpu.items()
+        if method == "efdm"
+    ]
+    assert max(ratios) <= 1.05
+    words = words_of("README.md")
+    assert f"On the GPU exact matching takes {min(ratios):.2f} to {max(ratios):.2f} times as long as AdaIN" in words
