@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import three_sort
 
+from efdm.apps.dg_cores import use_threads
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.dg.step import Step
@@ -207,6 +208,8 @@ def main() -> None:
     asked = {name: value for name, value in vars(given).items() if value is not None}
     o = argparse.Namespace(**{**DEFAULTS[given.device], "out": HERE / "results" / f"dg-{given.device}.json", **asked})
     small = o.size < 100
+    if o.device == "cpu":
+        use_threads(o.size)  # as the demo does
     data = pictures(400 if o.device == "cpu" else 4000, o.size if small else 227, o.device)
     common = Settings(
         "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,
