@@ -65,3 +65,15 @@ def test_weights_for_all_at_once_and_other_strides(device: torch.device) -> None
     torch.testing.assert_close(
         kernels.mix_partners(cut, partner, weight), reference.mix_partners(cut, partner, weight), rtol=1e-5, atol=1e-6
     )
+
+
+def test_memory_that_is_kept_serves_other_shapes_and_modes() -> None:
+    """First made in inference mode for one shape, then used in training for a larger one, a smaller one, and the first."""
+    partner, weight = torch.tensor([1, 0]), torch.tensor([0.25, 1.0])
+    kept = []
+    for n, mode in ((40, True), (60, False), (20, False), (40, False)):
+        x = channels_last(torch.randn(2, 5, n))
+        with torch.inference_mode(mode):
+            kept.append((kernels.mix_partners(x, partner, weight), reference.mix_partners(x, partner, weight)))
+    for mixed, expected in kept:  # at the end: a later call must not have changed what an earlier one gave
+        torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-6)
