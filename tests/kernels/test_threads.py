@@ -16,7 +16,7 @@ import torch
 from tolerances import close
 
 from efdm import kernels
-from efdm.kernels import cpu, reference
+from efdm.kernels import cpu_team, reference
 
 
 @pytest.mark.parametrize("n", [500, 2000])
@@ -36,7 +36,38 @@ def _three_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.usefixtures("_three_threads")
+@pytest.fixture(params=["torch's", "ours"])
+def _whose(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "ours":
+        monkeypatch.setattr(cpu_team, "_team", lambda: None)
+    elif cpu_team._team() is None:
+        pytest.skip("torch came without GNU's OpenMP")
+
+
+@pytest.mark.skipif(not torch.backends.openmp.is_available() or sys.platform != "linux", reason="no OpenMP")
+def test_torchs_own_threads_are_found() -> None:
+    """On Linux torch's packages bring GNU's OpenMP; where this fails, matches between convolutions are slow."""
+    assert cpu_team._team() is not None
+
+
+@pytest.mark.usefixtures("_three_threads", "_whose")
+@pytest.mark.parametrize("who", ["this", "another"])
+def test_an_error_of_any_thread_is_raised(who: str) -> None:
+    here, all_three, began = threading.get_ident(), threading.Barrier(3), set()
+
+    def work(first: int, last: int) -> None:
+        me = threading.get_ident()
+        if me not in began:
+            began.add(me)
+            all_three.wait(10)
+        if who == ("this" if me == here else "another"):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cpu_team.share_rows(work, 1200, 1000)
+
+
+@pytest.mark.usefixtures("_three_threads", "_whose")
 @pytest.mark.parametrize("slow", ["this", "another", "no"])
 def test_every_row_is_done_once_whichever_thread_is_slow(slow: str) -> None:
     done, here = [0] * 1000, threading.get_ident()
@@ -47,11 +78,11 @@ def test_every_row_is_done_once_whichever_thread_is_slow(slow: str) -> None:
         for row in range(first, last):
             done[row] += 1
 
-    cpu._share_rows(work, 1000, 1000)
+    cpu_team.share_rows(work, 1000, 1000)
     assert done == [1] * 1000
 
 
-@pytest.mark.usefixtures("_three_threads")
+@pytest.mark.usefixtures("_three_threads", "_whose")
 @pytest.mark.parametrize("n", [100, 2000])
 @pytest.mark.parametrize("layout", ["rows", "channels last"])
 def test_shared_among_threads(n: int, layout: str) -> None:

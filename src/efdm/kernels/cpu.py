@@ -3,32 +3,27 @@
 Floats become unsigned keys with the same order; the content carries its position in the low half of a 64-bit word. How the
 words are sorted is in cpu_network.py and cpu_radix.py; everything around it is here, once.
 
-Threads are our own and the compiled code releases the GIL: numba's parallel layers may not be entered from two Python
-threads at once (workqueue) or after a fork (OpenMP), and both happen to people who serve or load data.
+The compiled code releases the GIL, and rows are shared among threads by cpu_team.py.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from efdm.kernels.cpu_team import share_rows
 from efdm.kernels.floats import INFINITY
 
 # By bytes of a number. Network / radix sort of 500 rows or more: 0.1 at 64 numbers, 0.4 at 256, 0.7 at 512, 1.0 at 800; with
 # 16-bit numbers, which have fewer digits, 0.4 at 64, 0.7 at 100, 1.1 at 200. Fewer than 16 rows do not fill its vectors.
 LONGEST_NETWORK = {4: 512, 2: 128}
 LONGEST_ROW = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
-SMALLEST_SHARE = 1 << 15  # elements a thread should get: below this, handing work over costs more than doing it
 KEPT = 1 << 23  # bytes of each type that a thread keeps from call to call
-SHARES = 4  # for each thread: one whose core is busy, often with torch's own threads that wait for more work, takes fewer
 
 _WORDS = {2: torch.int16, 4: torch.int32}
 
@@ -47,40 +42,6 @@ def _words(t: Tensor) -> Any:
     return t.view(_WORDS[t.element_size()]).numpy().view(f"u{t.element_size()}")
 
 
-_pool: tuple[int, ThreadPoolExecutor] | None = None
-
-
-def _forget_pool() -> None:
-    global _pool
-    _pool = None  # threads do not survive a fork
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
-
-
-def _share_rows(work: Callable[[int, int], None], rows: int, n: int) -> None:
-    """Call ``work(first, last)`` on shares of the rows; this thread and others take one after the other."""
-    global _pool
-    threads = min(torch.get_num_threads(), rows, rows * n // SMALLEST_SHARE)
-    if threads <= 1:
-        return work(0, rows)
-    if _pool is None or _pool[0] < threads:
-        _pool = (threads, ThreadPoolExecutor(threads, thread_name_prefix="efdm"))
-    shares = min(SHARES * threads, rows, rows * n // SMALLEST_SHARE)
-    todo = iter(list(pairwise(rows * i // shares for i in range(shares + 1))))
-
-    def take_shares() -> None:
-        for first, last in todo:
-            work(first, last)
-
-    others = [_pool[1].submit(take_shares) for _ in range(threads - 1)]
-    take_shares()
-    for other in others:
-        other.result()
-    return None
-
-
 class Sorter:
     """The functions of `reference`, on a compiled module that sorts in its own way."""
 
@@ -97,7 +58,7 @@ class Sorter:
             return
         kernel, infinity = self._compiled(name), INFINITY[first.dtype]
         arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
-        _share_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
+        share_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
 
     def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
@@ -133,7 +94,7 @@ class Sorter:
             tensors = (x.detach().float(), values.float(), rank, out)
             content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
             mix = self._compiled("mix")
-            _share_rows(lambda a, b: mix(content, style, ranks, *samples, mixed, a, b), *content.shape)
+            share_rows(lambda a, b: mix(content, style, ranks, *samples, mixed, a, b), *content.shape)
         return out.to(x.dtype)
 
 
@@ -178,9 +139,9 @@ class LaneSorter(Sorter):
         order = _scratch(last.shape, torch.int16)  # positions in short rows
         arrays = [_words(t) for t in (last, values, order)]
         sort, mix = self._compiled("sort_order_last"), self._compiled("mix_last")
-        _share_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
+        share_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
         style, mixed = values.float().numpy(), out.numpy()
-        _share_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
+        share_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
         return out.to(x.dtype).mT
 
 
