@@ -6,19 +6,17 @@ python benchmarks/pictures_report.py --readme   put them into README.md and docs
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from documents import README, ROOT, Place, asked_to_fill, fill, markdown
 
 from efdm.style.evaluate import read_records
 from efdm.style.report import Group, Sweep, groups, mean_and_error, sweeps
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent
-README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide" / "train-style.md"
 RUN = ROOT / "results" / "style" / "evaluation"
 
@@ -64,10 +62,6 @@ def _cell(group: Group, measure: str) -> str:
     return f"{mean:.3f} ± {error:.3f}"
 
 
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
-
-
 def readme_table() -> str:
     head = ["model", "content LPIPS ↓", "style distance ↓", "2 CPU cores", "H200, a second", "with new styles"]
     found = quality()
@@ -77,7 +71,7 @@ def readme_table() -> str:
         times = _times(network) if strength == "1" else ["", "", ""]  # below 1 some stages run twice
         name = f"`{network}`, strength {strength}" if strength else label
         rows.append([name, _cell(found[label], "lpips"), _cell(found[label], "style_distance"), *times])
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 def method_sweeps() -> dict[str, Sweep]:
@@ -89,7 +83,7 @@ def method_sweeps() -> dict[str, Sweep]:
 def methods_table() -> str:
     """All of them at strength 1."""
     rows = [[f"`{m}`", *(_cell(sweep.groups[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
-    return _markdown(["method", *MEASURES.values()], rows)
+    return markdown(["method", *MEASURES.values()], rows)
 
 
 def style_at(sweep: Sweep, lpips: float) -> float | None:
@@ -108,35 +102,18 @@ def equal_content_table() -> str:
     for method, sweep in method_sweeps().items():
         found = (style_at(sweep, lpips) for lpips in EQUAL_CONTENT)
         rows.append([f"`{method}`", *("-" if f is None else f"{f:.3f}" for f in found)])
-    return _markdown(["style distance at a content LPIPS of", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
-
-
-class Place(NamedTuple):
-    """Where a table stands: between two comments with its name."""
-
-    document: Path
-    name: str
-    render: Callable[[], str]
+    return markdown(["style distance at a content LPIPS of", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
 
 
 PLACES = (
-    Place(README, "style table", readme_table),
-    Place(GUIDE, "methods table", methods_table),
-    Place(GUIDE, "equal content table", equal_content_table),
+    Place(README, "style table", "pictures_report.py", readme_table),
+    Place(GUIDE, "methods table", "pictures_report.py", methods_table),
+    Place(GUIDE, "equal content table", "pictures_report.py", equal_content_table),
 )
 
 
-def with_table(text: str, place: Place) -> str:
-    begin, end = f"<!-- {place.name}: made by benchmarks/pictures_report.py -->", f"<!-- end of {place.name} -->"
-    before, rest = text.split(begin)
-    return f"{before}{begin}\n{place.render()}\n{end}{rest.split(end)[1]}"
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", action="store_true", help="update the tables in the documents")
-    update = parser.parse_args().readme
+    if asked_to_fill(__doc__):
+        fill(PLACES)
     for place in PLACES:
-        if update:
-            place.document.write_text(with_table(place.document.read_text(), place))
         print(place.render(), end="\n\n")

@@ -6,14 +6,13 @@ python benchmarks/report.py --readme   put the table into README.md
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
+from documents import README, Place, asked_to_fill, fill
+
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-BEGIN, END = "<!-- speed table: made by benchmarks/report.py -->", "<!-- end of speed table -->"
 
 Record = dict[str, Any]
 
@@ -139,19 +138,10 @@ def _time(row: Record, name: str) -> str:
     return f"{us / 1000:.1f} ms" if us >= 1000 else f"{us:.0f} µs"
 
 
-def with_table(text: str, table: str) -> str:
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", action="store_true", help="update the table in README.md")
-    if parser.parse_args().readme:
-        README.write_text(with_table(README.read_text(), readme_table(records())))
-        return
-    print("\n\n".join(report(r) for r in records()))
+PLACES = (Place(README, "speed table", "report.py", lambda: readme_table(records())),)
 
 
 if __name__ == "__main__":
-    main()
+    if asked_to_fill(__doc__):
+        fill(PLACES)
+    print("\n\n".join(report(r) for r in records()))

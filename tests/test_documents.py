@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import documents
+import lab_report
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -96,10 +99,29 @@ def test_links_and_pictures_exist() -> None:
                 assert (document.parent / link).exists(), f"{document.name} points to {link}"
 
 
-def test_the_speed_table_is_the_records() -> None:
-    import report
+@pytest.mark.parametrize("name", ["report", "pictures_report", "lab_report"])
+def test_tables_are_the_records(name: str) -> None:
+    for place in importlib.import_module(name).PLACES:
+        text = place.document.read_text()
+        assert documents.filled(text, place) == text, place.name
 
-    assert report.with_table(README, report.readme_table(report.records())) == README
+
+@pytest.mark.parametrize("page", lab_report.pages(), ids=lambda page: page.parent.name)
+def test_pages_of_results_show_what_the_records_say(page: Path) -> None:
+    assert lab_report.page(page) == page.read_text()
+
+
+def test_mixing_costs_what_the_guide_says_and_was_asked() -> None:
+    found = lab_report.steps()
+    most = {("one CPU core", "tiny"): 1.15, ("NVIDIA H200", "mobilenetv2_100"): 1.08, ("NVIDIA H200", "resnet50"): 1.08}
+    assert found.keys() == most.keys()
+    for what, row in found.items():
+        assert row["times"]["efdmix"]["to_erm"] <= most[what], what
+    lanes = {row["lanes"]: row for record in lab_report.times() for row in record["lanes"]}
+    assert lanes[1]["run_seconds"] <= 45
+    words = " ".join((ROOT / "docs/guide/domain-generalization.md").read_text().split())
+    assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such trainings side by side" in words
+    assert f"take {lanes[4]['run_seconds']:.0f} s together" in words
 
 
 def test_records_say_where_they_come_from_and_meet_their_targets() -> None:

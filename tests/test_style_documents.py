@@ -22,12 +22,6 @@ def told(group: Group, measure: str) -> str:
     return f"{mean:.3f} ± {error:.3f}"
 
 
-def test_the_style_tables_are_the_records() -> None:
-    for place in pictures_report.PLACES:
-        text = place.document.read_text()
-        assert pictures_report.with_table(text, place) == text, place.name
-
-
 def test_what_is_said_of_the_methods_is_the_records() -> None:
     words = words_of("docs/guide/train-style.md")
     sweeps = pictures_report.method_sweeps()

@@ -58,12 +58,6 @@ def test_efdmix_beats_erm_by_a_margin(study: lab.Study) -> None:
     assert difference(found, "erm", "efdmix").verdict == "higher"  # by the averages of five seeds, at 95 %
 
 
-def test_the_page_shows_what_the_records_say(study: lab.Study) -> None:
-    """As `efdm dg table results/digits --format markdown` makes it."""
-    rendered = "\n".join(lab.render(table, "markdown") for table in lab.tables(study))
-    assert (FOLDER / "README.md").read_text().endswith("\n\n" + rendered)
-
-
 @pytest.mark.parametrize("method", ["erm", "efdmix"])
 def test_a_training_of_the_record_can_be_repeated(study: lab.Study, method: str) -> None:
     domain, seed = REPEATED

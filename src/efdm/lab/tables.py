@@ -26,6 +26,7 @@ from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
 
 MISSING = "-"
+ALIKE = 0.5  # percent points: about the standard error of an accuracy near 95 % of two thousand pictures
 # settings that a caption tells, and in which words
 FACTS: Mapping[str, str] = {
     "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "{} iterations", "batch": "batch {}",
@@ -266,7 +267,8 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
 def best_row(study: Study, score: str = "training-domain validation") -> str:
     """A sentence: which row is chosen by its average. For the choice of settings, which must not look at test domains.
 
-    What lies within one standard error (over seeds) of the highest is as good, and then the smallest learning rate wins.
+    What lies within one standard error (over seeds) of the highest is as good, and then the smallest learning rate wins. A
+    single seed has no such error; then what lies within `ALIKE` is.
     """
     made = numbers(study, "last", score)
     whole = {
@@ -279,12 +281,12 @@ def best_row(study: Study, score: str = "training-domain validation") -> str:
     best = max(whole, key=lambda row: whole[row])
     error = standard_error(list(made.averages(best).values()))
     rates = {row_name(planned): planned.settings["lr"] for planned in tabled(study)}
-    equal = [row for row in whole if row == best or whole[row] >= whole[best] - error]  # one seed has no error
-    chosen = min(equal, key=lambda row: rates[row])
+    near, words = (ALIKE, f"{ALIKE:g} percent points") if math.isnan(error) else (error, "that error")
+    chosen = min((row for row in whole if whole[row] >= whole[best] - near), key=lambda row: rates[row])
     highest = f"Highest {score}: {best} ({whole[best]:.2f}{'' if math.isnan(error) else f' ± {error:.2f}, standard error'})."
     if chosen == best:
         return f"{highest} Chosen: {chosen}."
-    return f"{highest} Chosen: {chosen} ({whole[chosen]:.2f}), the smallest learning rate within that error."
+    return f"{highest} Chosen: {chosen} ({whole[chosen]:.2f}), the smallest learning rate within {words}."
 
 
 def tables(study: Study, std: str = "") -> list[Table]:

@@ -1,0 +1,66 @@
+"""What the documents say of the lab, from records: the cost of mixing, and the pages of results.
+
+python benchmarks/lab_report.py            print the tables
+python benchmarks/lab_report.py --readme   put them into the documents and into the pages in results/
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from documents import ROOT, Place, asked_to_fill, fill, markdown
+
+from efdm import lab
+
+RESULTS = ROOT / "benchmarks" / "results"
+GUIDE = ROOT / "docs" / "guide" / "domain-generalization.md"
+# a later one goes before: ResNet-50 was timed again when features with their channels last were no longer copied
+TIMES = ("dg-cpu.json", "dg-cuda.json", "dg-cuda-resnet50.json")
+MIXES = {"mixstyle": "MixStyle", "efdmix": "EFDMix", "three_sort": "EFDMix by three sorts"}
+
+
+def times() -> list[dict[str, Any]]:
+    return [json.loads((RESULTS / name).read_text()) for name in TIMES]
+
+
+def steps() -> dict[tuple[str, str], dict[str, Any]]:
+    """By machine and backbone."""
+    found = {}
+    for record in times():
+        environment = record["environment"]
+        machine = environment["device_name"] if environment["device"] == "cuda" else "one CPU core"
+        found.update({(machine, row["backbone"]): row for row in record["steps"]})
+    return found
+
+
+def cost_table() -> str:
+    rows = []
+    for (machine, backbone), row in steps().items():
+        mixes = [f"{100 * (row['times'][name]['to_erm'] - 1):+.1f} %" for name in MIXES]
+        rows.append([machine, f"`{backbone}`", str(row["batch"]), f"{row['times']['erm']['median_ms']:.1f} ms", *mixes])
+    return markdown(["machine", "network", "batch", "step of ERM", *MIXES.values()], rows)
+
+
+PLACES = (Place(GUIDE, "cost table", "lab_report.py", cost_table),)
+
+
+def pages() -> list[Path]:
+    """Pages of folders of runs: what was written by hand, then the tables."""
+    return [path.with_name("README.md") for path in sorted((ROOT / "results").rglob("recipe.json"))]
+
+
+def page(path: Path) -> str:
+    """With the tables of the records as they are now: they begin at the first heading of the third order."""
+    tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(lab.read_study(path.parent)))
+    return path.read_text().split("\n### ")[0].rstrip() + "\n\n" + tables
+
+
+if __name__ == "__main__":
+    if asked_to_fill(__doc__):
+        fill(PLACES)
+        for path in pages():
+            path.write_text(page(path))
+    for place in PLACES:
+        print(place.render(), end="\n\n")
