@@ -99,7 +99,12 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
 def test_nothing_to_find_has_its_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.zip").write_bytes(b"PK not really")
-    cases = {"empty": "holds no pictures", "broken.zip": "not a zip", "none": "does not exist", "none.zip": "does not exist"}
+    (tmp_path / "zips").mkdir()
+    (tmp_path / "zips" / "art.zip").write_bytes(b"PK")
+    cases = {
+        "empty": "holds no pictures; put files", "zips": r"give its zips themselves, such as art\.zip",
+        "broken.zip": "not a zip", "none": "does not exist", "none.zip": "does not exist",
+    }  # fmt: skip
     for name, sentence in cases.items():
         with pytest.raises(PictureError, match=sentence) as caught:
             find_pictures(tmp_path / name)

@@ -366,6 +366,22 @@ def test_arrays_and_images_are_pictures(stylizer: Stylizer) -> None:
         stylizer.stylize(array.astype("int32"), array)
 
 
+def test_an_opened_image_is_what_its_file_is(stylizer: Stylizer, tmp_path: Path) -> None:
+    """Upright, and what is transparent does not count."""
+    from PIL import Image
+
+    rng = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (24, 32, 4), generator=rng).to(torch.uint8)
+    pixels[:8, :, 3] = 0
+    image, turned = Image.fromarray(pixels.numpy()), Image.Exif()
+    turned[0x0112] = 6
+    image.save(tmp_path / "seen.png", exif=turned)
+    with Image.open(tmp_path / "seen.png") as same:
+        made = [stylizer.stylize(given, "bauhaus", size=32) for given in (tmp_path / "seen.png", same)]
+    assert made[0].shape == (3, 32, 24)
+    assert torch.equal(*made)
+
+
 def test_painted_styles_have_names(stylizer: Stylizer) -> None:
     from efdm.data.paint import paint
 

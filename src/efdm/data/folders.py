@@ -82,7 +82,13 @@ def find_pictures(source: StrPath) -> list[Source]:
         stems.add(stem.lower())
         found.append(Source(name, stem, where, member))
     if not found:
-        raise PictureError(f"{path} holds no pictures; put files into it that end in {', '.join(READABLE)}")
+        zips = sorted(name for name, *_ in members if name.lower().endswith(".zip"))
+        what = (
+            f"give its zips themselves, such as {zips[0]}"
+            if zips
+            else f"put files into it that end in {', '.join(READABLE)}"
+        )
+        raise PictureError(f"{path} holds no pictures; {what}")
     return found
 
 

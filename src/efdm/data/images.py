@@ -104,6 +104,12 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
         raise unreadable(error, path) from error
 
 
+def from_image(image: Image.Image) -> Picture:
+    """An image that Pillow has opened or made, as if it came from a file. (Pillow itself brings 16-bit colour down to 8.)"""
+    image.load()
+    return to_picture(_upright(managed(_array(image, None), image), image))
+
+
 def read_mask(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     """``(h, w)`` of bool: what is white, or at least half as bright, is selected; what is transparent is not."""
     picture = read_picture(path, max_pixels=max_pixels)
@@ -161,8 +167,8 @@ def to_picture(pixels: Array) -> Picture:
     return Picture(values[:3], values[3:] if len(values) == 4 else None, depth)
 
 
-def _array(image: Image.Image, file: BinaryIO) -> Array:
-    if isinstance(image, PngImagePlugin.PngImageFile):
+def _array(image: Image.Image, file: BinaryIO | None) -> Array:
+    if file is not None and isinstance(image, PngImagePlugin.PngImageFile):
         file.seek(0)
         if png16.is_png16(file.read(32)):
             file.seek(0)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from efdm.data import Picture, read_picture
-from efdm.data.images import MAX_PIXELS, short_side_size
+from efdm.data.images import MAX_PIXELS, from_image, short_side_size
 from efdm.data.paint import STYLES, paint
 
 # tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]; a string is a file or the name of a painted style
@@ -45,13 +46,11 @@ def opened(given: AnyPicture) -> Picture | Tensor:
         return paint(given, PAINTED)
     if isinstance(given, str | os.PathLike):
         return read_picture(given)
-    return _from_array(given)
+    return from_image(given) if isinstance(given, Image.Image) else _from_array(given)
 
 
 def _from_array(given: Any) -> Tensor:
-    """An image of PIL, or an array ``(h, w)`` or ``(h, w, 3)`` of bytes or of floats in [0, 1]."""
-    if hasattr(given, "convert"):  # PIL's own; modes other than RGB have their ways to become it
-        given = given.convert("RGB")
+    """An array ``(h, w)`` or ``(h, w, 3)`` of bytes or of floats in [0, 1]."""
     array = np.asarray(given)
     if array.ndim == 2:
         array = np.stack([array] * 3, -1)

@@ -125,6 +125,9 @@ class Stylizer:
     ) -> Tensor:
         """The content in the style's look, in the content's size: ``(3, h, w)`` or ``(b, 3, h, w)``, in [0, 1].
 
+        What is transparent does not count, and is not part of the result: to keep it, read the content with `read_picture`
+        and give its ``alpha`` to `write_picture`.
+
         Args:
             strength: from 0, the content as the network sees it, to 1. One for each picture of a batch, if you like.
             method: a row of `MATCHERS`.
