@@ -86,13 +86,36 @@ def test_the_lens_and_the_models_have_files_of_their_own(
 ) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])  # nothing can be looked up
     network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
-    result = run(home, *network, out="deep")
-    assert result.exit_code == 2  # the lens' file is not used for the network
-    assert "vgg16-397923af.pth" in result.output
     result = run(home, *network, "--encoder", f"vgg16={home / 'normalised.safetensors'}", out="deep")
     assert result.exit_code == 0, result.output
     used = [checksum(home / name)[:12] for name in ("deep.safetensors", "normalised.safetensors")]
     assert read_records(home / "deep")[1]["way"]["weights"] == "+".join(used)
+
+
+def test_the_file_of_the_lens_serves_models_of_the_same_network(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
+    result = run(home, "--model", "vgg16", "--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1", out="same")
+    assert result.exit_code == 0, result.output
+    used = [r["way"]["weights"].split("+")[1] for r in read_records(home / "same")[1:]]
+    assert used == [checksum(home / "vgg16.safetensors")[:12]] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [(("--vgg", ""), "--vgg FILE"), (("--network", "deep19=deep19.safetensors"), "--encoder vgg19=FILE")],
+    ids=["lens", "encoder"],
+)
+def test_a_missing_file_is_told_with_its_option(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, str], option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
+    save_network(build("vgg19"), "deep19.safetensors", {})
+    result = run(home, *arguments, out="wrong")
+    assert result.exit_code == 2
+    assert result.output.endswith(f"or give its path with {option}\n")
 
 
 @pytest.mark.parametrize(

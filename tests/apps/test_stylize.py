@@ -13,13 +13,14 @@ import torch
 pytest.importorskip("typer")
 
 import typer
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from efdm.apps import stylize as stylizing
 from efdm.apps.wishes import SOUND, make_wishes
 from efdm.data import Source, read_picture, write_picture
-from efdm.models import build
-from efdm.models.weights import save_network
+from efdm.models import VGG, build
+from efdm.models.weights import read, save_encoder, save_network
 
 app = typer.Typer()
 app.command()(stylizing.stylize)
@@ -203,7 +204,7 @@ def test_videos_are_handed_on(place: Path, run, monkeypatch: pytest.MonkeyPatch)
         (("photo.png", "--style", "style.png", "--ties", "x"), "--ties='x' is not one of"),
         (("photo.png", "--style", "style.png", "--mix", "x"), "'none', 'equal'"),
         (("photo.png", "--style", "style.png", "--device", "tpuu"), "try --device cpu"),
-        (("photo.png", "--style", "styles", "--weight", "1"), "2 styles and 1 weights"),
+        (("photo.png", "--style", "styles", "--weight", "1"), "2 styles and 1 weight;"),
         (("photo.png", "--style", "style.png", "--weight", "-1"), "from 0 up"),
         (("photo.png", "--style", "styles", "--style-mask", "left.png"), "one for each style, or none"),
         (("photo.png", "--style", "styles", "--content-mask", "left.png"), "give one style for all regions"),
@@ -213,7 +214,8 @@ def test_videos_are_handed_on(place: Path, run, monkeypatch: pytest.MonkeyPatch)
         ),
         (("photo.png", "--style", "style.png", "--size", "huge"), "write a number, full or auto"),
         (("photo.png", "--style", "style.png", "--mix", "both"), "--mix='both'"),
-        (("contents", "--style", "style.png"), "give a folder"),
+        (("contents", "--style", "style.png"), "for 2 pictures in 1 look, give a folder"),
+        (("photo.png", "--style", "styles"), "for 1 picture in 2 looks, give a folder"),
     ],
 )
 def test_wrong_calls_are_one_sentence(place: Path, run, arguments: tuple[str, ...], message: str) -> None:
@@ -222,6 +224,110 @@ def test_wrong_calls_are_one_sentence(place: Path, run, arguments: tuple[str, ..
     assert message in result.output
     assert "Traceback" not in result.output
     assert not Path("out.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("photo.png", "--style", "styles", "--weight", "0", "--weight", "0", "-o", "out.png"), "not all zero"),
+        (("photo.png", "--style", "style.png", "--weight", "nan", "-o", "out.png"), "from 0 up"),
+        (("film.mp4", "--style", "style.png", "-o", "styles"), "give a file name such as styles/out.mp4"),
+        (("film.mp4", "--style", "style.png", "-o", "new"), "give a file name such as new/out.mp4"),
+        (("film.mp4", "--style", "style.png", "-o", "out.png"), "use one of .mp4"),
+        (("film.mp4", "--style", "styles", "-o", "out.mp4"), "a video takes one look"),
+        (("film.mp4", "--style", "style.png", "--photoreal", "grid", "-o", "out.mp4"), "are for pictures"),
+    ],
+)
+def test_it_is_told_before_a_model_is_loaded(
+    place: Path, run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr("efdm.style.stylizer.Stylizer.from_pretrained", lambda *a, **k: pytest.fail("loaded"))
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_the_guide_says_what_videos_do_not_take() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guide/stylize.md").read_text()
+    for option in ("--preserve-color", "--photoreal", "--content-mask", "--ties"):
+        (row,) = (line for line in guide.splitlines() if line.startswith(f"| `{option}`"))
+        assert "video" in row, option
+
+
+def test_videos_in_a_folder_or_zip_are_left_out_and_counted(place: Path, run) -> None:
+    for name in ("film.mp4", "sub/Film.MOV", ".hidden.mp4"):
+        (place / "contents" / name).write_bytes(b"a film")
+    with zipfile.ZipFile("all.zip", "w") as archive:
+        for name in ("a.png", "film.mp4"):
+            archive.write(f"contents/{name}", name)
+    for content, count in {"contents": "2 videos", "all.zip": "1 video"}.items():
+        result = run(content, "--style", "style.png", "-o", f"of-{content}")
+        assert result.exit_code == 0
+        assert f"{count} in {content} left out; give a video by itself" in result.output
+    (place / "films").mkdir()
+    (place / "films/film.webm").write_bytes(b"a film")
+    result = run("films", "--style", "style.png", "-o", "out")
+    assert result.exit_code == 2
+    assert "1 video in films left out" in result.output
+
+
+# --- which network ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a decoder of vgg16, one that says nothing of itself, and an encoder."""
+    folder = tmp_path_factory.mktemp("deep")
+    save_network(build("vgg16"), folder / "network.safetensors", {})
+    save_file(read(folder / "network.safetensors"), folder / "bare.safetensors")
+    save_encoder(VGG("vgg16"), folder / "encoder.safetensors")
+    return folder
+
+
+def test_the_file_of_a_training_says_which_model_it_is(place: Path, run, deep: Path) -> None:
+    own = ("photo.png", "--style", "style.png", "--vgg", deep / "encoder.safetensors", "--weights")
+    result = run(*own, deep / "network.safetensors", "-o", "out.png")
+    assert result.exit_code == 0, result.output
+    assert run(*own, deep / "bare.safetensors", "--model", "vgg16", "-o", "named.png").exit_code == 0
+    assert torch.equal(read_picture("out.png").rgb, read_picture("named.png").rgb)
+
+
+@pytest.mark.parametrize(
+    ("weights", "model", "message"),
+    [
+        (
+            "network.safetensors",
+            ("--model", "small"),
+            "is of the network vgg16, not of small; name the model vgg16, or none",
+        ),
+        ("bare.safetensors", (), "does not say which network it is of; add --model, one of small, vgg16, vgg19"),
+        ("bare.safetensors", ("--model", "small"), "does not fit the network small"),
+        ("absent.safetensors", (), "there is no file"),
+        ("network.safetensors", ("--model", "vgg61"), "is not one of 'small'"),
+    ],
+    ids=["another", "nameless", "nameless_and_wrong", "absent", "unknown"],
+)
+def test_a_network_that_does_not_fit_is_one_sentence(
+    place: Path, run, deep: Path, weights: str, model: tuple[str, ...], message: str
+) -> None:
+    result = run("photo.png", "--style", "style.png", "--weights", deep / weights, *model, "-o", "out.png")
+    assert result.exit_code == 2
+    assert message in result.output
+    assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(("model", "option"), [("vgg16", "--vgg FILE"), ("vgg19", "--weights FILE")])
+def test_a_missing_file_is_told_with_its_option(
+    place: Path, monkeypatch: pytest.MonkeyPatch, model: str, option: str
+) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [place])
+    given = ["photo.png", "--style", "style.png", "--model", model, "--device", "cpu", "-o", "out.png"]
+    result = runner.invoke(app, given, env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert result.output.endswith(f"or give its path with {option}\n")
+
+
+# --- where it can go -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from efdm.dg import run as running
 from efdm.dg.checkpoint import load_classifier
 from efdm.dg.evaluate import count_correct
 from efdm.dg.settings import Settings, identity
-from efdm.dg.train import Trained, train
+from efdm.dg.train import Trained, train, train_together
+from efdm.training.files import read_lines
 
 pytestmark = pytest.mark.usefixtures("quickly")
 RESUMED = ("erm", "efdmix", "mixup", "efdmix-labels")
@@ -222,6 +224,8 @@ def test_ctrl_c_in_the_middle_of_an_update_or_an_evaluation_loses_nothing(
     found = train(wanted, data, tmp_path / "run", resume=True)
     assert torch.equal(weights(found), weights(expected))
     assert without_clock(found.records) == without_clock(expected.records)
+    told = [line["iteration"] for line in read_lines(tmp_path / "run" / "log.jsonl") if line["phase"] == "train"]
+    assert told == list(range(1, wanted.iterations + 1)), "every step has its line, also the one that was interrupted"
 
 
 def test_the_file_that_a_run_began_with_may_be_gone(data: DomainSet, tmp_path: Path) -> None:
@@ -273,3 +277,12 @@ def test_a_domain_that_is_not_there_is_told(data: DomainSet) -> None:
         train(settings(train_domains=("oil",)), data)
     with pytest.raises(ValueError, match="do not fill one batch of 1000"):
         train(settings(batch=1000), data)
+
+
+@pytest.mark.parametrize("how", ["train", "train_together"])
+def test_a_device_that_is_not_there_is_told_with_what_to_give_instead(data: DomainSet, how: str, tmp_path: Path) -> None:
+    wanted = settings(device="cuda:99", precision="bf16", speed="graph")
+    sentence = 'device=\'cuda:99\' cannot be used here; on a CPU give device="cpu", precision="fp32", speed="plain"'
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        train(wanted, data, tmp_path / "run") if how == "train" else train_together([wanted], data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

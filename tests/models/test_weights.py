@@ -34,6 +34,7 @@ from efdm.models.weights import (
     read,
     save_encoder,
     save_network,
+    write_tensors,
 )
 
 
@@ -84,6 +85,17 @@ def test_a_missing_file_is_named_with_its_folder_and_source(folder: Path) -> Non
     assert str(folder) in sentence
     assert WEIGHTS["vgg19-normalised"].source in sentence
     assert "EFDM_WEIGHTS" in sentence
+
+
+@pytest.mark.parametrize("name", [n for n, row in WEIGHTS.items() if row.place == "user"])
+def test_a_missing_file_is_told_with_every_name_that_would_be_found(folder: Path, name: str) -> None:
+    with pytest.raises(MissingWeights) as caught:
+        find(name)
+    assert " or ".join(WEIGHTS[name].files) in str(caught.value)
+    assert ("get it from" in str(caught.value)) == (len(WEIGHTS[name].files) == 1)
+    assert caught.value.weight == name  # for a command to add its option
+    (folder / WEIGHTS[name].files[-1]).touch()
+    assert find(name) == folder / WEIGHTS[name].files[-1]
 
 
 def test_without_the_variable_our_cache_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,8 +348,14 @@ def test_files_of_other_networks_are_told(tmp_path: Path) -> None:
     save_network(build("vgg16"), tmp_path / "vgg16.safetensors", {})
     torch.save({"0.weight": torch.zeros(1)}, tmp_path / "decoder.pth")
     for network, file in [("vgg16", "small.safetensors"), ("small", "vgg16.safetensors"), ("vgg19", "vgg16.safetensors")]:
-        with pytest.raises(ValueError, match=f"{file} does not fit the network {network}"):
+        with pytest.raises(ValueError, match=f"{file} does not fit the network {network}: it is of {Path(file).stem}$"):
             load_network(build(network), tmp_path / file)
+    save_file(read(tmp_path / "vgg16.safetensors"), tmp_path / "bare.safetensors")
+    with pytest.raises(ValueError, match=r"does not fit the network small: it is of another, and does not say which$"):
+        load_network(build("small"), tmp_path / "bare.safetensors")
+    write_tensors({"stages.0.x": torch.zeros(1)}, tmp_path / "old.safetensors", {"network": "small"})
+    with pytest.raises(ValueError, match=r"old.safetensors does not fit the network small: its tensors are others$"):
+        load_network(build("small"), tmp_path / "old.safetensors")
     with pytest.raises(ValueError, match=r"decoder\.pth is not a file of the network small"):
         load_network(build("small"), tmp_path / "decoder.pth")
     with pytest.raises(ValueError, match="the checkpoint has 1 convolutions"):
@@ -349,6 +367,27 @@ def test_pretrained_networks_are_ready_for_use(folder: Path) -> None:
     network = pretrained("small", weights=folder / "trained.safetensors")
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
+
+
+def test_a_file_says_which_network_it_is_of(folder: Path) -> None:
+    save_file(numbered_vgg("vgg16", blocks=4), folder / "vgg16.safetensors")
+    save_network(build("vgg16"), folder / "deep.safetensors", {})
+    assert pretrained(weights=folder / "deep.safetensors").name == "vgg16"
+    assert pretrained("vgg16", weights=folder / "deep.safetensors").name == "vgg16"
+    assert pretrained().name == "small"
+    with pytest.raises(ValueError, match=r"deep.safetensors is of the network vgg16, not of small; name the model vgg16"):
+        pretrained("small", weights=folder / "deep.safetensors")
+    save_file(read(folder / "deep.safetensors"), folder / "bare.safetensors")
+    with pytest.raises(
+        ValueError, match=r"bare.safetensors does not say which network it is of; name it, one of small, vgg16"
+    ):
+        pretrained(weights=folder / "bare.safetensors")
+    assert pretrained("vgg16", weights=folder / "bare.safetensors").name == "vgg16"
+    (folder / "text.safetensors").write_text("hello")
+    with pytest.raises(ValueError, match="is not a file of weights"):
+        pretrained(weights=folder / "text.safetensors")
+    with pytest.raises(MissingWeights, match=r"there is no file .*none\.safetensors"):
+        pretrained(weights=folder / "none.safetensors")
 
 
 def test_pretrained_vgg19_is_the_published_pair(folder: Path) -> None:

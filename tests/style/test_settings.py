@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from efdm.style.settings import MOVABLE, RECIPES, SCHEDULES, Settings, check, check_same_run, read_settings
 from efdm.training.files import write_json
@@ -18,6 +19,24 @@ def test_settings_for_an_encoder_are_its_recipe(encoder: str) -> None:
     changed = Settings.for_encoder(encoder, content="a", style="b", style_weight=3.0, lr=0.5)
     assert changed == dataclasses.replace(found, style_weight=3.0, lr=0.5)  # also where the recipe says otherwise
     check(found)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "expected"),
+    [
+        (False, {}, ("cpu", "fp32", "plain")),
+        (True, {}, ("cuda", "bf16", "graph")),
+        (True, {"device": "cpu"}, ("cpu", "fp32", "plain")),
+        (False, {"device": "cuda:1", "speed": "compile"}, ("cuda:1", "bf16", "compile")),
+    ],
+    ids=["no_gpu", "gpu", "a_cpu_beside_a_gpu", "what_is_named_stays"],
+)
+def test_where_and_how_follow_the_machine(
+    gpu: bool, given: dict[str, str], expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    found = Settings.for_encoder("small", content="a", style="b", **given)
+    assert (found.device, found.precision, found.speed) == expected
 
 
 def test_an_encoder_without_a_recipe_is_told() -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,34 @@ def test_damaged_pictures_are_left_out_and_named(place: Path, tmp_path: Path) ->
     assert all(any(name in line for line in told["skipped"]) for name in ("torn.png", "empty.jpg"))
 
 
+def test_a_damaged_picture_is_told_from_another_of_its_name(place: Path, tmp_path: Path) -> None:
+    for name, seed in {"photos": 3, "paintings": 4}.items():
+        noise_pictures(tmp_path / name, 1, seed=seed)
+        (tmp_path / name / "broken.png").touch()
+        shutil.make_archive(str(tmp_path / name), "zip", tmp_path / name)
+    for content, style in (("photos.zip", "paintings.zip"), ("photos", "paintings"), ("photos", "photos")):
+        run = tmp_path / f"run-{content}-{style}"
+        train(settings(place, content=str(tmp_path / content), style=f"{tmp_path / style}", iterations=1), run)
+        text = (run / "environment.json").read_text()
+        found = json.loads(text)["skipped"]
+        assert [line.partition(" is ")[0] for line in found] == [
+            f"content: {content}/broken.png",
+            f"style: {style}/broken.png",
+        ]
+        assert str(tmp_path) not in text
+
+
+def test_why_a_picture_was_left_out_does_not_say_where_it_lay(tmp_path: Path) -> None:
+    """Readers know a picture by its name, and the system by its path."""
+    folder, one = tmp_path / "photos", tmp_path / "photos" / "a" / "1.png"
+    told = partial(training._left_out, str(folder), "a/1.png")
+    assert told(f"{one} may not be read by you") == "photos/a/1.png may not be read by you"
+    assert told(f"{folder} does not exist") == "photos/a/1.png does not exist"
+    assert told("a/1.png is empty") == "photos/a/1.png is empty"
+    assert told("too many bits") == "photos/a/1.png: too many bits"
+    assert training._left_out(str(one), "1.png", "1.png is empty") == "1.png is empty"
+
+
 # --- what is drawn -----------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +217,23 @@ def test_wrong_settings_are_told_and_leave_nothing(
 ) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         train(settings(place, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_training_that_names_no_device_follows_the_machine(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    named = dataclasses.asdict(settings(place, iterations=1))
+    wanted = Settings(**{k: v for k, v in named.items() if k not in ("device", "precision", "speed")})
+    train(wanted, tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert (told["device"], told["precision"], told["speed"]) == ("cpu", "fp32", "plain")
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_is_read(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"device='cuda:99' cannot be used here; on a CPU give device=\"cpu\", precision="):
+        train(settings(place, device="cuda:99", content="nowhere"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -117,7 +117,7 @@ def test_a_run_is_not_overwritten(place: Path, tmp_path: Path) -> None:
 def test_ctrl_c_in_the_middle_of_a_step_loses_nothing(
     whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, expected, watch, _ = whole
+    wanted, expected, watch, run = whole
     update, count = torch.optim.AdamW.step, iter(range(100))
 
     def interrupted(self: torch.optim.AdamW) -> None:
@@ -128,11 +128,14 @@ def test_ctrl_c_in_the_middle_of_a_step_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim.AdamW, "step", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            train(wanted, tmp_path / "run", log_every=1)
+            train(wanted, tmp_path / "run", log_every=1, preview_every=2)
+    previews = sorted(p.name for p in (tmp_path / "run" / "previews").iterdir())
+    assert previews == ["reconstruct-0000002.jpg", "style-0000002.jpg"]
     after = Watch()
     found = train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=after, resume=True)
     assert {k: watch.losses[k] for k in after.losses} == after.losses
     assert list(after.losses) == [("style", 3)]
+    assert records(tmp_path / "run") == records(run)  # also of the step that it came in
     assert torch.equal(weights(found), weights(expected))
 
 

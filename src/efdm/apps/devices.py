@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import torch
 
+from efdm.training.device import check_device, usual_device
+
 
 def pick_device(name: str = "") -> torch.device:
     """The device of ``--device``: as torch writes it ("cpu", "cuda:1"), and without a name the GPU if there is one."""
-    wanted = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted = name or usual_device()
     try:
-        device = torch.device(wanted)
-        torch.zeros(1, device=device).item()  # "meta" can hold tensors, but no values
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        check_device(wanted)
+    except ValueError as error:
         raise ValueError(f"--device {wanted} cannot be used here; try --device cpu") from error
-    return device
+    return torch.device(wanted)

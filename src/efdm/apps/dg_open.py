@@ -25,6 +25,7 @@ from efdm.data.pacs import load_pacs
 from efdm.dg.run import MODEL
 from efdm.dg.settings import Settings, read_settings
 from efdm.ops.choices import check_choice
+from efdm.training.device import suited as usually_suited
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError)  # OSError: pictures, weights, folders
 DIGITS, PACS = "digits", "pacs"
@@ -150,10 +151,11 @@ def _value(name: str, text: str, default: object) -> Any:
 
 def suited(device: torch.device, own: Mapping[str, Any], *, trainings: str = "one") -> dict[str, Any]:
     """How to train on a device, where nothing else was said. Compiling takes a minute, which "many" trainings share."""
-    compiles = trainings == "many" and importlib.util.find_spec("triton") is not None
-    told: dict[str, Any] = {"precision": "fp32", "speed": "plain", "log_every": 10}
-    if device.type == "cuda":
-        told = {"precision": "bf16", "speed": "compile+graph" if compiles else "graph"}
+    told: dict[str, Any] = {**usually_suited(str(device))}
+    if device.type != "cuda":
+        told["log_every"] = 10
+    elif trainings == "many" and importlib.util.find_spec("triton") is not None:
+        told["speed"] = "compile+graph"
     return {"device": str(device), **{name: value for name, value in told.items() if name not in own}}
 
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from efdm.apps.devices import pick_device
 from efdm.apps.tell import tell
+from efdm.apps.wishes import with_option
 from efdm.data import PictureError, find_pictures
 from efdm.models.weights import NORMALISED, PRETRAINED, MissingWeights, checksum, find, load_encoder
 from efdm.ops import MATCHERS
@@ -24,6 +25,9 @@ from efdm.style.ways import Way, network_way, open_pretrained, open_trained, opt
 
 app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your own.")
 console = Console()
+
+# what gives the file of a weight that is not found
+OPTIONS = {"vgg16": "--vgg FILE", "vgg19-normalised": "--encoder vgg19=FILE"}
 
 
 @app.callback()
@@ -56,11 +60,16 @@ def style(
     ] = "lpips",
     vgg: Annotated[
         str,
-        typer.Option(help="File of VGG-16, ImageNet, for measuring and optimisers; default: looked up, see `efdm weights`."),
+        typer.Option(
+            help="File of VGG-16, ImageNet, for measuring, optimisers and models of vgg16; default: looked up, see "
+            "`efdm weights`."
+        ),
     ] = "",
     encoder: Annotated[
         list[str] | None,
-        typer.Option(help=f"NAME=FILE, the encoder of models: one of {', '.join(NORMALISED)}. Default: looked up."),
+        typer.Option(
+            help=f"NAME=FILE, the encoder of models: one of {', '.join(NORMALISED)}. Default: --vgg for vgg16, or looked up."
+        ),
     ] = None,
     alexnet: Annotated[str, typer.Option(help="File of AlexNet, for a second LPIPS.")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
@@ -86,7 +95,7 @@ def style(
             failed = _measure(chosen, ways, lens, out, size, seen_at, target)
         written = report.render(out)
     except (ValueError, PictureError, MissingWeights, FloatingPointError) as error:
-        tell(console, error)
+        tell(console, with_option(error, OPTIONS))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         console.print(f"interrupted; the same command goes on, --table -o {out} shows what there is", soft_wrap=True)
@@ -134,10 +143,11 @@ def _ways(
     encoders: dict[str, str],
     device: torch.device,
 ) -> list[Way]:
-    trained = [open_pretrained(name, encoders=encoders, device=device) for name in dict.fromkeys(models)]
+    files = {**({"vgg16": vgg} if vgg else {}), **encoders}
+    trained = [open_pretrained(name, encoders=files, device=device) for name in dict.fromkeys(models)]
     for given in networks:
         name, file = _named_file("--network", given, "mine=runs/mine/network.safetensors")
-        trained.append(open_trained(name, file, encoders=encoders, device=device))
+        trained.append(open_trained(name, file, encoders=files, device=device))
     if idle := encoders.keys() - {t.stylizer.network.name for t in trained}:
         raise ValueError(f"--encoder {', '.join(sorted(idle))}: no model of this command has it; --vgg is for measuring")
     ways = [untouched()]

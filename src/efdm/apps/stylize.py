@@ -14,9 +14,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from efdm.apps.devices import pick_device
 from efdm.apps.tell import tell
-from efdm.apps.wishes import SOUND, Wish, find_styles, make_namer, make_wishes, refuse_inputs
+from efdm.apps.wishes import (
+    SOUND,
+    VIDEOS,
+    Wish,
+    check_video,
+    count_videos,
+    counted,
+    find_styles,
+    make_namer,
+    make_wishes,
+    refuse_inputs,
+    with_option,
+)
 from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
-from efdm.models.weights import PRETRAINED, MissingWeights
+from efdm.models.weights import PRETRAINED, MissingWeights, metadata
 from efdm.ops import MATCHERS
 from efdm.ops.choices import NAMED, check_choice
 from efdm.style.color import COLORS
@@ -28,7 +40,8 @@ from efdm.training import PRECISIONS
 
 console = Console()
 
-VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+# what gives the file of a weight that is not found
+OPTIONS = {"vgg16": "--vgg FILE", "vgg19-normalised": "--vgg FILE", "vgg19-adain": "--weights FILE"}
 EXPECTED = (ValueError, TypeError, PictureError, MissingWeights)  # one sentence for the user
 FAILURES = (*EXPECTED, RuntimeError, MemoryError)  # of one picture: torch says with RuntimeError that memory is short
 SHORT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")  # how the allocators of torch say so
@@ -123,6 +136,21 @@ def _checked(**choices: tuple[str, Sequence[str]]) -> None:
         check_choice("--" + name.replace("_", "-"), value, allowed)
 
 
+def _model(model: str, weights: Path | None) -> str | None:
+    """The model to load; None: the one that the file of weights says, or the usual one."""
+    if model:
+        check_choice("--model", model, tuple(PRETRAINED))
+    elif weights is not None and "network" not in metadata(weights):
+        raise ValueError(f"{weights} does not say which network it is of; add --model, one of {', '.join(PRETRAINED)}")
+    return model or None
+
+
+def _contents(content: Path) -> list[Source]:
+    if videos := count_videos(content):
+        tell(console, f"{counted(videos, 'video')} in {content} left out; give a video by itself")
+    return find_pictures(content)
+
+
 Many = list[Path] | None
 
 
@@ -146,7 +174,9 @@ def stylize(
     style_size: Annotated[
         str, typer.Option(help="The same for styles; a larger one has larger strokes. Default: --size.")
     ] = "",
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(PRETRAINED)}.")] = "small",
+    model: Annotated[
+        str, typer.Option(help=f"One of {', '.join(PRETRAINED)}. Default: what --weights says, or small.")
+    ] = "",
     weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
     vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
@@ -167,28 +197,31 @@ def stylize(
     try:
         _checked(
             method=(method, tuple(MATCHERS)), preserve_color=(preserve_color, tuple(COLORS)),
-            photoreal=(photoreal, tuple(PHOTOREAL)), model=(model, tuple(PRETRAINED)),
-            temporal=(temporal, tuple(TEMPORAL)), audio=(audio, SOUND), precision=(precision, tuple(PRECISIONS)),
+            photoreal=(photoreal, tuple(PHOTOREAL)), temporal=(temporal, tuple(TEMPORAL)), audio=(audio, SOUND),
+            precision=(precision, tuple(PRECISIONS)),
         )  # fmt: skip
         if not 0 <= strength <= 1:
             raise ValueError(f"--strength {strength} is outside 0 (the content) to 1")
         if ties is not None:
             check_choice("--ties", ties, NAMED["ties"])
+        named = _model(model, weights)
         at, style_at = _size("--size", size), _size("--style-size", style_size or size)
         wishes = make_wishes(find_styles(style), weight or [], mix, content_mask or [], style_mask or [])
         video = _is_video(content, out)
-        contents = [] if video else find_pictures(content)
+        if video:
+            if (preserve_color, photoreal, ties) != ("none", "none", None):
+                raise ValueError("--preserve-color, --photoreal and --ties are for pictures; leave them out for a video")
+            check_video(out, wishes)
+        contents = [] if video else _contents(content)
         namer = None if video else make_namer(content, out, contents, wishes)
         refuse_inputs(
             [out] if namer is None else (namer(source, wish) for source in contents for wish in wishes),
             [content, *(s.path for s in contents), *(f for w in wishes for f in w.files()), *filter(None, (weights, vgg))],
         )
-        stylizer = Stylizer.from_pretrained(model, pick_device(device), weights, vgg, precision=precision)
+        stylizer = Stylizer.from_pretrained(named, pick_device(device), weights, vgg, precision=precision)
         if namer is None:
-            if (preserve_color, photoreal, ties) != ("none", "none", None):
-                raise ValueError("--preserve-color, --photoreal and --ties are for pictures; leave them out for a video")
             _stylize_video(
-                content, out, stylizer, wishes, style_at,
+                content, out, stylizer, wishes[0], style_at,
                 strength=strength, method=method, temporal=temporal, sound=audio, size=at if isinstance(at, int) else None,
             )  # fmt: skip
             return
@@ -197,7 +230,7 @@ def stylize(
             ties=ties, preserve_color=preserve_color, photoreal=photoreal, size=at,
         )  # fmt: skip
     except EXPECTED as error:
-        tell(console, str(error))
+        tell(console, with_option(error, OPTIONS))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         tell(console, "interrupted; what is finished is complete")
@@ -207,21 +240,14 @@ def stylize(
 
 def _report(tally: Tally, out: Path) -> None:
     if tally.done:
-        count = f"{tally.done} picture{'s' if tally.done > 1 else ''}"
-        what = f"{count} in {out}" if out.is_dir() else str(out)
+        what = f"{counted(tally.done, 'picture')} in {out}" if out.is_dir() else str(out)
         console.print(what, markup=False, highlight=False, soft_wrap=True)
     if tally.failed and tally.done + tally.failed > 1:
         tell(console, f"{tally.failed} of {tally.done + tally.failed} pictures failed")
     raise typer.Exit(tally.exit_code())
 
 
-def _stylize_video(
-    content: Path, out: Path, stylizer: Stylizer, wishes: Sequence[Wish], style_size: Size, **options: Any
-) -> None:
+def _stylize_video(content: Path, out: Path, stylizer: Stylizer, wish: Wish, style_size: Size, **options: Any) -> None:
     from efdm.apps.video import run  # needs a package for videos
 
-    if len(wishes) != 1 or wishes[0].content_masks:
-        raise ValueError(
-            "a video takes one look: one --style, or several with --weight or --mix equal, and no content masks"
-        )
-    run(content, out, stylizer, wishes[0].looks(stylizer, style_size)[0], console=console, **options)
+    run(content, out, stylizer, wish.looks(stylizer, style_size)[0], console=console, **options)

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +14,17 @@ import torch
 import torch.distributed as dist
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from efdm.apps.devices import pick_device
 from efdm.apps.tell import tell
+from efdm.apps.train_bars import columns
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
 from efdm.style import train as training
 from efdm.style.settings import read_settings
 from efdm.style.step import processes
+from efdm.training.device import usual_device
 
 ENCODER = "small"
 
@@ -102,13 +105,11 @@ def style(
 
 
 def _begun(device: str, given: dict[str, Any]) -> training.Settings:
-    """The recipe of the network, with what was given and what suits the device."""
+    """The recipe of the network, with what was given. The settings know what suits the device."""
     if not {"content", "style"} <= set(given):
         raise ValueError("training needs --content and --style, folders or zips of photographs and of paintings")
     target = _join_processes(device)
-    suits = {"precision": "bf16", "speed": "graph"} if target.type == "cuda" else {"precision": "fp32", "speed": "plain"}
-    encoder = given.pop("encoder", ENCODER)
-    return training.Settings.for_encoder(encoder, **{**suits, **given}, device=str(target))
+    return training.Settings.for_encoder(given.pop("encoder", ENCODER), **given, device=str(target))
 
 
 def _resumed(out: Path, device: str, given: dict[str, Any]) -> training.Settings:
@@ -121,7 +122,8 @@ def _resumed(out: Path, device: str, given: dict[str, Any]) -> training.Settings
 def _join_processes(name: str) -> torch.device:
     """The device. If torchrun started this process, it is the GPU with its number, and the others are met."""
     together = "RANK" in os.environ
-    if together and (name.startswith("cuda") if name else torch.cuda.is_available()):
+    name = name or usual_device()
+    if together and name.startswith("cuda"):
         name = f"cuda:{os.environ['LOCAL_RANK']}"
     device = pick_device(name)
     if together and device.type == "cuda":
@@ -132,26 +134,23 @@ def _join_processes(name: str) -> torch.device:
 
 
 def _run(settings: training.Settings, out: Path, resume: bool) -> None:
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        TextColumn("{task.fields[told]}"),
-    )  # fmt: skip
     first = processes()[0] == 0
-    with Progress(*columns, console=console, disable=not first) as bar:
+    # on a CPU minutes may lie between two lines of the log, and it takes some to tell the time left
+    with Progress(*columns(), console=console, disable=not first, speed_estimate_period=900) as bar:
         tasks: dict[str, Any] = {}
 
-        def show(what: str, done: int, total: int, told: str) -> None:
+        def show(what: str, done: int, total: int, told: Sequence[str] = ()) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total, told="")
+                tasks[what] = bar.add_task(what, total=total, told=())
             bar.update(tasks[what], completed=done, total=total, told=told)
 
         def progress(p: training.Progress) -> None:
-            told = "  ".join(f"{k} {v:.3g}" for k, v in p.losses.items())
-            show(p.phase, p.iteration, p.iterations, f"{p.per_second:.1f}/s  {told}")
+            losses = (f"{name} {value:.3g}" for name, value in p.losses.items())
+            show(p.phase, p.iteration, p.iterations, (f"{p.per_second:.1f}/s", *losses))
 
         training.train(
             settings, out, resume=resume, progress=progress,
-            reading=lambda done, total: show("reading pictures", done, total, ""),
+            reading=lambda done, total: show("reading pictures", done, total),
         )  # fmt: skip
     if first:
         if skipped := json.loads((out / "environment.json").read_text())["skipped"]:

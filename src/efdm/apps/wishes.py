@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch.nn.functional as F
@@ -13,13 +15,16 @@ from torch import Tensor
 
 from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
 from efdm.data.paint import STYLES, paint
+from efdm.data.video_kinds import video_kind
+from efdm.models.weights import MissingWeights
 from efdm.ops.choices import check_choice
-from efdm.style.look import Look
+from efdm.style.look import Look, shares
 from efdm.style.pictures import PAINTED, Size
 from efdm.style.stylizer import Stylizer
 
 MIXES = ("none", "equal")
 SOUND = ("keep", "drop")  # of a video
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
 
 
 @dataclass(frozen=True)
@@ -106,22 +111,29 @@ def make_wishes(
     count, mixed = len(styles), bool(weights) or mix == "equal"
     names = _unique([style.stem.replace("/", "-") for style in styles])
     if weights and len(weights) != count:
-        raise ValueError(f"{count} styles and {len(weights)} weights; give --weight once for each style")
+        both = f"{counted(count, 'style')} and {counted(len(weights), 'weight')}"
+        raise ValueError(f"{both}; give --weight once for each style")
+    if weights:
+        shares(weights, count)  # refuses bad numbers now, and not after a model was loaded
     if content_masks:
         if mixed:
             raise ValueError("masks give each region its own style; leave --weight and --mix out")
         regions = len(content_masks)
         if count not in (1, regions) or len(style_masks) not in (0, regions):
             raise ValueError(
-                f"{regions} --content-mask, {count} styles and {len(style_masks)} --style-mask; give one style for all "
-                "regions or one for each, and no style mask or one for each"
+                f"{regions} --content-mask, {counted(count, 'style')} and {len(style_masks)} --style-mask; give one style "
+                "for all regions or one for each, and no style mask or one for each"
             )
         return [Wish(_joined(names), tuple(styles), None, tuple(content_masks), tuple(style_masks))]
     if len(style_masks) not in (0, count):
-        raise ValueError(f"{count} styles and {len(style_masks)} --style-mask; give one for each style, or none")
+        raise ValueError(f"{counted(count, 'style')} and {len(style_masks)} --style-mask; give one for each style, or none")
     if mixed:
         return [Wish(_joined(names), tuple(styles), tuple(weights) or None, style_masks=tuple(style_masks))]
     return [Wish(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count)]
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -153,9 +165,32 @@ def make_namer(
             raise ValueError(f"{out} has an extension that cannot be written; use one of {', '.join(WRITABLE)}, or a folder")
         return lambda source, wish: out
     if not out.is_dir() and suffix in WRITABLE:
-        raise ValueError(f"{out} is one file, but there are {len(contents)} pictures and {len(wishes)} looks; give a folder")
+        several = f"{counted(len(contents), 'picture')} in {counted(len(wishes), 'look')}"
+        raise ValueError(f"{out} is one file; for {several}, give a folder")
     _make_folder(out)
     return lambda source, wish: out / f"{source.stem}__{wish.name}.png"
+
+
+def check_video(out: Path, wishes: Sequence[Wish]) -> None:
+    """Whether a video can be made, and under this name."""
+    if len(wishes) != 1 or wishes[0].content_masks:
+        raise ValueError(
+            "a video takes one look: one --style, or several with --weight or --mix equal, and no content masks"
+        )
+    if out.is_dir() or not out.suffix:
+        raise ValueError(f"{out} is not the name of a video; give a file name such as {out / 'out.mp4'}")
+    video_kind(out)
+
+
+def count_videos(content: Path) -> int:
+    """How many videos a folder or a zip holds that nobody hides: pictures are looked for there, and videos are not."""
+    names: list[PurePath] = []
+    if content.is_dir():
+        names = [path.relative_to(content) for path in content.rglob("*")]
+    elif content.suffix.lower() == ".zip":
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(content) as archive:  # who looks for pictures tells
+            names = [PurePath(name) for name in archive.namelist()]
+    return sum(n.suffix.lower() in VIDEOS and not any(p.startswith((".", "__MACOSX")) for p in n.parts) for n in names)
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
@@ -178,3 +213,12 @@ def _make_folder(out: Path) -> None:
         raise ValueError(f"the folder {out} cannot be made ({error.strerror}); choose another one") from error
     if not os.access(out, os.W_OK):
         raise ValueError(f"the folder {out} may not be written by you; choose another one")
+
+
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+def with_option(error: Exception, options: Mapping[str, str]) -> str:
+    """The sentence of an error; of a file that is missing, with the option of the command that takes it."""
+    option = options.get(error.weight) if isinstance(error, MissingWeights) else None
+    return f"{error} with {option}" if option else str(error)

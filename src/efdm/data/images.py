@@ -96,6 +96,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
     """Any picture as sRGB, upright: EXIF orientation and a colour profile are applied, of an animation the first frame.
 
     PNG and gray files keep 16 bits. Other 16-bit colour, and 16 bits with a profile other than sRGB, pass through 8.
+    More than ``max_pixels`` are refused before they are decoded: a small file can hold a picture that fills the memory.
     """
     try:
         with open(path, "rb") as file:
@@ -146,8 +147,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         width, height = image.size
         if width * height > max_pixels:
             raise PictureError(
-                f"{name} has {width} x {height} pixels, more than the {max_pixels} allowed; "
-                "make it smaller or raise max_pixels"
+                f"{name} has {width} x {height} pixels, more than the {max_pixels} allowed; make a smaller copy of it first"
             )
         if near is not None:
             image.draft(None, (2 * near, 2 * near))  # only the JPEG reader does anything here

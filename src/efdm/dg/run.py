@@ -162,17 +162,17 @@ class _Run:
                 break
             lr = settings.lr * SCHEDULES[settings.schedule](self.done, total)
             indices = next(batches)
-            with unbroken():
+            with unbroken():  # a step and its line in the log: a checkpoint between them would lose the line
                 self.loss = self.step(self.done, indices, lr)
                 self.done += 1
-            tells = self._every(settings.log_every) or self.done == total
-            saves = self._every(settings.save_every) and self.done < total
-            if tells or saves or self._evaluation_is_due():
-                loss = self._checked_loss()  # waits for the device, so that the clock is right
-            if tells:
-                now = self.clock.seconds()
-                self._tell(loss, lr, (self.done - told[0]) / (now - told[1]))
-                told = (self.done, now)
+                tells = self._every(settings.log_every) or self.done == total
+                saves = self._every(settings.save_every) and self.done < total
+                if tells or saves or self._evaluation_is_due():
+                    loss = self._checked_loss()  # waits for the device, so that the clock is right
+                if tells:
+                    now = self.clock.seconds()
+                    self._tell(loss, lr, (self.done - told[0]) / (now - told[1]))
+                    told = (self.done, now)
             if saves:
                 self.clock.stop()
                 self.save()

@@ -11,6 +11,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg.run import DONE, Progress, Tell, Trained, training
 from efdm.dg.settings import Settings, check, identity, settled
 from efdm.training.checkpoint import check_folder
+from efdm.training.device import check_device
 from efdm.training.lanes import Work, side_by_side
 
 __all__ = ["Progress", "Settings", "Trained", "train", "train_together"]
@@ -34,6 +35,7 @@ def train(
     """
     settings = settled(settings)
     check(settings)
+    check_device(settings.device)
     if folder is not None:
         check_run_folder(folder, resume=resume)
     elif resume:
@@ -80,6 +82,7 @@ def train_together(
         raise ValueError(f"{len(twice)} of these runs are there twice, for example {min(twice)}; give each of them once")
     if len(devices := {settings.device for settings in runs}) > 1:
         raise ValueError(f"runs side by side share one device, these want {', '.join(sorted(devices))}; train them apart")
+    check_device(runs[0].device)
     device = torch.device(runs[0].device)
     lanes = min(lanes, len(runs)) if device.type == "cuda" else 1
     pictures = _on_device(data, device)

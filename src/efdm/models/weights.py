@@ -82,7 +82,12 @@ NORMALISED: Mapping[str, str] = MappingProxyType({"vgg16": "vgg16", "vgg19": "vg
 
 
 class MissingWeights(FileNotFoundError):
-    """A sentence that says which file to put where."""
+    """A sentence that says which file to put where. ``weight`` is the row of `WEIGHTS` that was looked up in vain: whoever
+    has an option for its file can add it to the sentence."""
+
+    def __init__(self, sentence: str, weight: str = "") -> None:
+        super().__init__(sentence)
+        self.weight = weight
 
 
 def folders() -> list[Path]:
@@ -110,9 +115,12 @@ def find(name: str, path: str | Path | None = None) -> Path:
         for candidate in weight.files:
             if (folder / candidate).is_file():
                 return folder / candidate
+    files = " or ".join(weight.files)
+    it = "it" if len(weight.files) == 1 else "the first"
     raise MissingWeights(
-        f"{name} ({weight.about}) needs the file {weight.files[0]}: get it from {weight.source} and put it into "
-        f"{folders()[0]}, or name the folder where it is in {FOLDER_VARIABLE}, or give its path"
+        f"{name} ({weight.about}) needs the file {files}: get {it} from {weight.source} and put it into "
+        f"{folders()[0]}, or name the folder where it is in {FOLDER_VARIABLE}, or give its path",
+        name,
     )
 
 
@@ -125,19 +133,38 @@ def read(path: str | Path) -> dict[str, Tensor]:
 
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise MissingWeights(f"there is no file {path}") from None
     except Exception as error:
-        # what the readers say of a file that is none is a number or a page; what the system says is of use
-        why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-        raise ValueError(
-            f"{path} is not a file of weights that can be read safely{why}; expected .safetensors or a .pth of tensors alone"
-        ) from error
+        raise _unreadable(path, error) from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise ValueError(f"{path} does not hold a dictionary of tensors")
     return state
+
+
+def metadata(path: str | Path) -> dict[str, str]:
+    """What a file tells about itself: of `save_network`, its ``network`` and ``settings``; a .pth tells nothing."""
+    from safetensors import safe_open
+
+    if not Path(path).is_file():
+        raise MissingWeights(f"there is no file {path}")
+    if Path(path).suffix != ".safetensors":
+        return {}
+    try:
+        with safe_open(str(path), "pt") as file:
+            return file.metadata() or {}
+    except Exception as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str | Path, error: Exception) -> Exception:
+    if isinstance(error, FileNotFoundError):
+        return MissingWeights(f"there is no file {path}")
+    # what the readers say of a file that is none is a number or a page; what the system says is of use
+    why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return ValueError(
+        f"{path} is not a file of weights that can be read safely{why}; expected .safetensors or a .pth of tensors alone"
+    )
 
 
 def checksum(path: str | Path) -> str:
@@ -272,8 +299,10 @@ def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
     target = network if whole else network.decoder
     try:
         target.load_state_dict({k if whole else k.removeprefix("decoder."): v.float() for k, v in state.items()})
-    except RuntimeError as error:
-        raise ValueError(f"{path} does not fit the network {network.name}: {error}") from error
+    except RuntimeError as error:  # a list of all tensors, of no use to a reader
+        said = metadata(path).get("network", "another, and does not say which")
+        why = "its tensors are others" if said == network.name else f"it is of {said}"
+        raise ValueError(f"{path} does not fit the network {network.name}: {why}") from error
     return network
 
 
@@ -285,11 +314,20 @@ PRETRAINED: Mapping[str, tuple[str, str]] = MappingProxyType({
 })  # fmt: skip
 
 
-def pretrained(name: str, *, weights: str | Path | None = None, vgg: str | Path | None = None) -> StyleNetwork:
-    """A network ready for use. ``weights`` is a file of a training of your own, ``vgg`` the file of a VGG's encoder."""
+def pretrained(name: str | None = None, *, weights: str | Path | None = None, vgg: str | Path | None = None) -> StyleNetwork:
+    """A network ready for use. ``weights`` is a file of a training of your own, ``vgg`` the file of a VGG's encoder.
+
+    Without a name it is the network that ``weights`` says it is of, or else "small".
+    """
+    said = None if weights is None else metadata(weights).get("network")
+    if name is None and weights is not None and said is None:
+        raise ValueError(f"{weights} does not say which network it is of; name it, one of {', '.join(PRETRAINED)}")
+    name = name or said or "small"
     if name not in PRETRAINED:
         raise ValueError(f"{name!r} is not a model; choose one of {', '.join(PRETRAINED)}")
     network_name, decoder = PRETRAINED[name]
+    if said not in (None, network_name):
+        raise ValueError(f"{weights} is of the network {said}, not of {name}; name the model {said}, or none")
     network = build(network_name)
     load_network(network, find_checked(decoder, weights))
     if network_name != "small":

@@ -14,6 +14,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training import settings as training
+from efdm.training.device import suited, usual_device
 
 IDENTITIES = 1  # samples of a batch that are styled by themselves (small)
 FILES = ("content", "style", "vgg", "start")  # settings that are files
@@ -44,15 +45,21 @@ class Settings:
     identity_weight: float = 0.0
     reconstruct: int = 0  # iterations of reconstruction first (small)
     seed: int = 0
-    precision: str = "bf16"
-    speed: str = "graph"
-    device: str = "cuda"
+    precision: str = ""  # what suits the device
+    speed: str = ""  # what suits the device
+    device: str = ""  # the GPU if there is one
     vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
     start: str = ""  # a network to begin with
     begun: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
     log_every: int = 50  # iterations
     save_every: int = 5000
     preview_every: int = 2000  # 0 is never
+
+    def __post_init__(self) -> None:
+        """Settle what follows the machine: a run's settings say where and how it ran."""
+        device = self.device or usual_device()
+        for name, value in {"device": device, **suited(device)}.items():
+            object.__setattr__(self, name, getattr(self, name) or value)
 
     @classmethod
     def for_encoder(cls, encoder: str, *, content: str, style: str, **changes: Any) -> Settings:

@@ -59,7 +59,7 @@ class Stylizer:
     @classmethod
     def from_pretrained(
         cls,
-        name: str = "small",
+        name: str | None = None,
         device: str | torch.device | None = None,
         weights: str | Path | None = None,
         vgg: str | Path | None = None,
@@ -67,6 +67,8 @@ class Stylizer:
         precision: str = "fp32",
     ) -> Stylizer:
         """A trained model by name. ``weights`` is the file of a training of your own, ``vgg`` that of a VGG's encoder.
+
+        Without a name it is the network that ``weights`` says it is of, or else "small".
 
         ``precision`` is fp32 or bf16; the latter is several times faster on a GPU and differs by less than paint does.
         """

@@ -26,6 +26,7 @@ from efdm.style.records import preview
 from efdm.style.settings import IDENTITIES, RECIPES, SCHEDULES, Settings, check, check_same_run, public
 from efdm.style.step import Step, averaged, processes
 from efdm.training.checkpoint import check_finite, check_folder, write
+from efdm.training.device import check_device
 from efdm.training.files import write_json
 from efdm.training.interrupt import unbroken
 from efdm.training.log import Log
@@ -161,6 +162,7 @@ def train(
     device and its speed may be others.
     """
     check(settings)
+    check_device(settings.device)
     check_folder(run, resume=resume)
     if resume:
         check_same_run(settings, run)
@@ -205,9 +207,22 @@ def _open(
 
 def _describe(run: Run) -> None:
     write_json(run.folder / FILE, dataclasses.asdict(run.settings))
-    skipped = [f"{name}: {why}" for images in (run.contents, run.styles) for name, why in images.skipped]
+    read = {"content": (run.settings.content, run.contents), "style": (run.settings.style, run.styles)}
+    skipped = [f"{role}: {_left_out(s, *what)}" for role, (s, images) in read.items() for what in images.skipped]
     counts = {"contents": len(run.contents), "styles": len(run.styles), "skipped": skipped}
     write_json(run.folder / "environment.json", {**environment(run.device), **counts})
+
+
+def _left_out(source: str, name: str, why: str) -> str:
+    """Which picture of a folder or zip was left out, and why, without where that lies on this machine."""
+    place = Path(source)
+    known = place.resolve().name
+    known = name if name == known else f"{known}/{name}"  # a single picture is its own source
+    # a reason begins with the picture as its reader knew it
+    for begin in (str(place / name), str(place), name):
+        if why.startswith(f"{begin} "):
+            return known + why.removeprefix(begin)
+    return f"{known}: {why}"
 
 
 def _train_phase(
@@ -231,16 +246,16 @@ def _train_phase(
     try:
         for iteration in range(begin, phase.iterations):
             lr = settings.lr * SCHEDULES[settings.schedule](iteration, phase.iterations)
-            with unbroken():
+            with unbroken():  # the resumed run begins after this iteration: what is told of it is told now or never
                 losses = step(*batch(iteration), lr)
                 done = iteration + 1
-            if done % settings.log_every == 0 or done == phase.iterations:
-                values = averaged(losses)  # waits for the device, so that the clock is right
-                rate = (done - told) / (time.perf_counter() - clock)
-                told, clock = done, time.perf_counter()
-                _tell(run, phase, done, values, {"lr": lr, "per_second": rate}, log)
-            if settings.preview_every and done % settings.preview_every == 0:
-                run.preview(f"{phase.name}-{done:07d}")
+                if done % settings.log_every == 0 or done == phase.iterations:
+                    values = averaged(losses)  # waits for the device, so that the clock is right
+                    rate = (done - told) / (time.perf_counter() - clock)
+                    told, clock = done, time.perf_counter()
+                    _tell(run, phase, done, values, {"lr": lr, "per_second": rate}, log)
+                if settings.preview_every and done % settings.preview_every == 0:
+                    run.preview(f"{phase.name}-{done:07d}")
             if done % settings.save_every == 0:
                 _save(run, phase, step, done)
     except KeyboardInterrupt:

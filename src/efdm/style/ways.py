@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from efdm.models import VGG
-from efdm.models.weights import PRETRAINED, checksum, find, pretrained
+from efdm.models.weights import PRETRAINED, checksum, find, metadata, pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.style.optimise import OPTIMISERS, optimise
@@ -99,16 +99,13 @@ def open_trained(
     name: str, file: str | Path, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
 ) -> Trained:
     """A network of a training of one's own: the file says which network it is and which matcher it was trained with."""
-    from safetensors import SafetensorError, safe_open
-
     if not Path(file).is_file():
         raise ValueError(f"there is no file {file} for the network {name}")
     try:
-        with safe_open(str(file), "pt") as opened:
-            told = opened.metadata() or {}
+        told = metadata(file)
         settings = json.loads(told.get("settings", "{}"))
         network = told["network"]
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (KeyError, ValueError) as error:
         raise ValueError(f"{file} does not say what it is; give a network.safetensors that `efdm train` wrote") from error
     check_choice("network", network, tuple(PRETRAINED))
     made = pretrained(network, weights=file, vgg=encoders.get(network))
