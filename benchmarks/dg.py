@@ -41,6 +41,7 @@ from efdm.lab import load_recipe
 from efdm.models.backbones import build_backbone
 from efdm.nn import FeatureMix, draw, mix_after
 from efdm.nn.pairing import random_pairs
+from efdm.training.device import usual_device
 from efdm.training.lanes import Work, side_by_side
 
 HERE = Path(__file__).parent
@@ -195,7 +196,7 @@ def clean(device: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=tuple(DEFAULTS), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=tuple(DEFAULTS), default=usual_device())
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/dg-<device>.json")
     parser.add_argument("--backbones", nargs="+")
     parser.add_argument("--speeds", nargs="+")

@@ -24,6 +24,7 @@ from efdm import prepare
 from efdm.environment import environment
 from efdm.models import build
 from efdm.style.transfer import transfer
+from efdm.training.device import usual_device
 
 HERE = Path(__file__).parent
 SIDE = 512
@@ -75,7 +76,7 @@ def seconds(call: Callable[[], Tensor], device: str) -> float:
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=tuple(BATCHES), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=tuple(BATCHES), default=usual_device())
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = options.device

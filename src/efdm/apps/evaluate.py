@@ -149,7 +149,7 @@ def _ways(
         name, file = _named_file("--network", given, "mine=runs/mine/network.safetensors")
         trained.append(open_trained(name, file, encoders=files, device=device))
     if idle := encoders.keys() - {t.stylizer.network.name for t in trained}:
-        raise ValueError(f"--encoder {', '.join(sorted(idle))}: no model of this command has it; --vgg is for measuring")
+        raise ValueError(f"--encoder {', '.join(sorted(idle))}: no model of this command has it; leave it out")
     ways = [untouched()]
     for t in trained:
         for m in dict.fromkeys(methods or [t.method]):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data.folders import names_in
 from efdm.data.paint import STYLES, paint
 from efdm.data.video_kinds import video_kind
 from efdm.models.weights import MissingWeights
@@ -183,14 +182,8 @@ def check_video(out: Path, wishes: Sequence[Wish]) -> None:
 
 
 def count_videos(content: Path) -> int:
-    """How many videos a folder or a zip holds that nobody hides: pictures are looked for there, and videos are not."""
-    names: list[PurePath] = []
-    if content.is_dir():
-        names = [path.relative_to(content) for path in content.rglob("*")]
-    elif content.suffix.lower() == ".zip":
-        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(content) as archive:  # who looks for pictures tells
-            names = [PurePath(name) for name in archive.namelist()]
-    return sum(n.suffix.lower() in VIDEOS and not any(p.startswith((".", "__MACOSX")) for p in n.parts) for n in names)
+    """How many videos a folder or a zip holds: pictures are looked for there, and videos are not."""
+    return sum(name.lower().endswith(VIDEOS) for name in names_in(content))
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:

@@ -63,17 +63,13 @@ def find_pictures(source: StrPath) -> list[Source]:
     In a folder or zip, pictures are known by their extension; a single file is taken whatever it is called.
     """
     path = Path(source)
-    members: list[tuple[str, Path, str | None]]
-    if path.is_dir():
-        members = [(name, path / name, None) for name in _below(path)]
-    elif path.suffix.lower() == ".zip":
-        members = [(name.replace("\\", "/"), path, name) for name in _archive_names(path)]
-    elif path.exists():
+    if not path.is_dir() and path.suffix.lower() != ".zip":
+        if not path.exists():
+            raise unreadable(FileNotFoundError(), path)
         return [Source(path.name, _safe(path.name), path)]
-    else:
-        raise unreadable(FileNotFoundError(), path)
+    members = _members(path)
     found, stems = [], set[str]()
-    for name, where, member in sorted(m for m in members if _is_visible_picture(m[0])):
+    for name, where, member in (m for m in members if m[0].lower().endswith(READABLE)):
         stem = wanted = _safe(name)
         count = 1
         while stem.lower() in stems:  # photo.jpg beside photo.png; Photo beside photo is one file on some systems
@@ -82,7 +78,7 @@ def find_pictures(source: StrPath) -> list[Source]:
         stems.add(stem.lower())
         found.append(Source(name, stem, where, member))
     if not found:
-        zips = sorted(name for name, *_ in members if name.lower().endswith(".zip"))
+        zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         what = (
             f"give its zips themselves, such as {zips[0]}"
             if zips
@@ -92,10 +88,24 @@ def find_pictures(source: StrPath) -> list[Source]:
     return found
 
 
-def _is_visible_picture(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
-    return not hidden and name.lower().endswith(READABLE)
+def names_in(source: StrPath) -> list[str]:
+    """What a folder (with all below it) or a zip holds, hidden files left out; of a single file nothing."""
+    path = Path(source)
+    return [name for name, *_ in _members(path)] if path.is_dir() or path.suffix.lower() == ".zip" else []
+
+
+def _members(path: Path) -> list[tuple[str, Path, str | None]]:
+    """Of a folder or zip, sorted by name: the name, the file, and the member if it is a zip."""
+    members: list[tuple[str, Path, str | None]]
+    if path.is_dir():
+        members = [(name, path / name, None) for name in _below(path)]
+    else:
+        members = [(name.replace("\\", "/"), path, name) for name in _archive_names(path)]
+    return sorted(member for member in members if not _is_hidden(member[0]))
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
 
 
 def _safe(name: str) -> str:

@@ -7,6 +7,8 @@ compilers use it.
 
 Callers with many threads and forks must not break it, as they break parallel layers of numba: every calling thread has
 workers of its own, and in the child of a fork, where those of OpenMP are gone and it does not know, threads are ours.
+Torch's own operations hang in that child unless it is told to use one thread, as data loaders do; so they do after any
+parallel operation.
 """
 
 from __future__ import annotations
@@ -48,15 +50,14 @@ def share_rows(work: Work, rows: int, n: int) -> None:
         except BaseException as error:
             errors.append(error)
 
-    (_torchs if _team() else _ours)(take_shares, threads)
+    if team := _team():
+        # all of torch's: with another number OpenMP would end some, and begin them anew for torch
+        team(_ENTRY(take_shares), None, torch.get_num_threads(), 0)
+    else:
+        _ours(take_shares, threads)
     if errors:
         raise errors[0]
     return None
-
-
-def _torchs(call: Callable[[object], None], threads: int) -> None:
-    # all of them: with another number OpenMP would end some, and begin them anew for torch
-    _team()(_ENTRY(call), None, torch.get_num_threads(), 0)
 
 
 def _ours(call: Callable[[], None], threads: int) -> None:
