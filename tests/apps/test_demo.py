@@ -8,12 +8,13 @@ import torch
 pytest.importorskip("typer")
 
 import typer
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from efdm.apps import demo as showing
 from efdm.data import read_picture
-from efdm.models import build
-from efdm.models.weights import save_network
+from efdm.models import VGG, build
+from efdm.models.weights import read, save_encoder, save_network
 from efdm.style.stylizer import Stylizer
 
 app = typer.Typer()
@@ -55,3 +56,55 @@ def test_a_missing_network_is_one_sentence(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["-o", str(tmp_path), "--weights", str(tmp_path / "none.safetensors")])
     assert result.exit_code == 2
     assert "there is no file" in " ".join(result.output.split())
+
+
+# --- which network ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a decoder of vgg16, one that says nothing of itself, and an encoder; nothing else can be looked up."""
+    save_network(build("vgg16"), tmp_path / "network.safetensors", {})
+    save_file(read(tmp_path / "network.safetensors"), tmp_path / "bare.safetensors")
+    save_encoder(VGG("vgg16"), tmp_path / "encoder.safetensors")
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path / "nowhere"])
+    return tmp_path
+
+
+def run(*arguments: object):
+    given = [str(a) for a in arguments]
+    return CliRunner().invoke(app, ["-o", "sheets", "--device", "cpu", *given], env={"COLUMNS": "300"})
+
+
+def test_the_file_of_a_training_says_which_model_it_is(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(showing, "make_sheets", lambda stylizer, *_: shown.append(stylizer.network.name) or [])
+    vgg = ("--vgg", deep / "encoder.safetensors")
+    for arguments in (
+        (*vgg, "--weights", deep / "network.safetensors"),
+        (*vgg, "--weights", deep / "bare.safetensors", "--model", "vgg16"),
+        (),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+    assert shown == ["vgg16", "vgg16", "small"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--weights", "bare.safetensors"), "add --model, one of small, vgg16, vgg19"),
+        (("--model", "vgg61"), "--model='vgg61' is not one of 'small'"),
+        (("--weights", "network.safetensors"), "or give its path with --vgg FILE\n"),
+        (("--model", "vgg19"), "or give its path with --weights FILE\n"),
+    ],
+    ids=["nameless", "unknown", "no_encoder", "no_decoder"],
+)
+def test_what_is_missing_is_told_with_its_option(
+    deep: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(deep)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert result.output.count("\n") == 1

@@ -118,6 +118,16 @@ def test_a_missing_file_is_told_with_its_option(
     assert result.output.endswith(f"or give its path with {option}\n")
 
 
+def test_a_missing_file_that_no_option_takes_is_told_with_its_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
+    result = run(home, "--model", "vgg19", out="wrong")
+    assert result.exit_code == 2
+    assert "needs the file decoder.pth" in result.output
+    assert result.output.endswith("or name the folder where it is in EFDM_WEIGHTS\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

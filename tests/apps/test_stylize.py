@@ -271,6 +271,24 @@ def test_videos_in_a_folder_or_zip_are_left_out_and_counted(place: Path, run) ->
     assert "1 video in films left out" in result.output
 
 
+def test_videos_among_styles_are_left_out_and_counted(place: Path, run) -> None:
+    (place / "styles/film.mp4").write_bytes(b"a film")
+    with zipfile.ZipFile("all.zip", "w") as archive:
+        for name in ("x.png", "film.mp4"):
+            archive.write(f"styles/{name}", name)
+    result = run("photo.png", "--style", "styles", "--style", "style.png", "--style", "all.zip", "-o", "out")
+    assert result.exit_code == 0
+    assert files(place / "out") == [f"photo__{style}.png" for style in ("style", "x-2", "x", "y")]
+    for source in ("styles", "all.zip"):
+        assert result.output.count(f"1 video in {source} left out; a style is a picture\n") == 1
+    (place / "films").mkdir()
+    (place / "films/film.webm").write_bytes(b"a film")
+    result = run("photo.png", "--style", "films", "-o", "none")
+    assert result.exit_code == 2
+    assert "1 video in films left out" in result.output
+    assert "or name a painted style" in run("photo.png", "--style", "absent.zip", "-o", "none").output
+
+
 # --- which network ---------------------------------------------------------------------------------------------------
 
 

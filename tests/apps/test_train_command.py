@@ -174,6 +174,16 @@ def test_what_is_wrong_is_one_sentence(place: Path, tmp_path: Path, changes: dic
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("encoder", ["small", "vgg16", "vgg19"])
+def test_a_missing_vgg_is_told_with_its_option(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: str
+) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path / "nowhere"])
+    result = run(*options(place, tmp_path / "run", encoder=encoder, vgg=None))
+    assert result.exit_code == 2
+    assert result.output.endswith("or give its path with --vgg FILE\n")
+
+
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     result = run("train", "style", "--resume", "-o", str(tmp_path), "--device", "cpu")
     assert result.exit_code == 2

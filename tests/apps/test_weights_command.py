@@ -81,3 +81,10 @@ def test_what_is_normalised_is_not_normalised_again(place: Path) -> None:
     assert result.exit_code == 2
     assert "own.safetensors is normalised" in result.output
     assert not (place / "out.safetensors").exists()
+
+
+def test_a_missing_file_is_told_with_the_option_that_takes_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
+    assert run(place, place / "out.safetensors", vgg="").output.endswith("or give its path with --vgg FILE\n")
+    result = runner.invoke(app, ["weights", "where", "vgg16"], env={"COLUMNS": "400"})
+    assert result.output.endswith("or name the folder where it is in EFDM_WEIGHTS\n")

@@ -94,8 +94,19 @@ def test_a_missing_file_is_told_with_every_name_that_would_be_found(folder: Path
     assert " or ".join(WEIGHTS[name].files) in str(caught.value)
     assert ("get it from" in str(caught.value)) == (len(WEIGHTS[name].files) == 1)
     assert caught.value.weight == name  # for a command to add its option
+    assert WEIGHTS[name].argument
     (folder / WEIGHTS[name].files[-1]).touch()
     assert find(name) == folder / WEIGHTS[name].files[-1]
+
+
+@pytest.mark.parametrize("name", ["vgg16", "vgg19"])
+def test_what_a_network_misses_is_told_with_its_argument(folder: Path, name: str) -> None:
+    with pytest.raises(MissingWeights) as caught:
+        pretrained(name)
+    argument = str(caught.value).removeprefix(f"{caught.value.sentence}, or give its path as ")
+    assert argument == {"vgg16": "vgg", "vgg19": "weights"}[name]
+    with pytest.raises(MissingWeights, match=r"there is no file none\.pth"):  # what is told can be done
+        pretrained(name, **{argument: "none.pth"})
 
 
 def test_without_the_variable_our_cache_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from efdm.apps.devices import pick_device
+from efdm.apps.networks import pick_model, with_option
 from efdm.apps.tell import tell
 from efdm.data import PictureError, read_picture, resize_short_side, write_picture
 from efdm.data.embedded import photo
@@ -129,19 +130,22 @@ def make_sheets(stylizer: Stylizer, out: Path, side: int, told: Callable[[str], 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sheets.")],
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(PRETRAINED)}.")] = "small",
+    model: Annotated[
+        str, typer.Option(help=f"One of {', '.join(PRETRAINED)}. Default: what --weights says, or small.")
+    ] = "",
     weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
+    vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
     side: Annotated[int, typer.Option(min=32, help="Side of each picture.")] = 256,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
 ) -> None:
     """See what it does: a contact sheet, a sweep of strengths, and mixtures of four styles."""
     try:
-        stylizer = Stylizer.from_pretrained(model, pick_device(device), weights)
+        stylizer = Stylizer.from_pretrained(pick_model(model, weights), pick_device(device), weights, vgg)
         with Progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console) as bar:
             task = bar.add_task("painting styles", total=sum(page.pictures + 1 for page in SHEETS.values()))
             made = make_sheets(stylizer, out, side, lambda name: bar.update(task, description=name, advance=1))
     except (ValueError, PictureError, MissingWeights) as error:
-        tell(console, error)
+        tell(console, with_option(error))
         raise typer.Exit(2) from error
     for path in made:
         console.print(str(path), markup=False, highlight=False, soft_wrap=True)

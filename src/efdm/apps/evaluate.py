@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from efdm.apps.devices import pick_device
+from efdm.apps.networks import with_option
 from efdm.apps.tell import tell
-from efdm.apps.wishes import with_option
 from efdm.data import PictureError, find_pictures
 from efdm.models.weights import NORMALISED, PRETRAINED, MissingWeights, checksum, find, load_encoder
 from efdm.ops import MATCHERS
@@ -26,7 +26,7 @@ from efdm.style.ways import Way, network_way, open_pretrained, open_trained, opt
 app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your own.")
 console = Console()
 
-# what gives the file of a weight that is not found
+# what gives the file of a weight that is not found; the decoder of vgg19 is looked up only
 OPTIONS = {"vgg16": "--vgg FILE", "vgg19-normalised": "--encoder vgg19=FILE"}
 
 

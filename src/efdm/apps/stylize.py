@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from efdm.apps.devices import pick_device
+from efdm.apps.networks import pick_model, with_option
 from efdm.apps.tell import tell
 from efdm.apps.wishes import (
     SOUND,
     VIDEOS,
+    Painting,
     Wish,
     check_video,
     count_videos,
@@ -25,10 +28,9 @@ from efdm.apps.wishes import (
     make_namer,
     make_wishes,
     refuse_inputs,
-    with_option,
 )
 from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
-from efdm.models.weights import PRETRAINED, MissingWeights, metadata
+from efdm.models.weights import PRETRAINED, MissingWeights
 from efdm.ops import MATCHERS
 from efdm.ops.choices import NAMED, check_choice
 from efdm.style.color import COLORS
@@ -40,8 +42,6 @@ from efdm.training import PRECISIONS
 
 console = Console()
 
-# what gives the file of a weight that is not found
-OPTIONS = {"vgg16": "--vgg FILE", "vgg19-normalised": "--vgg FILE", "vgg19-adain": "--weights FILE"}
 EXPECTED = (ValueError, TypeError, PictureError, MissingWeights)  # one sentence for the user
 FAILURES = (*EXPECTED, RuntimeError, MemoryError)  # of one picture: torch says with RuntimeError that memory is short
 SHORT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")  # how the allocators of torch say so
@@ -136,19 +136,20 @@ def _checked(**choices: tuple[str, Sequence[str]]) -> None:
         check_choice("--" + name.replace("_", "-"), value, allowed)
 
 
-def _model(model: str, weights: Path | None) -> str | None:
-    """The model to load; None: the one that the file of weights says, or the usual one."""
-    if model:
-        check_choice("--model", model, tuple(PRETRAINED))
-    elif weights is not None and "network" not in metadata(weights):
-        raise ValueError(f"{weights} does not say which network it is of; add --model, one of {', '.join(PRETRAINED)}")
-    return model or None
-
-
 def _contents(content: Path) -> list[Source]:
-    if videos := count_videos(content):
-        tell(console, f"{counted(videos, 'video')} in {content} left out; give a video by itself")
+    _tell_videos(content, "give a video by itself")
     return find_pictures(content)
+
+
+def _styles(given: Sequence[str]) -> list[Source | Painting]:
+    for each in filter(os.path.exists, given):  # the others are painted, or missed below
+        _tell_videos(Path(each), "a style is a picture")
+    return find_styles(given)
+
+
+def _tell_videos(source: Path, advice: str) -> None:
+    if videos := count_videos(source):
+        tell(console, f"{counted(videos, 'video')} in {source} left out; {advice}")
 
 
 Many = list[Path] | None
@@ -204,9 +205,9 @@ def stylize(
             raise ValueError(f"--strength {strength} is outside 0 (the content) to 1")
         if ties is not None:
             check_choice("--ties", ties, NAMED["ties"])
-        named = _model(model, weights)
+        named = pick_model(model, weights)
         at, style_at = _size("--size", size), _size("--style-size", style_size or size)
-        wishes = make_wishes(find_styles(style), weight or [], mix, content_mask or [], style_mask or [])
+        wishes = make_wishes(_styles(style), weight or [], mix, content_mask or [], style_mask or [])
         video = _is_video(content, out)
         if video:
             if (preserve_color, photoreal, ties) != ("none", "none", None):
@@ -230,7 +231,7 @@ def stylize(
             ties=ties, preserve_color=preserve_color, photoreal=photoreal, size=at,
         )  # fmt: skip
     except EXPECTED as error:
-        tell(console, with_option(error, OPTIONS))
+        tell(console, with_option(error))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         tell(console, "interrupted; what is finished is complete")

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from efdm.apps.devices import pick_device
+from efdm.apps.networks import with_option
 from efdm.apps.tell import tell
 from efdm.apps.train_bars import columns
 from efdm.models import NETWORKS
@@ -93,7 +94,7 @@ def style(
         settings = _resumed(out, device, given) if resume else _begun(device, given)
         _run(settings, out, resume)
     except (ValueError, OSError, FloatingPointError) as error:  # OSError: pictures, weights, folders
-        tell(console, error)
+        tell(console, with_option(error))
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         console.print(f"interrupted; go on with: efdm train style --resume -o {out}", soft_wrap=True, markup=False)

@@ -13,6 +13,7 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
+from efdm.apps.networks import with_option
 from efdm.apps.tell import tell
 from efdm.apps.wishes import refuse_inputs
 from efdm.data import ImageSet
@@ -51,7 +52,7 @@ def where(name: Annotated[str, typer.Argument(help=f"One of {', '.join(WEIGHTS)}
     try:
         console.print(str(find(name)), soft_wrap=True)
     except (MissingWeights, ValueError) as error:
-        tell(console, error)
+        tell(console, with_option(error, {}))
         raise typer.Exit(2) from error
 
 
@@ -78,7 +79,7 @@ def normalise_encoder(
         normalise(encoder, mean_activations(encoder, _crops(photos, pictures)))
         save_encoder(encoder, out)
     except (ValueError, OSError) as error:  # pictures, weights, folders
-        tell(console, error)
+        tell(console, with_option(error))
         raise typer.Exit(2) from error
     console.print(f"wrote {out}; use it with --vgg {out}", soft_wrap=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, re
 from efdm.data.folders import names_in
 from efdm.data.paint import STYLES, paint
 from efdm.data.video_kinds import video_kind
-from efdm.models.weights import MissingWeights
 from efdm.ops.choices import check_choice
 from efdm.style.look import Look, shares
 from efdm.style.pictures import PAINTED, Size
@@ -181,9 +180,9 @@ def check_video(out: Path, wishes: Sequence[Wish]) -> None:
     video_kind(out)
 
 
-def count_videos(content: Path) -> int:
+def count_videos(source: Path) -> int:
     """How many videos a folder or a zip holds: pictures are looked for there, and videos are not."""
-    return sum(name.lower().endswith(VIDEOS) for name in names_in(content))
+    return sum(name.lower().endswith(VIDEOS) for name in names_in(source))
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
@@ -206,12 +205,3 @@ def _make_folder(out: Path) -> None:
         raise ValueError(f"the folder {out} cannot be made ({error.strerror}); choose another one") from error
     if not os.access(out, os.W_OK):
         raise ValueError(f"the folder {out} may not be written by you; choose another one")
-
-
-# --- what is missing -------------------------------------------------------------------------------------------------
-
-
-def with_option(error: Exception, options: Mapping[str, str]) -> str:
-    """The sentence of an error; of a file that is missing, with the option of the command that takes it."""
-    option = options.get(error.weight) if isinstance(error, MissingWeights) else None
-    return f"{error} with {option}" if option else str(error)

@@ -36,6 +36,7 @@ class Weight:
     sha256: str = ""  # of the first file, or its beginning
     card: str = ""  # below docs/models
     place: str = "user"  # "package": shipped with the project
+    argument: str = ""  # by which networks, trainings and measures take a user's file
 
 
 WEIGHTS: Mapping[str, Weight] = MappingProxyType({
@@ -57,22 +58,25 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
     "vgg16": Weight(
         "VGG-16, ImageNet", ("vgg16-397923af.pth", "vgg16.safetensors", "vgg16_features.fp16.safetensors"),
         "https://download.pytorch.org/models/vgg16-397923af.pth", "BSD-3-Clause (torchvision)", "397923af",
+        argument="vgg",
     ),
     "alexnet": Weight(
         "AlexNet, ImageNet, for a second LPIPS", ("alexnet-owt-7be5be79.pth", "alexnet_features.fp16.safetensors"),
         "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth", "BSD-3-Clause (torchvision)", "7be5be79",
+        argument="alexnet",
     ),
     "vgg19": Weight(
         "VGG-19, ImageNet", ("vgg19-dcbb9e9d.pth", "vgg19.safetensors"),
         "https://download.pytorch.org/models/vgg19-dcbb9e9d.pth", "BSD-3-Clause (torchvision)", "dcbb9e9d",
+        argument="vgg",
     ),
     "vgg19-normalised": Weight(
         "VGG-19, normalised, as pytorch-AdaIN uses it", ("vgg_normalised.pth", "vgg19-normalised.safetensors"),
-        "the releases of github.com/naoto0804/pytorch-AdaIN", "not stated by its authors",
+        "the releases of github.com/naoto0804/pytorch-AdaIN", "not stated by its authors", argument="vgg",
     ),
     "vgg19-adain": Weight(
         "AdaIN decoder for the normalised VGG-19", ("decoder.pth",),
-        "the releases of github.com/naoto0804/pytorch-AdaIN", "MIT",
+        "the releases of github.com/naoto0804/pytorch-AdaIN", "MIT", argument="weights",
     ),
 })  # fmt: skip
 
@@ -82,12 +86,12 @@ NORMALISED: Mapping[str, str] = MappingProxyType({"vgg16": "vgg16", "vgg19": "vg
 
 
 class MissingWeights(FileNotFoundError):
-    """A sentence that says which file to put where. ``weight`` is the row of `WEIGHTS` that was looked up in vain: whoever
-    has an option for its file can add it to the sentence."""
+    """A sentence that says which file to put where. ``weight`` is the row of `WEIGHTS` that was looked up in vain: the
+    argument for its file is told, too. A command goes on from ``sentence``, which is without it, with its own option."""
 
     def __init__(self, sentence: str, weight: str = "") -> None:
-        super().__init__(sentence)
-        self.weight = weight
+        super().__init__(f"{sentence}, or give its path as {WEIGHTS[weight].argument}" if weight else sentence)
+        self.sentence, self.weight = sentence, weight
 
 
 def folders() -> list[Path]:
@@ -119,7 +123,7 @@ def find(name: str, path: str | Path | None = None) -> Path:
     it = "it" if len(weight.files) == 1 else "the first"
     raise MissingWeights(
         f"{name} ({weight.about}) needs the file {files}: get {it} from {weight.source} and put it into "
-        f"{folders()[0]}, or name the folder where it is in {FOLDER_VARIABLE}, or give its path",
+        f"{folders()[0]}, or name the folder where it is in {FOLDER_VARIABLE}",
         name,
     )
 
