@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from documents import ROOT, Place, asked_to_fill, fill, markdown
+from documents import README, ROOT, Place, asked_to_fill, fill, markdown
 
 from efdm import lab
 
@@ -43,7 +43,23 @@ def cost_table() -> str:
     return markdown(["machine", "network", "batch", "step of ERM", *MIXES.values()], rows)
 
 
-PLACES = (Place(GUIDE, "cost table", "lab_report.py", cost_table),)
+PACS = ROOT / "results" / "pacs" / "leave-one-out"
+PAPER = "paper"  # how the sources of its numbers begin; others are of other papers
+
+
+def pacs_table() -> str:
+    """Ours with the standard error, and beside it the paper's average, of another network."""
+    study = lab.read_study(PACS)
+    table = lab.accuracy_table(study, "last", std="error")
+    paper = {
+        line.row: f"{line.values['average'][0]:.1f}" for line in study.recipe.published if line.source.startswith(PAPER)
+    }
+    here = [(method, cells) for method, source, _, *cells in table.rows if source == "here"]
+    rows = [[f"`{method}`", *cells, paper.get(method, "")] for method, cells in here]
+    return markdown(["method", *(name.replace("_", " ") for name in table.head[3:]), "paper, ResNet-18"], rows)
+
+
+PLACES = (Place(GUIDE, "cost table", "lab_report.py", cost_table), Place(README, "PACS table", "lab_report.py", pacs_table))
 
 
 def pages() -> list[Path]:

@@ -13,6 +13,8 @@ import documents
 import lab_report
 import pytest
 
+from efdm import lab
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text()
@@ -109,6 +111,17 @@ def test_tables_are_the_records(name: str) -> None:
 @pytest.mark.parametrize("page", lab_report.pages(), ids=lambda page: page.parent.name)
 def test_pages_of_results_show_what_the_records_say(page: Path) -> None:
     assert lab_report.page(page) == page.read_text()
+
+
+@pytest.mark.parametrize("document", ["README.md", "results/pacs/leave-one-out/README.md"])
+def test_differences_told_in_words_are_those_of_the_records(document: str) -> None:
+    text = (ROOT / document).read_text()
+    prose = re.sub(r"^\|.*$|^### .*", "", text.split("PACS, leave one domain out")[1], flags=re.MULTILINE).split("\n\npacs, ")[0]
+    compared = lab.comparison_table(lab.read_study(lab_report.PACS), "last").rows
+    known = {f"{abs(float(mean)):.1f} ± {float(error):.1f}" for _, mean, error, *_ in compared}
+    told = re.findall(r"\d\.\d ± \d\.\d", prose.split("## An operation")[0])
+    assert len(told) >= 3
+    assert set(told) <= known
 
 
 def test_mixing_costs_what_the_guide_says_and_was_asked() -> None:

@@ -2,14 +2,13 @@
 
 claim     the paper's order ERM < MixStyle < EFDMix, asked of a small network; and what the style gradient changes.
 command   efdm dg run pacs_leave_one_out_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/lodo --lanes 4
-time      not measured yet
-expected  MixStyle and EFDMix above ERM on art and cartoon, as in a first probe of one seed
+time      3 seeds with --speed compile+graph: 27 minutes on one H200
+expected  3 seeds: ERM 77.3, MixStyle 80.9, EFDMix 80.2 (gradient to the style stopped) and 81.8 (flowing)
 runs      200 (10 methods x 4 domains x 5 seeds)
 
-The learning rate is the same for all methods; pacs_rate_mobilenetv2 chooses it for ERM on held-out pictures of the training
-domains, and until that was run it is the one of a first probe. Methods that pair by domain labels see batches of 2 domains
-x 32, the others 64 of all domains; all take the same number of iterations. (The paper gives labels 2 x 64 and its own
-length.)
+The learning rate is the same for all methods; pacs_rate_mobilenetv2 chose it for ERM on held-out pictures of the training
+domains. Methods that pair by domain labels see batches of 2 domains x 32, the others 64 of all domains; all take the same
+number of iterations. (The paper gives labels 2 x 64 and its own length.)
 
 Stages: the paper mixes after layer1, layer2 and layer3 of ResNet-18, which are the ends of strides 4, 8 and 16. In timm's
 MobileNetV2 these are blocks.1, blocks.2 and blocks.4. All methods that change features stand there. DSU and CrossNorm were
@@ -36,13 +35,14 @@ recipe = Recipe(
         "mixup": {},
     },
     settings=PACS_MOBILENETV2,
-    orders=(("erm", "mixstyle", "efdmix"), ("erm", "mixstyle-labels", "efdmix-labels")),
-    contrasts=(
-        ("efdmix", "efdmix-flow"),
-        ("efdmix-labels", "efdmix-labels-flow"),
-        ("mixstyle", "efdmix-flow"),
-        ("mixstyle-labels", "efdmix-labels-flow"),
+    # the paper stops the gradient to the style, its numbers come from a code that does not: both are asked
+    orders=(
+        ("erm", "mixstyle", "efdmix"),
+        ("erm", "mixstyle", "efdmix-flow"),
+        ("erm", "mixstyle-labels", "efdmix-labels"),
+        ("erm", "mixstyle-labels", "efdmix-labels-flow"),
     ),
+    contrasts=(("efdmix", "efdmix-flow"), ("efdmix-labels", "efdmix-labels-flow")),
     published=published("pacs", "leave-one-out", "resnet18"),
     notes=(
         "All methods that change features do so after the same three stages; dsu and crossnorm were published at more "

@@ -5,9 +5,9 @@ claim     means (adamean) and deviations (adastd) help, both together (mixstyle,
 command   efdm dg run pacs_order_study_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/orders --lanes 4
 time      not measured yet
 expected  the paper shows this order in a figure without numbers, for ResNet-50: AdaIN more than 1 above AdaMean and AdaStd
-runs      72 (6 methods x 4 domains x 3 seeds)
+runs      84 (7 methods x 4 domains x 3 seeds)
 
-Everything else is as in pacs_leave_one_out_mobilenetv2, and half of the trainings are the same ones: put a copy of its
+Everything else is as in pacs_leave_one_out_mobilenetv2, and more than half of the trainings are the same ones: put a copy of its
 records.jsonl into the folder first, and they are not repeated.
 """
 
@@ -16,9 +16,9 @@ from efdm.lab import PACS_MOBILENETV2, Recipe
 recipe = Recipe(
     protocol="leave-one-out",
     data="pacs",
-    methods=["erm", "adamean", "adastd", "mixstyle", "hm", "efdmix"],
+    methods=["erm", "adamean", "adastd", "mixstyle", "hm", "efdmix", "efdmix-flow"],
     settings=PACS_MOBILENETV2,
     seeds=(0, 1, 2),
     orders=(("erm", "adamean", "mixstyle", "efdmix"), ("erm", "adastd", "mixstyle", "efdmix")),
-    contrasts=(("adastd", "adamean"), ("hm", "mixstyle"), ("hm", "efdmix")),
+    contrasts=(("adastd", "adamean"), ("hm", "mixstyle"), ("hm", "efdmix"), ("efdmix", "efdmix-flow")),
 )  # fmt: skip
