@@ -15,8 +15,10 @@ def test_git_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert environment("cpu")["commit"] == ""
 
 
-def test_an_installed_package_is_told_by_its_version() -> None:
-    assert environment("cpu")["versions"]["efdm"] == importlib.metadata.version("efdm")  # type: ignore[index]
+@pytest.mark.parametrize("package", ["efdm", "torch", "timm"])
+def test_an_installed_package_is_told_by_its_version(package: str) -> None:
+    pytest.importorskip(package)
+    assert environment("cpu")["versions"][package] == importlib.metadata.version(package)  # type: ignore[index]
 
 
 def test_the_gpu_that_is_named_is_the_one_that_was_used(monkeypatch: pytest.MonkeyPatch) -> None:

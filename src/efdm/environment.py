@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-PACKAGES = ("efdm", "torch", "numba", "numpy", "triton")
+PACKAGES = ("efdm", "torch", "numba", "numpy", "triton", "timm")  # timm: networks, and the weights that they begin with
 
 
 def environment(device: str | torch.device) -> dict[str, object]:

@@ -165,10 +165,49 @@ def test_one_domain_keeps_the_numbers_of_classes(copy: Path) -> None:
 
 def test_another_set_is_refused(copy: Path) -> None:
     change(copy / "pacs-photo.zip", lambda name: name.replace("photo/", "Clipart/"))
-    with pytest.raises(PictureError, match=r"of no class and domain of PACS \(Clipart/dog"):
-        load_pacs(copy / "pacs-photo.zip", split="own")
-    with pytest.raises(PictureError, match="holds nothing of PACS, whose domains are art_painting"):
-        load_pacs(copy / "pacs-photo.zip", split="own", copy="partial")
+    for options in ({}, {"split": "own"}, {"split": "own", "copy": "partial"}):
+        with pytest.raises(PictureError, match=r"holds nothing of PACS, whose domains are art_painting.*; it has Clipart"):
+            load_pacs(copy / "pacs-photo.zip", **options)
+    shutil.rmtree(copy / "splits")
+    with pytest.raises(
+        PictureError, match=r"not the complete PACS: 25 pictures are of no class and domain of PACS \(Clipart"
+    ):
+        load_pacs([copy / f"pacs-{domain}.zip" for domain in SMALL])
+
+
+def test_without_lists_what_is_missing_of_the_pictures_is_told_first_and_shortly(copy: Path) -> None:
+    shutil.rmtree(copy / "splits")
+    for domain in SMALL:
+        change(copy / f"pacs-{domain}.zip", lambda name: name if name.endswith("0001.bmp") else None)
+    with pytest.raises(PictureError) as caught:
+        load_pacs(copy)
+    told = str(caught.value)
+    assert "not the complete PACS: art_painting/dog has 1 pictures, expected 4 (and 6 more classes differ); cartoon" in told
+    assert "choose copy='partial'. And there are no lists such as photo_train_kfold.txt in or beside" in told
+    assert told.count("expected") == len(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("photo/", "photos/", "is photos your photo?"),
+        ("art_painting/", "Art Painting/", "is Art Painting your art_painting?"),
+        ("/dog/", "/dogs/", "is dogs your dog?"),
+    ],
+)
+@pytest.mark.parametrize("split", ["official", "own"])
+def test_a_folder_of_another_name_is_asked_about(copy: Path, old: str, new: str, question: str, split: str) -> None:
+    for domain in SMALL:
+        change(copy / f"pacs-{domain}.zip", lambda name: name.replace(old, new))
+    with pytest.raises(PictureError, match=r"not the complete PACS: " + question.replace("?", r"\?;")):
+        load_pacs([copy / f"pacs-{domain}.zip" for domain in SMALL], split=split)
+
+
+def test_a_copy_whose_names_are_not_those_of_the_lists(copy: Path) -> None:
+    for domain in SMALL:
+        change(copy / f"pacs-{domain}.zip", lambda name: name.replace("pic_", "picture_"))
+    with pytest.raises(PictureError, match="has no picture that is in the lists; choose split='own'"):
+        load_pacs(copy, copy="partial")
 
 
 def test_a_damaged_picture_is_named(copy: Path) -> None:

@@ -132,7 +132,7 @@ def test_orders_are_uniform() -> None:
 
 def test_a_pool_smaller_than_a_batch() -> None:
     assert [len(b) for b in whole(uniform_batches(range(5), 8, last="keep", epochs=2))] == [5, 5]
-    with pytest.raises(ValueError, match=r"5 pictures do not fill one batch of 8.*last='keep'"):
+    with pytest.raises(ValueError, match=r"5 pictures do not fill one batch of 8; make the batch smaller .*last='keep'"):
         uniform_batches(range(5), 8)
 
 
@@ -217,6 +217,10 @@ ERRORS = {
     "negative_epochs": (lambda: uniform_batches(range(8), 4, epochs=-1), "epochs is -1"),
     "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "there are 3 pools"),
     "no_equal_parts": (lambda: domain_batches(POOLS, 16, domains=3), "a batch of 16 has no 3 equal parts"),
+    "uneven_for_ranks": (
+        lambda: domain_batches(POOLS, 6, domains=2, world=2),
+        "3 pictures of each of 2 domains cannot be shared evenly by 2 ranks; make the batch a multiple of 4",
+    ),
     "no_pools": (lambda: domain_batches([], 16), "there are 0 pools"),
     "empty_epoch": (lambda: domain_batches(POOLS, 16, domains=2, per_epoch=0), "per_epoch is 0"),
 }

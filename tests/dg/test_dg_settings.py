@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from efdm.dg.methods import METHODS
+from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import (
     FILES,
     MOVABLE,
@@ -59,6 +60,37 @@ def test_a_method_that_would_find_nobody_to_mix_with_is_refused(method: str) -> 
         check(one_domain)
 
 
+THREE = ("art", "photo", "cartoon")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_is_refused_where_its_batches_are_not_what_its_pairs_are_made_from(method: str) -> None:
+    """Halves want exactly one domain in each; labels find partners in any batch of two domains or more."""
+    own = dataclasses.replace(PLAIN, method=method, train_domains=THREE, batch=96)
+    cases: dict[str, tuple[dict[str, Any], set[str]]] = {
+        "these are mixed at random": ({"batches": "uniform"}, {"halves"}),
+        "these are of 1": ({"batches": "domains", "domains_per_batch": 1}, {"halves", "labels"}),
+        "nothing": ({"batches": "domains", "domains_per_batch": 2}, set()),
+        "these are of 3": ({"batches": "domains", "domains_per_batch": "all"}, {"halves"}),
+    }
+    for sentence, (changes, refused) in cases.items():
+        wanted = dataclasses.replace(own, **changes)
+        if refused & set(method.split("-")):
+            with pytest.raises(ValueError, match=rf"{method} needs .*2 domains .*{sentence}; .*choose (mixstyle|efdmix),"):
+                check(wanted)
+        else:
+            check(wanted)
+
+
+def test_pairs_of_halves_are_refused_under_domainbed() -> None:
+    protocol = PROTOCOLS["domainbed"]
+    cell = protocol.cells((*THREE, "sketch"))[-1]
+    fixed = dataclasses.replace(PLAIN, train_domains=cell.train, test_domains=cell.test, **protocol.settings_for(cell))
+    check(dataclasses.replace(fixed, method="efdmix-labels"))
+    with pytest.raises(ValueError, match="efdmix-halves needs batches of 2 domains in equal parts, and these are of 3"):
+        check(dataclasses.replace(fixed, method="efdmix-halves"))
+
+
 def test_settings_survive_a_file(tmp_path: Path) -> None:
     wanted = dataclasses.replace(PLAIN, method="efdmix", options={"p": 0.3}, stages=("stage1",))
     write_json(tmp_path / "settings.json", dataclasses.asdict(wanted))
@@ -88,6 +120,25 @@ def test_an_identity_is_short_and_does_not_depend_on_how_it_is_said() -> None:
     assert identity(dataclasses.replace(mixed, stages=list(mixed.stages))) == identity(mixed)
     here, there = (dataclasses.replace(mixed, weights=f"{place}/a.pth") for place in ("/here", "there"))
     assert identity(here) == identity(there) != identity(mixed)
+
+
+@pytest.mark.parametrize("began", [{}, {"p": 0.5}, {"alpha": 0.1, "p": 0.5}])
+@pytest.mark.parametrize("goes_on", [{}, {"p": 0.5}])
+def test_a_default_that_was_written_down_is_the_same_run(
+    began: dict[str, Any], goes_on: dict[str, Any], tmp_path: Path
+) -> None:
+    """Also where an older run did not write down the others."""
+    first, second = (dataclasses.replace(PLAIN, method="efdmix", options=options) for options in (began, goes_on))
+    assert settled(first) == settled(second)
+    assert public(settled(first))["options"] == {"p": 0.5, "alpha": 0.1}
+    assert identity(settled(first)) == identity(first) == identity(second)
+    write_json(tmp_path / "settings.json", dataclasses.asdict(first))
+    check_same_run(second, tmp_path)
+    check_same_run(settled(second), tmp_path)
+    with pytest.raises(ValueError, match=r"began with options .*'p': 0\.5.*, not .*'p': 0\.3"):
+        check_same_run(dataclasses.replace(second, options={"p": 0.3}), tmp_path)
+    with pytest.raises(ValueError, match="began with method efdmix, not erm; "):
+        check_same_run(dataclasses.replace(first, method="erm"), tmp_path)
 
 
 def test_files_of_one_name_are_known_by_what_is_in_them(tmp_path: Path) -> None:
@@ -138,6 +189,11 @@ def test_what_is_passed_on_tells_no_folders() -> None:
         ({"iterations": 0}, "iterations is 0; give at least 1"),
         ({"batches": "domains", "domains_per_batch": 3}, "domains_per_batch is 3 and there are 2 training domains"),
         ({"batches": "domains", "domains_per_batch": "two"}, "domains_per_batch='two'; give a number, or 'all'"),
+        ({"batches": "domains", "batch": 33}, "a batch of 33 has no 2 equal parts; make it a multiple of 2"),
+        (
+            {"batches": "domains", "domains_per_batch": "all", "train_domains": ("art", "photo", "cartoon")},
+            "a batch of 64 has no 3 equal parts",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_done(changes: dict[str, Any], message: str) -> None:

@@ -18,7 +18,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg import run as running
 from efdm.dg.checkpoint import load_classifier
 from efdm.dg.evaluate import count_correct
-from efdm.dg.settings import Settings, identity
+from efdm.dg.settings import Settings, identity, settled
 from efdm.dg.train import Trained, train, train_together
 from efdm.training.files import read_lines
 
@@ -58,7 +58,7 @@ def test_what_a_record_says(whole: tuple[Settings, Trained, Watch], data: Domain
     assert [(r["step"], r["last"]) for r in trained.records] == [(3, False), (6, True)]
     last = trained.records[-1]
     assert last["run"] == identity(wanted)
-    assert Settings(**last["settings"]) == wanted
+    assert Settings(**last["settings"]) == settled(wanted)
     assert (last["seed"], last["lanes"], last["device"]) == (0, 1, "cpu")
     assert last["loss"] == pytest.approx(watch.losses[last["run"], 6], rel=1e-5)
     assert {domain: count for domain, (_, count) in last["val"].items()} == {
@@ -129,7 +129,7 @@ def test_a_run_that_went_on_elsewhere_names_both(data: DomainSet, tmp_path: Path
 
 def test_what_a_run_leaves(data: DomainSet, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
-    trained = train(settings(log_every=2), data, folder)
+    trained = train(settings(log_every=2, size=28), data, folder)
     assert sorted(p.name for p in folder.iterdir()) == [
         "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def test_what_a_run_leaves(data: DomainSet, tmp_path: Path) -> None:
     assert [(r["phase"], r["iteration"]) for r in log] == [("train", 2), ("train", 4), ("train", 6)]
     assert {"loss", "lr", "per_second"} <= set(log[0])
     found = load_classifier(folder / "model.safetensors")
-    assert (found.classes, found.size) == (data.classes, 32)
+    assert (found.classes, found.size, found.kept) == (data.classes, 28, 32)
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(found.model(images), trained.model(images))
 
@@ -192,16 +192,51 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
     assert without_clock(found.records) == without_clock(expected.records)
 
 
-@pytest.mark.parametrize("whole", ["erm"], indirect=True)
-def test_ctrl_c_in_the_middle_of_an_update_or_an_evaluation_loses_nothing(
+def test_whoever_cannot_wait_does_not_interrupt_the_saving(
+    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = running.write
+
+    def slow(*given: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        write(*given)
+
+    monkeypatch.setattr(running, "write", slow)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(save_every=0), data, tmp_path / "run", progress=Watch(2))
+    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 2
+
+
+@pytest.mark.parametrize("whole", ["efdmix"], indirect=True)
+def test_after_some_minutes_a_run_is_saved_whatever_its_settings_say(
     whole: tuple[Settings, Trained, Watch], data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, expected, _ = whole
+    wanted = dataclasses.replace(wanted, save_every=0)
+    looks = iter(range(100))  # one at the beginning, one in every step
+    monkeypatch.setattr(running.time, "monotonic", lambda: 90.0 * next(looks))
+    with pytest.raises(MemoryError):
+        train(wanted, data, tmp_path / "run", progress=Watch(5, MemoryError))
+    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 4
+    found = train(wanted, data, tmp_path / "run", resume=True)
+    assert torch.equal(weights(found), weights(expected))
+
+
+@pytest.mark.parametrize("whole", ["erm"], indirect=True)
+@pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_an_update_or_an_evaluation_loses_nothing(
+    whole: tuple[Settings, Trained, Watch],
+    data: DomainSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told_by: signal.Signals,
 ) -> None:
     wanted, expected, _ = whole
     update, count = torch.optim.SGD.step, iter(range(100))
 
     def interrupted(self: torch.optim.SGD, closure: None = None) -> None:
         if next(count) == 3:  # an evaluation is due after this one; the first is undone
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), told_by)
         update(self)
 
     with monkeypatch.context() as patch:
@@ -214,7 +249,8 @@ def test_ctrl_c_in_the_middle_of_an_update_or_an_evaluation_loses_nothing(
         work = evaluate(*given, **named)
         next(work)
         yield
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), told_by)
+        yield
 
     with monkeypatch.context() as patch:
         patch.setattr(running, "evaluate", stopped)
@@ -275,7 +311,7 @@ def test_a_loss_that_explodes_stops_the_run_and_is_not_saved(data: DomainSet, tm
 def test_a_domain_that_is_not_there_is_told(data: DomainSet) -> None:
     with pytest.raises(ValueError, match="there is no domain 'oil'; choose from ink, neon"):
         train(settings(train_domains=("oil",)), data)
-    with pytest.raises(ValueError, match="do not fill one batch of 1000"):
+    with pytest.raises(ValueError, match="do not fill one batch of 1000; make the batch smaller"):
         train(settings(batch=1000), data)
 
 

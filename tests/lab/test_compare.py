@@ -92,16 +92,26 @@ def test_a_seed_that_was_not_asked_for_everywhere_leaves_it_incomplete() -> None
 def test_what_cannot_be_compared_is_said() -> None:
     n = made(erm={"a": [50]}, efdmix={"a": [60]})
     told = unjudged_sentences(n, [("erm", "efdmix"), ("erm", "hm", "dsu")], [("efdmix", "hm"), ("erm", "efdmix")])
-    assert told == [
-        "The order erm < hm < dsu cannot be judged: there is no row hm and no row dsu.",
-        "efdmix and hm cannot be compared: there is no row hm.",
-    ]
+    assert told == ["2 of 4 orders and contrasts cannot be judged: there is no row hm and no row dsu."]
+    assert unjudged_sentences(n, [("erm", "hm")], []) == ["The order erm < hm cannot be judged: there is no row hm."]
+    assert unjudged_sentences(n, [("erm", "efdmix")], []) == []
+
+
+def test_some_of_the_domains_decide_nothing() -> None:
+    """As with `--domains a`: the columns that were not asked for belong to the claim."""
+    seeds = {"a": [0, 1, 2, 3, 4]}
+    found = {row: {"a": {s: 50.0 + 0.1 * s + 5 * (row == "x") for s in seeds["a"]}, "b": {}} for row in ("erm", "x")}
+    d = difference(Numbers(["erm", "x"], ["a", "b"], found, {"erm": seeds, "x": seeds}), "erm", "x")
+    assert (d.verdict, d.pairs, d.asked) == ("incomplete", 5, 10)
+    assert order_sentence([d]) == "The order erm < x cannot be judged yet: x - erm: 5 of 10 pairs are there."
 
 
 def test_one_pair_decides_nothing() -> None:
     d = difference(made(erm={"a": [50]}, efdmix={"a": [90]}), "erm", "efdmix")
     assert d.verdict == "not decided"
     assert "without an error" in contrast_sentence(d)
+    assert "told at 1 seed:" in contrast_sentence(d)
+    assert "is not decided at 1 seed:" in order_sentence([d])
 
 
 def test_a_contrast_claims_no_direction() -> None:

@@ -29,6 +29,19 @@ def test_a_grid_is_trained_in_every_combination() -> None:
     assert {p.point for p in plan} == {f"lr {lr}, iterations {n}" for lr in (0.1, 0.01) for n in (5, 6)}
 
 
+def test_settings_that_are_close_are_not_one() -> None:
+    plan = [p for p, _ in expand(small(grid={"lr": (0.001, 0.0010000004)}, seeds=(0,), methods=["erm"]), DOMAINS)]
+    assert {p.point for p in plan} == {"lr 0.001", "lr 0.0010000004"}
+    assert len({p.run for p in plan}) == len(plan) == 2 * 4
+
+
+def test_the_size_at_which_pictures_are_kept_is_part_of_their_name() -> None:
+    """A grid does not change it; a size for all does, as they are read at that one."""
+    recipe = small(grid={"size": (16, 24)}, picture_size=32)
+    assert {s.data for _, s in expand(recipe, DOMAINS)} == {"noise, kept at 32 px"}
+    assert {s.data for _, s in expand(small(picture_size=32), DOMAINS, size=16)} == {"noise"}
+
+
 def test_cross_validation_adds_the_pairs() -> None:
     recipe = small(protocol="domainbed", selections=("oracle", "leave-one-domain-out cross-validation"), methods=["erm"])
     assert len(expand(recipe, DOMAINS)) == (4 + 6) * 2

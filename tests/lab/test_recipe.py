@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,25 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         load_recipe(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("from efdm.lab", "import fooo\nfrom efdm.lab"), ", line 7, cannot be run as a recipe (ModuleNotFoundError: No"),
+        (("methods", "method"), ", line 8, cannot be run as a recipe (TypeError: Recipe"),
+        (("recipe =", "recipe = ="), ", line 8, cannot be run as a recipe (SyntaxError: invalid syntax"),
+        (("methods", "settings={'iteration': 3}, methods"), ", line 8, cannot be run as a recipe (a setting='iteration' is"),
+    ],
+    ids=["import", "argument", "syntax", "setting"],
+)
+def test_what_is_wrong_in_a_recipe_is_told_with_its_file_and_line(
+    change: tuple[str, str], told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE.replace(*change))
+    with pytest.raises(ValueError, match=re.escape(f"{path}{told}")):
+        load_recipe(path)
+
+
 def test_a_wrong_name_is_told_with_the_nearest() -> None:
     assert recipe_path("digits_demo") == recipe_path("digits_demo.py") == FOLDER / "digits_demo.py"
     with pytest.raises(ValueError, match="did you mean 'digits_demo'"):
@@ -135,7 +155,9 @@ def test_every_packaged_recipe_has_a_line() -> None:
     "wrong",
     [
         {"protocol": "leave-two-out"}, {"methods": ["efdm"]}, {"methods": []}, {"methods": "erm"}, {"seeds": ()},
-        {"selections": ("best",)}, {"scores": ("f1",)}, {"std": "biased"}, {"orders": (("erm", "mixstyle"),)},
+        {"settings": {"iteration": 3}}, {"settings": {"seed": 1}}, {"grid": {"rate": (1,)}}, {"columns": {"a": {"lrr": 1}}},
+        {"methods": {"erm": {"lrr": 1}}}, {"selections": ("best",)},
+        {"scores": ("f1",)}, {"std": "biased"}, {"orders": (("erm", "mixstyle"),)},
     ],
     ids=str,
 )  # fmt: skip

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sweeps import DOMAINS, record, studied
+from sweeps import DOMAINS, SHORT, record, small, steady, studied, without
 
 from efdm.dg.settings import Settings
 from efdm.lab import (
     FORMATS,
     Published,
-    Recipe,
     Study,
     accuracy_table,
     comparison_table,
@@ -26,30 +25,6 @@ from efdm.lab.records import by_run
 from efdm.lab.results import numbers
 from efdm.lab.scores import STDS
 from efdm.lab.tables import best_row
-
-SHORT = {"iterations": 30, "evaluate_every": 10, "backbone": "tiny", "device": "cpu", "precision": "fp32", "speed": "plain"}
-
-
-def small(**changes: Any) -> Recipe:
-    told = {
-        "protocol": "leave-one-out",
-        "data": "noise",
-        "methods": ["erm", "efdmix"],
-        "settings": SHORT,
-        "seeds": (0, 1, 2),
-    }
-    return Recipe(**{**told, "name": "small", **changes})
-
-
-def steady(settings: Settings, step: int, split: str, domain: str) -> float:
-    """Known numbers: a base for each domain, more with each seed and for EFDMix."""
-    base = {"art": 60, "cartoon": 70, "photo": 90, "sketch": 50}[domain]
-    return base + settings.seed * (1 if domain == "art" else 2) + (3 if settings.method == "efdmix" else 0)
-
-
-def without(study: Study, *missing: int) -> Study:
-    gone = {study.plan[i].run for i in missing}
-    return replace(study, runs={run: records for run, records in study.runs.items() if run not in gone})
 
 
 def cell(study: Study, row: str, column: str, **how: str) -> str:
@@ -81,15 +56,19 @@ def test_one_seed_has_no_deviation(std: str) -> None:
     assert (cell(study, "erm", "art"), cell(study, "erm", "average")) == ("60.0", "67.5")
 
 
-def test_an_incomplete_cell_says_so_and_gives_no_number() -> None:
+def test_an_incomplete_cell_says_so() -> None:
     study = studied(small(), steady)
     assert [(p.row, p.cell.test[0]) for p in study.plan[:2]] == [("erm", "art"), ("erm", "cartoon")]
     less = without(study, 0)
-    assert cell(less, "erm", "art") == "2 of 3 seeds"
-    assert cell(less, "erm", "average") == "incomplete"
+    # of the seeds there are, 61 and 62; of their averages 69.25 and 71
+    assert cell(less, "erm", "art") == "61.5 (2 of 3)"
+    assert cell(less, "erm", "average") == "70.1 (2 of 3)"
+    none = without(study, *(i for i, p in enumerate(study.plan) if p.row == "erm" and p.cell.test == ("art",)))
+    assert (cell(none, "erm", "art"), cell(none, "erm", "average")) == ("0 of 3 seeds", "incomplete")
     assert cell(less, "erm", "cartoon") == cell(study, "erm", "cartoon")
     assert cell(less, "efdmix", "average") == cell(study, "efdmix", "average")
     assert "Incomplete: 1 of 24 trainings" in " ".join(accuracy_table(less).caption)
+    assert "(n of m) is the mean of the n seeds there are" in " ".join(accuracy_table(less).caption)
 
 
 def test_an_average_over_some_of_the_domains_is_none() -> None:
@@ -151,7 +130,7 @@ def test_a_grid_is_listed_by_last_and_chosen_from_by_the_others() -> None:
     assert numbers(study, "last").rows == ["erm, lr 0.1", "erm, lr 0.01"]
     assert cell(study, "erm", "art", selection="training-domain validation") == "40.0 ± 0.0"
     less = without(study, 0)  # all that a rule looks at must be there
-    assert cell(less, "erm", "art", selection="training-domain validation") == "2 of 3 seeds"
+    assert cell(less, "erm", "art", selection="training-domain validation") == "40.0 (2 of 3)"
 
 
 def test_settings_are_chosen_without_the_test_domains() -> None:
@@ -196,7 +175,7 @@ def test_cross_validation_needs_every_pair() -> None:
     assert "batch 96" in " ".join(accuracy_table(study, "oracle").caption)  # the pairs have smaller ones
     art_and_photo = next(i for i, p in enumerate(study.plan) if p.cell.test == ("art", "photo"))
     less = without(study, art_and_photo)
-    assert cell(less, "erm", "art", selection=rule) == "0 of 1 seeds"
+    assert cell(less, "erm", "art", selection=rule) == "0 of 1 seed"
     assert cell(less, "erm", "cartoon", selection=rule) == "40.0"
     assert cell(less, "erm", "art", selection="oracle") == "60.0"
 
@@ -214,14 +193,6 @@ def test_published_numbers_stand_under_ours_with_their_backbone_and_rule() -> No
     assert "ResNet-50" in accuracy_table(study, "oracle").rows[1][1]
     same = studied(small(published=lines, settings={**SHORT, "backbone": "resnet18.tv_in1k"}), steady)
     assert "same backbone" in " ".join(accuracy_table(same).caption)
-
-
-def test_captions_tell_the_settings_and_who_has_others() -> None:
-    recipe = small(methods={"erm": {}, "efdmix": {"iterations": 60}}, columns={"art": {"batch": 8}, "photo": {"batch": 16}})
-    caption = " ".join(accuracy_table(studied(recipe, lambda *told: 50.0)).caption)
-    for words in ("tiny", "lr 0.001", "cosine schedule", "sgd", "batch 8 to 64"):
-        assert words in caption
-    assert "Iterations: 30 iterations for erm; 60 iterations for efdmix." in caption
 
 
 def test_comparisons() -> None:
@@ -251,6 +222,18 @@ def test_comparisons_that_cannot_be_made_are_said() -> None:
     assert "there is no row efdmix" in " ".join(comparison_table(part).caption)
 
 
+def test_a_part_of_a_recipe_is_told_shortly() -> None:
+    """As after `--methods erm --domains photo`."""
+    orders, contrasts = (("erm", "efdmix"), ("erm", "mixstyle")), (("efdmix", "mixstyle"),)
+    study = studied(small(methods=["erm", "efdmix", "mixstyle"], orders=orders, contrasts=contrasts), steady)
+    part = replace(study, plan=[p for p in study.plan if p.row == "erm" and p.cell.test == ("photo",)])
+    made = tables(part)
+    assert [t.title for t in made] == [*(f"small: {rule}" for rule in part.recipe.selections), "small: comparisons, last"]
+    told = "3 of 3 orders and contrasts cannot be judged: there is no row efdmix and no row mixstyle."
+    assert (made[-1].rows, made[-1].caption) == ([], [told])
+    assert tables(study)[-1].title == "small: selection rules"
+
+
 @pytest.mark.parametrize("grid", [{}, {"lr": (0.1, 0.01, 0.3)}], ids=["one setting", "a grid of equals"])
 def test_the_order_of_records_changes_nothing(grid: dict[str, Any]) -> None:
     recipe = small(orders=(("erm", "efdmix"),), grid=grid)
@@ -260,53 +243,26 @@ def test_the_order_of_records_changes_nothing(grid: dict[str, Any]) -> None:
         assert [render(t, form) for t in tables(study)] == [render(t, form) for t in tables(turned)]
 
 
-def test_one_seed_is_not_told_what_a_deviation_is() -> None:
-    one, several = (" ".join(accuracy_table(studied(small(seeds=seeds), steady)).caption) for seeds in ((0,), (0, 1)))
-    assert "±" not in one
-    assert "One seed" in one
-    assert "±" in several
-
-
-def test_what_tables_have_in_common_is_said_once() -> None:
-    recipe = small(orders=(("erm", "efdmix"),))
-    first, *others = tables(studied(recipe, steady))
-    assert first.caption == accuracy_table(studied(recipe, steady)).caption
-    said = [sentence for table in (first, *others) for sentence in table.caption if sentence != "The rest is as above."]
-    assert len(said) == len(set(said))
-    assert others[0].caption[-1] == "The rest is as above."
-
-
-@pytest.mark.parametrize(("protocol", "rule", "counted"), [
-    ("leave-one-out", "last", "over all pictures of the test domain."),
-    ("leave-one-out", "oracle", "over the pictures of the test domain, without those held out."),
-    ("single-source", "last", "over all pictures of the test domains together."),
-    ("domainbed", "last", "over the pictures of the test domain, without those held out."),
-])  # fmt: skip
-def test_a_caption_says_which_pictures_count(protocol: str, rule: str, counted: str) -> None:
-    caption = " ".join(accuracy_table(studied(small(protocol=protocol, selections=(rule,)), steady), rule).caption)
-    assert f"Accuracy in % {counted}" in caption
-    assert ("all pictures" in caption) == ("all pictures" in counted)
-
-
-@pytest.mark.parametrize("scores", [("pooled",), ("pooled", "mean of domains")], ids=["one", "two"])
-def test_a_score_is_named_where_there_is_another(scores: tuple[str, ...]) -> None:
-    study = studied(small(scores=scores, orders=(("erm", "efdmix"),)), steady)
-    for table in (accuracy_table(study), comparison_table(study)):
-        told = " ".join([table.title, *table.caption])
-        assert ("pooled" in told) == (len(scores) == 2)
-
-
 def test_csv_has_bare_numbers_or_nothing() -> None:
     line = Published("erm", "ResNet-18", "paper", {"art": (77.0, 0.6), "average": (79.5, None)})
     table = accuracy_table(without(studied(small(published=(line,)), steady), 0))
     ours, theirs, _ = csv.DictReader(io.StringIO(render(table, "csv")))
-    assert list(ours)[:5] == ["method", "source", "seeds", "art mean", "art std"]
+    assert list(ours)[:5] == ["method", "source", "seeds", "art mean", "art population std"]
     assert (ours["seeds"], float(ours["cartoon mean"])) == ("3", 72)
-    assert float(ours["cartoon std"]) == pytest.approx(statistics.pstdev([70, 72, 74]), abs=1e-4)
-    assert ours["art mean"] == ours["art std"] == ours["average mean"] == ""  # a seed is missing
-    assert [theirs[name] for name in ("seeds", "art mean", "art std", "photo mean", "average mean", "average std")] == [
-        "", "77.0000", "0.6000", "", "79.5000", "",
-    ]  # fmt: skip
+    assert float(ours["cartoon population std"]) == pytest.approx(statistics.pstdev([70, 72, 74]), abs=1e-4)
+    assert ours["art mean"] == ours["art population std"] == ours["average mean"] == ""  # a seed is missing
+    names = ("seeds", "art mean", "art population std", "photo mean", "average mean", "average population std")
+    assert [theirs[name] for name in names] == ["", "77.0000", "0.6000", "", "79.5000", ""]
+
+
+@pytest.mark.parametrize(("std", "name"), [("sample", "sample std"), ("error", "standard error")])
+def test_csv_names_the_kind_of_deviation_and_has_no_other(std: str, name: str) -> None:
+    line = Published("erm", "ResNet-18", "paper", {"art": (77.0, 0.6)})  # a population standard deviation
+    table = accuracy_table(studied(small(published=(line,)), steady), std=std)
+    ours, theirs, _ = csv.DictReader(io.StringIO(render(table, "csv")))
+    assert float(ours[f"art {name}"]) == pytest.approx({"sample": 1, "error": 3**-0.5}[std], abs=1e-4)
+    assert (theirs["art mean"], theirs[f"art {name}"]) == ("77.0000", "")
+    assert "After their ± is the population standard deviation" in " ".join(table.caption)
 
 
 def test_latex_means_what_it_says() -> None:

@@ -84,6 +84,15 @@ def test_a_run_that_broke_before_its_first_checkpoint_begins_anew(place: Path, t
     assert [r["iteration"] for r in records(tmp_path / "run")] == [1, 2, 3]
 
 
+def test_after_some_minutes_a_run_is_saved_whatever_its_settings_say(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "SECONDS", -1.0)  # they are over at once
+    with pytest.raises(RuntimeError):
+        train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 2, RuntimeError))
+    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 1
+
+
 def test_the_network_a_run_started_with_may_be_gone(place: Path, tmp_path: Path) -> None:
     train(small(place, reconstruct=0, iterations=1), tmp_path / "first")
     start = tmp_path / "first" / "network.safetensors"
@@ -114,15 +123,19 @@ def test_a_run_is_not_overwritten(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", ["small"], indirect=True)
-def test_ctrl_c_in_the_middle_of_a_step_loses_nothing(
-    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_step_loses_nothing(
+    whole: tuple[Settings, StyleNetwork, Watch, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told_by: signal.Signals,
 ) -> None:
     wanted, expected, watch, run = whole
     update, count = torch.optim.AdamW.step, iter(range(100))
 
     def interrupted(self: torch.optim.AdamW) -> None:
         if next(count) == 4:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), told_by)
         update(self)
 
     with monkeypatch.context() as patch:

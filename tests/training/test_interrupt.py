@@ -2,35 +2,89 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
-from efdm.training.interrupt import unbroken
+from efdm.training.interrupt import STOPS, stoppable, unbroken
 
 
-def test_ctrl_c_waits_for_the_end_of_a_step() -> None:
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_who_wants_to_stop_waits_for_the_end_of_a_step(number: signal.Signals) -> None:
     steps = []
 
     def step() -> None:
         with unbroken():
-            os.kill(os.getpid(), signal.SIGINT)
+            send(number)
             steps.append("half")
             steps.append("done")
 
-    with pytest.raises(KeyboardInterrupt):
-        step()
-    assert steps == ["half", "done"]
+    with stoppable():
+        before = signal.getsignal(number)
+        with pytest.raises(KeyboardInterrupt):
+            step()
+        assert steps == ["half", "done"]
+        assert number == signal.SIGTERM or signal.getsignal(number) is before
+        with unbroken():
+            steps.append("again")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with unbroken():
-        steps.append("again")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_training_in_a_thread_has_no_signals_to_wait_for() -> None:
+def test_sigterm_saves_and_a_second_one_does_not_interrupt_the_saving() -> None:
+    saved = []
+
+    def work() -> None:
+        try:
+            send(signal.SIGTERM)
+        except KeyboardInterrupt:
+            send(signal.SIGTERM)
+            saved.append(True)
+            raise
+
+    with pytest.raises(KeyboardInterrupt), stoppable():
+        work()
+    assert saved == [True]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_who_listens_already_is_left_alone() -> None:
+    heard: list[int] = []
+    usual = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        with stoppable():
+            send(signal.SIGTERM)
+            with unbroken():
+                send(signal.SIGTERM)
+                assert len(heard) == 1
+        assert heard == [signal.SIGTERM] * 2
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def test_where_nobody_listens_a_step_is_finished_and_the_process_ends() -> None:
+    code = (
+        "import os, signal\nfrom efdm.training.interrupt import unbroken\n"
+        "with unbroken():\n    os.kill(os.getpid(), signal.SIGTERM)\n    print('whole', flush=True)\nprint('never')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("whole\n", -signal.SIGTERM)
+
+
+@pytest.mark.parametrize("block", [unbroken, stoppable])
+def test_training_in_a_thread_has_no_signals_to_wait_for(block: Callable[[], AbstractContextManager[None]]) -> None:
     done = []
 
     def work() -> None:
-        with unbroken():
+        with block():
             done.append(True)
 
     thread = threading.Thread(target=work)

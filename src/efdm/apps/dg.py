@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -113,10 +113,16 @@ def list_() -> None:
         (name, about, sayings(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
         for name, about in lab.recipes().items()
     ])  # fmt: skip
-    _print("Methods, and where they come from", [(row.name, row.about, row.source) for row in METHODS.values()])
+    _print("Methods, their options (--set options.NAME=VALUE), the batches they want, and where they come from", [
+        (row.name, row.about, "; ".join([*_options(row.options), row.batches, row.source])) for row in METHODS.values()
+    ])  # fmt: skip
     timm = ("NAME", "any model of timm, such as resnet18.tv_in1k or mobilenetv2_100", "")
     _print("Backbones", [*((name, own.about, "") for name, own in OWN.items()), timm])
     console.print("Begin with: efdm dg demo", highlight=False)
+
+
+def _options(options: Mapping[str, object]) -> list[str]:
+    return [", ".join(f"{name}={value}" for name, value in options.items())] if options else []
 
 
 def _print(title: str, rows: Sequence[tuple[str, str, str]]) -> None:

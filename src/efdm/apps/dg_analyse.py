@@ -28,7 +28,11 @@ def analyse(
         typer.Option(help="Pictures: a folder or zip, domain/class/picture; may be repeated. Not needed for the digits."),
     ] = None,
     stage: Annotated[
-        list[str] | None, typer.Option(help="Where to look, such as stage1 or layer1; for ties it may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Where to look, such as stage1 or layer1. Default: where the model was mixed first; for ties everywhere, "
+            "and it may be repeated."
+        ),
     ] = None,
     channel: Annotated[str, typer.Option(help="Of a histogram: a number, typical, or farthest.")] = "",
     perplexity: Annotated[float | None, typer.Option(help="Of t-SNE.")] = None,
@@ -50,14 +54,19 @@ def analyse(
         if not sources:
             raise ValueError(f"{path} was trained on {told['data']}; give such pictures as --data")
         with Bars(console) as bars:
-            pictures = dg_open.open_pictures(dg_open.kind_of(sources), sources, size, reading=bars.reading)
-        if "stages" in inspect.signature(row.analyse).parameters:
+            pictures = dg_open.open_pictures(dg_open.kind_of(sources), sources, classifier.kept, reading=bars.reading)
+        takes = inspect.signature(row.analyse).parameters
+        if "stages" in takes:
             options.setdefault("stages", classifier.stages)
+        elif told["stages"]:
+            options.setdefault("stage", told["stages"][0])
         dg_open.refuse_swapped("--domains", dg_open.names(domains), pictures)
         indices = pick(pictures, per_domain or row.per_domain, domains=dg_open.names(domains))
         with console.status(f"{analysis} of {len(indices)} pictures"):
             name = f"{told['backbone']}, {told['method']}"
-            row.analyse(classifier.model, pictures, indices, size, out, name=name, **options)
+            numbers = row.analyse(classifier.model, pictures, indices, size, out, name=name, **options)
+        for line in (*row.spoken(numbers), ""):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
         for file in row.files:
             console.print(str(out / file), soft_wrap=True, markup=False, highlight=False)
 

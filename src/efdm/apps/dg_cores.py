@@ -11,7 +11,7 @@ import queue
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ import torch.multiprocessing as processes
 
 from efdm.apps.dg_open import EXPECTED
 from efdm.data.domains import DomainSet
-from efdm.dg import Progress, Settings, train_together
+from efdm.dg import Progress, Settings, Trained, identity
+from efdm.dg.run import training
+from efdm.training.interrupt import stoppable
+from efdm.training.lanes import finish, side_by_side
 
 SMALL = 64  # pixels: smaller pictures gain nothing from a second thread
 PATIENCE = 1.0  # seconds without news, after which one looks whether the processes are alive
@@ -37,12 +40,17 @@ def use_threads(side: int, lanes: int = 1) -> None:
 
 
 def train_on_cores(
-    runs: Sequence[Settings], data: DomainSet, folder: Path, *, lanes: int, progress: Callable[[Progress], None]
+    runs: Sequence[Settings],
+    data: DomainSet,
+    folder: Path,
+    *,
+    lanes: int,
+    progress: Callable[[Progress], None],
+    finished: Callable[[Trained], None],
 ) -> None:
-    """Leave every training in its folder, as `train_together` does, which then only reads them.
+    """`train_together`, but in ``lanes`` processes; for runs that were checked, each there once.
 
-    Ctrl-C is passed on: each process saves what it has. Of a training whose loss explodes nothing is said: it is not
-    there, and `train_together` will come to the same point.
+    Ctrl-C and SIGTERM are passed on: each process saves what it has.
     """
     context = processes.get_context("spawn")  # a fork would inherit threads that are not there
     news = context.Queue()
@@ -50,19 +58,29 @@ def train_on_cores(
     workers = [
         context.Process(target=_work, args=(list(runs[k::lanes]), data, folder, lanes, news)) for k in range(lanes)
     ]  # fmt: skip
-    try:
-        with _deaf():
-            for worker in workers:
-                worker.start()
-        _listen(workers, news, progress)
-    except BaseException:
-        while alive := [worker for worker in workers if worker.is_alive()]:
-            for pid in (worker.pid for worker in alive if worker.pid is not None):
-                os.kill(pid, signal.SIGINT)  # again and again: one that is still importing does not hear it
-            alive[0].join(PATIENCE)
-        raise
-    for worker in workers:
-        worker.join()
+    by_name = {identity(settings): settings for settings in runs}
+
+    def read(name: str) -> None:
+        finished(finish(training(by_name[name], data, folder / name, lanes=lanes, progress=progress)))
+
+    with stoppable():
+        try:
+            with _deaf():
+                for worker in workers:
+                    worker.start()
+            exploded = _listen(workers, news, progress, read)
+        except BaseException:
+            while alive := [worker for worker in workers if worker.is_alive()]:
+                for pid in (worker.pid for worker in alive if worker.pid is not None):
+                    os.kill(pid, signal.SIGINT)  # again and again: one that is still importing does not hear it
+                alive[0].join(PATIENCE)
+            raise
+        for worker in workers:
+            worker.join()
+    if exploded:
+        raise FloatingPointError(
+            f"{len(exploded)} of {len(runs)} runs came to no end, all others did: {'; '.join(exploded)}"
+        )
 
 
 @contextmanager
@@ -75,8 +93,11 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _listen(workers: Sequence[Any], news: Any, progress: Callable[[Progress], None]) -> None:
-    at_work = len(workers)
+def _listen(
+    workers: Sequence[Any], news: Any, progress: Callable[[Progress], None], finished: Callable[[str], None]
+) -> list[str]:
+    """Until all have ended. Gives what is said of trainings that exploded; any other error stops all of them."""
+    at_work, exploded = len(workers), list[str]()
     while at_work:
         try:
             told = news.get(timeout=PATIENCE)
@@ -86,29 +107,46 @@ def _listen(workers: Sequence[Any], news: Any, progress: Callable[[Progress], No
                     f"a training process ended with code {lost[0]}, perhaps for want of memory; try fewer --lanes"
                 ) from None
             continue
-        if isinstance(told, Exception):
+        if isinstance(told, FloatingPointError):
+            exploded.append(str(told))
+        elif isinstance(told, Exception):
             raise told
-        if told is None:
+        elif told is None:
             at_work -= 1
+        elif isinstance(told, str):
+            finished(told)
         else:
             progress(told)
+    return exploded
 
 
 def _work(runs: list[Settings], data: DomainSet, folder: Path, lanes: int, news: Any) -> None:
+    """Sends news: of steps, the name of each training that is finished, and at the end None or an error."""
+
     def once(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the saving
         raise KeyboardInterrupt
 
+    end: Exception | None = None
     try:
         signal.signal(signal.SIGINT, once)
         use_threads(data.images.shape[-1], lanes)
-        with suppress(FloatingPointError):  # all others are finished; it is told by who tries it again, see `go`
-            train_together(runs, data, folder, progress=news.put)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to save
-        news.put(None)
+        for settings in runs:
+            _train(settings, data, folder / identity(settings), lanes, news)
     except KeyboardInterrupt:
         news.cancel_join_thread()  # nobody listens any more
+        return
     except EXPECTED as error:
-        news.put(ValueError(str(error)))  # of a kind that can be sent
+        end = ValueError(str(error))  # of a kind that can be sent
     except Exception:
-        news.put(RuntimeError(traceback.format_exc()))
+        end = RuntimeError(traceback.format_exc())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to save
+    news.put(end)
+
+
+def _train(settings: Settings, data: DomainSet, folder: Path, lanes: int, news: Any) -> None:
+    work = training(settings, data, folder, lanes=lanes, progress=news.put)  # lanes: for the records
+    try:
+        side_by_side([work], device=torch.device("cpu"), lanes=1, finished=lambda _: news.put(folder.name))
+    except FloatingPointError as error:  # the others go on
+        news.put(FloatingPointError(str(error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,17 @@ from efdm import lab
 from efdm.apps import dg_open
 from efdm.apps.dg_cores import cores
 from efdm.apps.dg_run import go
-from efdm.apps.dg_show import Bars, show_tables
+from efdm.apps.dg_show import Bars, show_tables, training_name
 from efdm.data import write_picture
 from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.dg.run import MODEL
-from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, spoken
+from efdm.dg.settings import read_settings
+from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
+from efdm.lab.compare import contrast_sentence, difference
 from efdm.lab.published import AVERAGE
 from efdm.lab.results import numbers
+from efdm.lab.scores import STDS
 from efdm.lab.tables import Table
 
 console = Console()
@@ -57,10 +61,14 @@ def demo(
         show_tables(console, [_table(study)])
         write_picture(out / SHEET, domain_sheet(data))
         (out / TABLES).write_text("\n".join(lab.render(table, "markdown") for table in lab.tables(study)))
-        trained = next(p.run for p in reversed(study.plan) if p.row == recipe.orders[0][-1])
+        trained = next(p for p in reversed(study.plan) if p.row == recipe.orders[0][-1])
+        run = out / "runs" / trained.run
+        seen = ["efdm", "dg", "analyse", "histogram", "--checkpoint", str(run), "-o", str(out / "features")]
         files = {
             "the four styles": out / SHEET, "the table as a plot": _plotted(study, out / PLOT), "all tables": out / TABLES,
-            "a trained classifier": out / "runs" / trained / MODEL,
+            f"a trained classifier ({training_name(read_settings(run))})": run / MODEL,
+            "see its features": shlex.join(seen),
+            "your own pictures": "efdm dg train --data FOLDER --test-domains DOMAIN -o OUT",
         }  # fmt: skip
         console.print()
         for what, path in files.items():
@@ -80,6 +88,9 @@ def _table(study: lab.Study) -> Table:
     ]
     if len({planned.seed for planned in study.plan}) == 1:
         caption.append("One seed can mislead by some points; --seeds 5 takes longer and gives mean ± standard deviation.")
+    else:
+        caption.append(f"Mean ± {STDS[study.recipe.std].words} over seeds.")
+        caption.append(contrast_sentence(difference(numbers(study), first, last)))
     return replace(made, title="Accuracy in a style that was not trained on", caption=caption)
 
 
@@ -117,7 +128,7 @@ def plot(study: lab.Study, path: Path) -> None:
         for x, values in zip(at, by_group, strict=True):
             if len(values) > 1:
                 axes.plot([x] * len(values), list(values.values()), ".", color="black", markersize=3)
-    axes.set_xticks(range(len(groups)), [*(f"{spoken(d)}\nis new" for d in found.columns), AVERAGE])
+    axes.set_xticks(range(len(groups)), [*(f"{with_spaces(d)}\nis new" for d in found.columns), AVERAGE])
     axes.set_ylim(0, 105)
     axes.set_ylabel("accuracy in %", fontsize=9)
     axes.set_title("Accuracy in a style that was not trained on", fontsize=10, loc="left")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import typer
@@ -17,11 +17,12 @@ from rich.console import Console
 
 from efdm.apps.dg_show import training_name
 from efdm.apps.tell import tell
-from efdm.data.digits import load_digits_domains
+from efdm.data.digits import CLASSES, STYLES, load_digits_domains
 from efdm.data.domains import DomainSet, load_domains
 from efdm.data.images import unwritable
-from efdm.data.layouts import some
+from efdm.data.layouts import find_items, some
 from efdm.data.pacs import load_pacs
+from efdm.dg import METHODS
 from efdm.dg.run import MODEL
 from efdm.dg.settings import Settings, read_settings
 from efdm.ops.choices import check_choice
@@ -29,6 +30,7 @@ from efdm.training.device import suited as usually_suited
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError)  # OSError: pictures, weights, folders
 DIGITS, PACS = "digits", "pacs"
+OPTION = "options."  # begins the name of a method's option
 Reading = Callable[[int, int], None]
 FEW = 12  # names that are read at a glance
 
@@ -37,6 +39,7 @@ ADVICE: Mapping[str, str] = {
     "lists=...": "--lists FOLDER",
     "split='own'": "--split own",
     "copy='partial'": "--copy partial",
+    "split off a share": "split off a share (of PACS: --split own)",
     "give its path as weights, or begin with 'random'": "give it as --weights FILE (--weights random begins untrained)",
 }
 
@@ -117,30 +120,42 @@ def seeds(given: str) -> list[int] | None:
     except ValueError:
         found = []
     if not found or min(found) < 0 or ("," not in given and found[0] == 0):
-        raise ValueError(f"--seeds {given} is no count and no list of seeds; write 5 for 0 to 4, or 0,3 for those two")
+        raise ValueError(
+            f"--seeds {given} is no count and no list of seeds; write 5 for 0 to 4, 0,3 for those two, 3, for that one alone"
+        )
     return list(dict.fromkeys(found)) if "," in given else list(range(found[0]))
 
 
 def changes(given: Sequence[str] | None) -> dict[str, Any]:
-    """NAME=VALUE for settings: numbers, words, words with commas for several, JSON for ``options``."""
+    """NAME=VALUE for settings: numbers, words, words with commas for several. The method's options are ``options.p=1``, or
+    all in one as JSON."""
     fields = {field.name: field for field in dataclasses.fields(Settings)}
-    made = {}
+    made: dict[str, Any] = {}
     for word in given or ():
         name, equals, text = word.partition("=")
         if not equals:
             raise ValueError(f"--set {word} should be NAME=VALUE, such as lr=0.01")
+        if name.startswith(OPTION):
+            made["options"] = {**made.get("options", {}), name.removeprefix(OPTION): _number_or_word(text)}
+            continue
+        if name not in fields and any(name in method.options for method in METHODS.values()):
+            raise ValueError(f"--set {word}: {name} is an option of methods; write --set {OPTION}{word}")
         check_choice("--set", name, fields)
         made[name] = _value(name, text, fields[name].default)
     return made
 
 
+def _number_or_word(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _value(name: str, text: str, default: object) -> Any:
     if isinstance(default, tuple) or name.endswith("_domains"):
         return tuple(names([text]) or ())
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
+    value = _number_or_word(text)
     wanted = int if isinstance(default, int) else float if isinstance(default, float) else None
     if wanted is not None and name != "domains_per_batch" and not isinstance(value, (int, wanted)):
         raise ValueError(f"--set {name}={text}: expected a number such as {default}")
@@ -173,12 +188,26 @@ def open_pictures(
     return load_domains(list(sources), size=size, progress=reading)
 
 
+class Listing(NamedTuple):
+    """What pictures are called, in the words of a `DomainSet`: known before one is read."""
+
+    domain_names: list[str]
+    classes: list[str]
+
+
+def listing(kind: str, sources: Sequence[Path]) -> Listing:
+    if kind == DIGITS:
+        return Listing(list(STYLES), list(CLASSES))
+    items, _ = find_items(list(sources))
+    return Listing(sorted({item.domain for item in items}), sorted({item.label for item in items}))
+
+
 def kind_of(sources: Sequence[Path]) -> str:
     """ "digits" when the word itself was given; a folder of that name is ./digits."""
     return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
 
 
-def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet) -> None:
+def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet | Listing) -> None:
     """Raise for a domain that is a class of these pictures: their folders lie the other way round."""
     for name in given or ():
         if name in data.classes and name not in data.domain_names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +18,8 @@ from efdm.apps.devices import pick_device
 from efdm.apps.dg_cores import train_on_cores, use_threads
 from efdm.apps.dg_show import Bars, show_tables
 from efdm.data.domains import DomainSet
-from efdm.data.pacs import PICTURES
-from efdm.dg.protocols import PROTOCOLS
-from efdm.dg.settings import Settings, identity
+from efdm.data.pacs import CLASSES, PICTURES
+from efdm.dg import Settings, train_together
 from efdm.lab.run import RECIPE
 from efdm.models.backbones import build_backbone
 from efdm.ops.choices import check_choice
@@ -67,7 +65,7 @@ def run(
     take other --seeds, --methods or --domains: the tables show all.
     """
     with dg_open.sentences(console, lambda: _interrupted(out), out=out):
-        chosen = open_recipe(recipe)
+        chosen = lab.load_recipe(recipe)
         check_choice("--split", split, ("official", "own"))
         check_choice("--copy", copy, ("complete", "partial"))
         _check_sources(chosen, data or [])
@@ -76,17 +74,17 @@ def run(
         own = {**chosen.settings, **told}
         target = pick_device(device or str(own.get("device", "")))
         told = {**dg_open.suited(target, own, trainings="many"), **told, "device": str(target)}
-        if not (out / RECIPE).exists():  # later the file may be gone: a run that was begun does not need it
-            try_weights(own)
         parts: dict[str, Any] = {
             "seeds": dg_open.seeds(seeds),
             "methods": dg_open.names(methods, list(chosen.rows)),
             "domains": dg_open.names(domains),
         }
+        _check_parts(chosen, data or [], parts)
+        if not (out / RECIPE).exists():  # later the file may be gone: a run that was begun does not need it
+            try_weights(own)
         with Bars(console) as bars:
             size = told.get("size") or chosen.picture_size or own.get("size", Settings.size)
             chosen, pictures = _pictures(chosen, data or [], size, bars, split=split, lists=lists, copy=copy)
-            dg_open.refuse_swapped("--domains", parts["domains"], pictures)
             dg_open.tell_classes(console, pictures, pictures.domain_names)
             try:
                 study = go(chosen, pictures, out, bars, lanes=lanes, notes=note or [], parts=parts, changes=told)
@@ -103,16 +101,6 @@ def run(
 def _interrupted(out: Path) -> str:
     shows = f"; efdm dg table {out} shows what is finished" if (out / RECIPE).exists() else ""
     return f"interrupted; the same command goes on where it stopped{shows}"
-
-
-def open_recipe(name_or_path: str) -> lab.Recipe:
-    """A recipe is a program: whatever goes wrong in one's own is told with its name."""
-    try:
-        return lab.load_recipe(name_or_path)
-    except dg_open.EXPECTED:
-        raise
-    except Exception as error:
-        raise ValueError(f"{name_or_path} cannot be run as a recipe ({type(error).__name__}: {error})") from error
 
 
 def try_weights(settings: Mapping[str, Any], *, option: str = "--set size=N") -> nn.Module:
@@ -139,6 +127,18 @@ def _check_sources(recipe: lab.Recipe, sources: list[Path]) -> None:
         raise ValueError(f"{recipe.name} needs the pictures of {recipe.data}; give their folder or zips as --data ({like})")
 
 
+def _check_parts(recipe: lab.Recipe, sources: list[Path], parts: Mapping[str, Any]) -> None:
+    """Raise for rows and columns that there are not, before thousands of pictures are read."""
+    for row in parts["methods"] or ():
+        check_choice("--methods", row, recipe.rows)
+    if parts["domains"]:
+        pacs = dg_open.Listing(list(PICTURES), list(CLASSES))
+        listed = pacs if recipe.data == dg_open.PACS else dg_open.listing(recipe.data, sources)
+        dg_open.refuse_swapped("--domains", parts["domains"], listed)
+        for domain in parts["domains"]:
+            check_choice("--domains", domain, listed.domain_names)
+
+
 def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:
     """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
     data = dg_open.open_pictures(recipe.data, sources, size, reading=bars.reading, **pacs)
@@ -159,24 +159,11 @@ def go(
     parts: Mapping[str, Any],
     changes: Mapping[str, Any],
 ) -> lab.Study:
-    """`lab.run` with bars; on a CPU with several lanes, processes train beforehand what it would train one by one."""
-
+    """`lab.run` with bars; on a CPU, several lanes are processes."""
     on_cpu = torch.device(changes["device"]).type == "cpu"
     if on_cpu:
         use_threads(data.images.shape[-1])
-
-    def started(told: lab.Progress) -> None:
-        bars.trainings(told)
-        if told.planned is not None or lanes == 1 or not on_cpu:
-            return
-        columns = {"seeds": parts["seeds"], "methods": parts["methods"], "columns": parts["domains"]}
-        finished = lab.read_study(out).runs
-        jobs = [settings for _, settings in lab.expand(recipe, data.domain_names, **columns, **changes)]
-        waiting = [settings for settings in jobs if identity(settings) not in finished]
-        protocol = PROTOCOLS[recipe.protocol]
-        for seed, same in groupby(waiting, key=lambda settings: settings.seed if protocol.held_out else 0):
-            train_on_cores(list(same), protocol.pictures(data, seed), out / "runs", lanes=lanes, progress=bars.step)
-
     return lab.run(
-        recipe, data, out, lanes=lanes, notes=notes, started=started, progress=bars.step, **parts, **changes
+        recipe, data, out, lanes=lanes, notes=notes, started=bars.trainings, progress=bars.step,
+        train=train_on_cores if on_cpu and lanes > 1 else train_together, **parts, **changes,
     )  # fmt: skip

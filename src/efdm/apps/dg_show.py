@@ -1,19 +1,18 @@
-"""Tables and progress of ``efdm dg``, for a person at a terminal."""
+"""Tables and progress of ``efdm dg``, for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
 from efdm import dg, lab
+from efdm.apps.bars import progress
 from efdm.dg.settings import Settings
 from efdm.lab.rendering import render
 from efdm.lab.tables import Table
@@ -55,17 +54,11 @@ def training_name(settings: Settings) -> str:
 
 
 class Bars:
-    """A bar for all trainings, and one for each that is under way."""
+    """All trainings, and each that is under way: as bars at a terminal, as lines in a log."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
-            TextColumn("{task.fields[count]}", justify="right"), TimeRemainingColumn(), TextColumn("{task.fields[told]}"),
-        )  # fmt: skip
-        # a training has quick and slow parts: the time left is told from the last minutes
-        self._bars = Progress(*columns, console=console, speed_estimate_period=180)
-        self._tasks: dict[str, TaskID] = {}
-        self._finished, self._shares = 0, dict[str, float]()
+        self._shown = progress(console)
+        self._finished, self._wanted, self._shares = 0, 0, dict[str, float]()
 
     def __enter__(self) -> Bars:
         return self
@@ -74,39 +67,29 @@ class Bars:
         self.stop()
 
     def stop(self) -> None:
-        if self._bars.live.is_started:
-            self._bars.stop()
+        self._shown.stop()
 
     def reading(self, done: int, total: int) -> None:
-        self._show("reading pictures", done, total, f"{done}/{total}")
+        self._shown.show("reading pictures", done, total)
 
     def trainings(self, told: lab.Progress) -> None:
-        self._finished = told.finished
+        self._finished, self._wanted = told.finished, told.wanted
         if told.planned is not None:
             self._shares.pop(told.planned.run, None)
-        self._show_all(told.wanted)
+        self._show_all()
 
     def step(self, told: dg.Progress) -> None:
         self._shares[told.run] = told.iteration / told.iterations
-        losses = "  ".join(f"{name} {value:.3g}" for name, value in told.losses.items())
         pace = f"{told.per_second:.3g}/s" if told.per_second < 100 else f"{told.per_second:.0f}/s"
+        words = (pace, *(f"{name} {value:.3g}" for name, value in told.losses.items()))
         name = training_name(told.settings)
-        self._show(name, told.iteration, told.iterations, f"{told.iteration}/{told.iterations}", f"{pace}  {losses}")
-        if "trainings" in self._tasks:
+        self._shown.show(name, told.iteration, told.iterations, told=words, pace=told.per_second)
+        if self._wanted:
             self._show_all()
             if told.iteration == told.iterations:
-                self._bars.remove_task(self._tasks.pop(name))
+                self._shown.drop(name)
 
-    def _show_all(self, total: int | None = None) -> None:
+    def _show_all(self) -> None:
         count = self._finished + sum(share == 1 for share in self._shares.values())
         done = self._finished + sum(self._shares.values())
-        if total is None:
-            total = int(self._bars.tasks[self._bars.task_ids.index(self._tasks["trainings"])].total or 0)
-        self._show("trainings", done, total, f"{count}/{total}")
-
-    def _show(self, name: str, done: float, total: int, count: str, told: str = "") -> None:
-        self._bars.start()  # at the first news: where there is none, no line is left empty
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=total, count="", told="")
-        changed: dict[str, Any] = {"completed": done, "total": total, "count": count, "told": told}
-        self._bars.update(self._tasks[name], **changed)
+        self._shown.show("trainings", done, self._wanted, count=f"{count}/{self._wanted}")

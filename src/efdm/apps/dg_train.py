@@ -19,12 +19,14 @@ from efdm.apps.dg_run import try_weights
 from efdm.apps.dg_show import Bars
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
+from efdm.dg.methods import options_of
 from efdm.dg.run import CHECKPOINT, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
 from efdm.dg.train import check_run_folder
 from efdm.lab import load_recipe
+from efdm.lab.compare import many
 from efdm.models.backbones import OWN
-from efdm.nn import stages_at
+from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
 from efdm.training.files import write_json
 
@@ -99,17 +101,21 @@ def train_one(
         target = pick_device(device or given.pop("device", "") or (began.device if began else ""))
         known = {**_defaults(kind, given), **given}
         check_choice("--method", known["method"], METHODS)
+        # what can be seen to be wrong is told before thousands of pictures are read
         if began is None:
-            known = {"stages": stages_at(try_weights(known, option="--size")) or Settings.stages, **known}
+            name, where = _name(kind, data), _domains(dg_open.listing(kind, data), given)
+            known = {**dg_open.suited(target, known), **known}
+            check(_settings(where, Settings.batch, name, known))
+            known = {"stages": _stages(known), **known}
+        else:
+            settings = replace(began, **given, device=str(target))
+            check_same_run(settings, out)
         with Bars(console) as bars:
             side = began.size if began else known.get("size", Settings.size)
             pictures = dg_open.open_pictures(kind, data, side, reading=bars.reading)
             if began is None:
-                settings = _settings(pictures, _name(kind, data), {**dg_open.suited(target, known), **known})
+                settings = _settings(where, len(pictures.select(where["train_domains"], "train")), name, known)
                 check(settings)
-            else:
-                settings = replace(began, **given, device=str(target))
-                check_same_run(settings, out)
             _same_pictures(out, pictures)
             if target.type == "cpu":
                 use_threads(settings.size)
@@ -141,24 +147,46 @@ def _name(kind: str, sources: Sequence[Path]) -> str:
     return kind if kind == dg_open.DIGITS else ", ".join(source.resolve().name for source in sources)
 
 
-def _settings(data: DomainSet, name: str, given: dict[str, Any]) -> Settings:
-    """What was given, and for the rest what suits the pictures."""
-    for option in ("train_domains", "test_domains"):
-        dg_open.refuse_swapped(f"--{option.replace('_', '-')}", given.get(option), data)
-        for domain in given.get(option, ()):
-            check_choice(f"--{option.replace('_', '-')}", domain, data.domain_names)
-    train_on = tuple(given.get("train_domains") or (d for d in data.domain_names if d not in given.get("test_domains", ())))
+def _domains(listed: dg_open.Listing, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Those to learn from and those to test on; raises for what is none."""
+    for name in ("train_domains", "test_domains"):
+        option = f"--{name.replace('_', '-')}"
+        dg_open.refuse_swapped(option, given.get(name), listed)
+        for domain in given.get(name, ()):
+            check_choice(option, domain, listed.domain_names)
     test_on = given.get("test_domains")
+    train_on = given.get("train_domains") or [d for d in listed.domain_names if d not in (test_on or ())]
+    if not train_on:
+        raise ValueError(f"--test-domains {','.join(test_on or ())} leaves no domain to learn from; name fewer")
     if test_on is None:
-        test_on = [d for d in data.domain_names if d not in train_on]
-    count = len(data.select(train_on, "train"))
+        test_on = [d for d in listed.domain_names if d not in train_on]
+    return {"train_domains": tuple(train_on), "test_domains": tuple(test_on)}
+
+
+def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where features are mixed: as was said, or where the backbone has them. Raises for what is no stage of it."""
+    model = try_weights(known, option="--size")
+    stages = tuple(known.get("stages") or stages_at(model) or Settings.stages)
+    if "stages" in known or _mixes(known["method"]):
+        for stage in stages:
+            find_stage(model, stage)
+    return stages
+
+
+def _mixes(method: str) -> bool:
+    """Whether it does anything after stages."""
+    return METHODS[method].make(1, None, **METHODS[method].options).layers is not None
+
+
+def _settings(where: Mapping[str, tuple[str, ...]], count: int, name: str, given: dict[str, Any]) -> Settings:
+    """What was given, and for the rest what suits so many pictures to learn from."""
     batches = METHODS[given["method"]].batches
     own: dict[str, Any] = {"batches": batches, "batch": min(Settings.batch, max(1, count))}
     if batches == "domains":
-        own |= {"domains_per_batch": min(2, len(train_on)), "batch": own["batch"] // 2 * 2}
+        own |= {"domains_per_batch": min(2, len(where["train_domains"])), "batch": own["batch"] // 2 * 2}
     batch = given.get("batch", own["batch"])
     own["iterations"] = min(MOST, max(FEWEST, EPOCHS * count // max(1, batch)))
-    return Settings(**{**own, **given, "data": name, "train_domains": train_on, "test_domains": tuple(test_on)})
+    return Settings(**{**own, **given, "data": name, **where})
 
 
 def _same_pictures(out: Path, data: DomainSet) -> None:
@@ -178,11 +206,14 @@ def _same_pictures(out: Path, data: DomainSet) -> None:
 def _plan(settings: Settings, data: DomainSet) -> str:
     tested = f"tested on {', '.join(settings.test_domains)}" if settings.test_domains else "no domain kept for a test"
     named = f" ({', '.join(data.classes)})" if len(data.classes) <= dg_open.FEW else ""
+    options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
+    method = f"{settings.method} ({options})" if options else settings.method
+    stages = f" (stages {', '.join(settings.stages)})" if _mixes(settings.method) else ""
+    length = f"{many(settings.iterations, 'iteration')} of {many(settings.batch, 'picture')}"
     return (
         f"{len(data)} pictures of {len(data.classes)} classes{named}; learning from "
         f"{', '.join(settings.train_domains)}, {tested}\n"
-        f"{settings.method} in {settings.backbone} (stages {', '.join(settings.stages)}), weights "
-        f"{Path(settings.weights).name}: {settings.iterations} iterations of {settings.batch} pictures on {settings.device}"
+        f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: {length} on {settings.device}"
     )
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import gc
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +13,11 @@ import torch
 import torch.distributed as dist
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
+from efdm.apps import bars
 from efdm.apps.devices import pick_device
 from efdm.apps.networks import with_option
 from efdm.apps.tell import tell
-from efdm.apps.train_bars import columns
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
 from efdm.style import train as training
@@ -137,22 +135,19 @@ def _join_processes(name: str) -> torch.device:
 def _run(settings: training.Settings, out: Path, resume: bool) -> None:
     first = processes()[0] == 0
     # on a CPU minutes may lie between two lines of the log, and it takes some to tell the time left
-    with Progress(*columns(), console=console, disable=not first, speed_estimate_period=900) as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(what: str, done: int, total: int, told: Sequence[str] = ()) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total, told=())
-            bar.update(tasks[what], completed=done, total=total, told=told)
+    with bars.progress(console, period=900) as shown:
 
         def progress(p: training.Progress) -> None:
             losses = (f"{name} {value:.3g}" for name, value in p.losses.items())
-            show(p.phase, p.iteration, p.iterations, (f"{p.per_second:.1f}/s", *losses))
+            told = (f"{p.per_second:.1f}/s", *losses)
+            if first:
+                shown.show(p.phase, p.iteration, p.iterations, told=told, pace=p.per_second)
 
-        training.train(
-            settings, out, resume=resume, progress=progress,
-            reading=lambda done, total: show("reading pictures", done, total),
-        )  # fmt: skip
+        def reading(done: int, total: int) -> None:
+            if first:
+                shown.show("reading pictures", done, total)
+
+        training.train(settings, out, resume=resume, progress=progress, reading=reading)
     if first:
         if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
             told = f"left out because they could not be read: {len(skipped)}; {out / 'environment.json'} names them"

@@ -12,10 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from efdm.data.images import PictureError, StrPath, decode, on_white, resize, unreadable
+from efdm.data.images import PictureError, StrPath, resize
 from efdm.data.layouts import SPLITS, Item, Split, assign, find_items
-from efdm.data.profiles import narrowed
-from efdm.data.sets import Progress
+from efdm.data.sets import Progress, bytes_of
 
 Fit = Literal["stretch", "crop"]
 
@@ -202,17 +201,8 @@ def decode_items(
 
 
 def _square(item: Item, size: int, fit: Fit) -> Tensor | PictureError:
-    try:
-        with item.source.open() as file:
-            pixels = narrowed(decode(file, item.name, near=size))
-    except PictureError as error:
-        return error
-    except OSError as error:
-        return unreadable(error, item.source.path)
-    image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
-    if len(image) == 4:
-        image = (on_white(image[:3] / 255, image[3:] / 255) * 255).round().to(torch.uint8)
-    return resize(FITS[fit](image), (size, size))
+    image = bytes_of(item.source, item.name, near=size)
+    return image if isinstance(image, PictureError) else resize(FITS[fit](image), (size, size))
 
 
 def _middle(image: Tensor) -> Tensor:

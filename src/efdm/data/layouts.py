@@ -107,9 +107,9 @@ def _one_copy(items: list[Item]) -> list[Item]:
     return [i for i in items if ("train" in folders[i.domain]) != (i.folder in ("", "whole"))]
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
+def some(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     """The first few of many names."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return between.join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # --- splits ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,8 @@ LINES: Mapping[str, Mapping[str, int]] = {
 }
 LISTS: Mapping[str, str] = {"train": "train", "crossval": "val", "test": "test"}  # the word in a file's name -> our split
 
+LIST = "photo_train_kfold.txt"  # by which a folder of lists is known
+
 
 def load_pacs(
     source: StrPath | Sequence[StrPath],
@@ -54,23 +57,9 @@ def load_pacs(
         if value not in choices:
             raise ValueError(f"{what}={value!r} is not one of {', '.join(map(repr, choices))}")
     sources = _sources(source)
-    items, skipped = find_items(sources)
-    if split == "official":
-        named = read_lists(_lists_folder(sources) if lists is None else Path(lists))
-        problems, wrong = _against_lists(items, named["test"])
-    else:
-        named = {}
-        problems, wrong = _against_counts(items)
-    skipped += wrong
-    if copy == "complete" and (problems or skipped):
-        what = "; ".join(problems) or f"{len(skipped)} stray pictures, {some([name for name, _ in skipped])}"
-        raise PictureError(
-            f"{sources[0]} is not the complete PACS: {what}. Copy or download it again, or choose copy='partial'"
-        )
-    left_out = {name for name, _ in wrong}
-    items = [item for item in items if item.name not in left_out]
-    if not items:
-        raise PictureError(f"{sources[0]} holds nothing of PACS, whose domains are {', '.join(PICTURES)}")
+    folder = (_lists_folder(sources) if lists is None else Path(lists)) if split == "official" else None
+    named = {} if folder is None else read_lists(folder)
+    items, skipped = _checked(sources, named, split, copy)
     there = {item.key for item in items}
     lines = {part: [name for name in names if key(name) in there] for part, names in named.items()}
     parts = assign(items, lines or 0.1, seed)
@@ -94,16 +83,13 @@ def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
     return sorted(path for domain in PICTURES for path in folder.glob(f"*{domain}.zip")) or paths
 
 
-def _lists_folder(sources: Sequence[Path]) -> Path:
+def _lists_folder(sources: Sequence[Path]) -> Path | None:
     near = [base for path in sources for base in ((path, path.parent) if path.is_dir() else (path.parent,))]
     for base in dict.fromkeys(near):
         for folder in (base, *_folders(base)):
-            if (folder / "photo_train_kfold.txt").is_file():
+            if (folder / LIST).is_file():
                 return folder
-    raise PictureError(
-        f"there are no lists such as photo_train_kfold.txt in or beside {sources[0]}; give their folder as lists=..., "
-        "or choose split='own', a reproducible split that is not the one of published numbers"
-    )
+    return None
 
 
 def _folders(base: Path) -> list[Path]:
@@ -165,6 +151,38 @@ def _label(class_name: str) -> str:
 Found = tuple[list[str], list[tuple[str, str]]]  # what is wrong in words, and (name, reason) of every file concerned
 
 
+def _checked(
+    sources: Sequence[Path], named: Mapping[str, Sequence[str]], split: str, copy: str
+) -> tuple[list[Item], list[tuple[str, str]]]:
+    """The pictures of PACS and what was left out. Raises for what cannot be used so, the pictures before the lists."""
+    items, skipped = find_items(sources)
+    if not any(_is_of_pacs(item) for item in items):
+        found = some(sorted({item.domain for item in items}))
+        raise PictureError(f"{sources[0]} holds nothing of PACS, whose domains are {', '.join(PICTURES)}; it has {found}")
+    problems, wrong = _against_lists(items, named["test"]) if named else _against_counts(items)
+    skipped += wrong
+    lost = ""
+    if split == "official" and not named:
+        lost = (
+            f"there are no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., "
+            "or choose split='own', a reproducible split that is not the one of published numbers"
+        )
+    if copy == "complete" and (problems or skipped):
+        what = some([*_renamed(items), *problems], 4, "; ")
+        what = what or f"{len(skipped)} stray pictures, {some([name for name, _ in skipped])}"
+        also = f". And {lost}" if lost else ""
+        raise PictureError(
+            f"{sources[0]} is not the complete PACS: {what}. Copy or download it again, or choose copy='partial'{also}"
+        )
+    if lost:
+        raise PictureError(lost)
+    left_out = {name for name, _ in wrong}
+    items = [item for item in items if item.name not in left_out]
+    if not items:
+        raise PictureError(f"{sources[0]} has no picture that is in the lists; choose split='own', which needs none")
+    return items, skipped
+
+
 def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
     there = {item.key for item in items}
     known = {key(name) for name in listed}
@@ -184,11 +202,33 @@ def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
 
 
 def _against_counts(items: Sequence[Item]) -> Found:
-    unknown = [item.name for item in items if item.domain not in PICTURES or item.label not in CLASSES]
+    unknown = [item.name for item in items if not _is_of_pacs(item)]
     problems = [f"{len(unknown)} pictures are of no class and domain of PACS ({some(unknown)})"] if unknown else []
     found = Counter((item.domain, item.label) for item in items)
     for domain, counts in PICTURES.items():
-        for label, count in zip(CLASSES, counts, strict=True):
-            if found[domain, label] != count:
-                problems.append(f"{domain}/{label} has {found[domain, label]} pictures, expected {count}")
+        if not any(found[domain, label] for label in CLASSES):
+            problems.append(f"{domain} is not there")
+            continue
+        wrong = [
+            f"{domain}/{label} has {found[domain, label]} pictures, expected {count}"
+            for label, count in zip(CLASSES, counts, strict=True)
+            if found[domain, label] != count
+        ]
+        if wrong:
+            problems.append(wrong[0] + (f" (and {len(wrong) - 1} more classes differ)" if len(wrong) > 1 else ""))
     return problems, [(name, f"{name} is of no class and domain of PACS and was left out") for name in unknown]
+
+
+def _is_of_pacs(item: Item) -> bool:
+    return item.domain in PICTURES and item.label in CLASSES
+
+
+def _renamed(items: Sequence[Item]) -> list[str]:
+    """Questions about folders whose names are almost those that are missing."""
+    told = []
+    for there, names in (({i.domain for i in items}, PICTURES), ({i.label for i in items}, CLASSES)):
+        missing = [name for name in names if name not in there]
+        for name in sorted(there - set(names)):
+            if close := get_close_matches(name.lower().replace(" ", "_"), missing, n=1):
+                told.append(f"is {name} your {close[0]}?")
+    return told

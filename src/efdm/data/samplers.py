@@ -21,8 +21,8 @@ class Batches:
     """Batches of indices, int64, on ``device``; iterating begins at iteration ``start``, each time anew.
 
     ``draw`` gives the indices of an epoch, its batches behind one another, from the generator of that epoch. ``batch`` is
-    the size over all ranks: rank r of ``world`` gets every ``world``-th index of it from the r-th on, and so the same
-    share of each domain. ``len`` is the number of iterations from ``start`` on; an endless one has none.
+    the size over all ranks: rank r of ``world`` gets every ``world``-th index of it from the r-th on. ``len`` is the number
+    of iterations from ``start`` on; an endless one has none.
     """
 
     draw: Callable[[torch.Generator], Tensor]
@@ -82,7 +82,10 @@ def uniform_batches(pool: Tensor | Sequence[int], batch: int, *, last: Last = "d
         raise ValueError(f"last={last!r} is not one of 'drop', 'keep'")
     full, rest = divmod(len(pool), batch) if batch > 0 else (1, 0)
     if last == "drop" and full == 0:
-        raise ValueError(f"{len(pool)} pictures do not fill one batch of {batch}; make it smaller or use last='keep'")
+        raise ValueError(
+            f"{len(pool)} pictures do not fill one batch of {batch}; make the batch smaller "
+            "(in Python, uniform_batches(..., last='keep') gives smaller ones)"
+        )
     if last == "keep" and 0 < rest < where.get("world", 1):  # an empty batch on one rank would stop the others for ever
         raise ValueError(f"the last batch has {rest} pictures for {where['world']} ranks; use last='drop'")
     kept = len(pool) if last == "keep" else full * batch
@@ -103,7 +106,8 @@ def domain_batches(
     The domains are drawn anew for every batch and lie behind one another in it. A domain's pictures are drawn without
     repetition until fewer are left than its part of a batch, then all of them again; one that is smaller than its part
     gives each of its pictures as often as any other, or once more. An epoch has ``per_epoch`` iterations, by default as
-    many as batches of all the pools' pictures. ``where`` is as in `uniform_batches`.
+    many as batches of all the pools' pictures. ``where`` is as in `uniform_batches`; every rank gets the same share of each
+    domain.
     """
     tensors = [_indices(p, "a pool") for p in (pools.values() if isinstance(pools, Mapping) else pools)]
     many = len(tensors) if domains == "all" else domains
@@ -111,11 +115,17 @@ def domain_batches(
         raise ValueError(f"domains is {domains}, there are {len(tensors)} pools; give a number up to that, or 'all'")
     if batch < 1 or batch % many:
         raise ValueError(f"a batch of {batch} has no {many} equal parts; make it a multiple of {many}")
+    part, world = batch // many, where.get("world", 1)
+    if world > 0 and part % world:
+        raise ValueError(
+            f"{part} pictures of each of {many} domains cannot be shared evenly by {world} ranks; "
+            f"make the batch a multiple of {many * world}"
+        )
     if per_epoch is None:
         per_epoch = max(1, sum(map(len, tensors)) // batch)
     if per_epoch < 1:
         raise ValueError(f"per_epoch is {per_epoch}; an epoch has at least one iteration")
-    draw = functools.partial(_draw_domains, pools=tensors, many=many, part=batch // many, iterations=per_epoch)
+    draw = functools.partial(_draw_domains, pools=tensors, many=many, part=part, iterations=per_epoch)
     return Batches(draw, batch, per_epoch, **where)
 
 

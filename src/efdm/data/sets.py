@@ -121,22 +121,30 @@ class ImageSet:
 
 
 def _load(source: Source, short_side: int | None, min_side: int, max_pixels: int) -> Tensor | PictureError:
+    image = bytes_of(source, source.name, near=short_side, max_pixels=max_pixels)
+    if isinstance(image, PictureError):
+        return image
+    height, width = image.shape[1:]
+    if max(height, width) > MAX_ASPECT * min(height, width):
+        return PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it to a more usual shape")
+    short = short_side or max(min_side, min(height, width))
+    return resize(image, short_side_size(height, width, short)).contiguous()
+
+
+def bytes_of(source: Source, name: str, *, near: int | None, max_pixels: int = MAX_PIXELS) -> Tensor | PictureError:
+    """A picture as uint8 ``(3, h, w)``, transparent parts on white, ``near`` as in `decode`. What is wrong with it, where it
+    is called ``name``, is returned and not raised: many are read at once."""
     try:
         with source.open() as file:
-            pixels = narrowed(decode(file, source.name, max_pixels=max_pixels, near=short_side))
-        height, width = pixels.shape[:2]
-        if max(height, width) > MAX_ASPECT * min(height, width):
-            raise PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it to a more usual shape")
+            pixels = narrowed(decode(file, name, max_pixels=max_pixels, near=near))
     except PictureError as error:
         return error
     except OSError as error:
         return unreadable(error, source.path)
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     if len(image) == 4:
-        whitened = on_white(image[:3] / 255, image[3:] / 255)
-        image = (whitened * 255).round().to(torch.uint8)
-    short = short_side or max(min_side, min(height, width))
-    return resize(image, short_side_size(height, width, short)).contiguous()
+        image = (on_white(image[:3] / 255, image[3:] / 255) * 255).round().to(torch.uint8)
+    return image
 
 
 # --- crops -----------------------------------------------------------------------------------------------------------

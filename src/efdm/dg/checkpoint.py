@@ -18,12 +18,14 @@ FORMAT = "efdm classifier 1"
 
 
 class Classifier(NamedTuple):
-    """A model in eval mode, the names of its classes, the size that it sees pictures at, and how it was trained."""
+    """A model in eval mode, the names of its classes, the size that it sees pictures at, how it was trained, and the size
+    that its pictures were kept at: whoever brings others to that size first sees them as its records do."""
 
     model: nn.Module
     classes: list[str]
     size: int
     settings: dict[str, Any]  # as they were: of another version, they may have other names than `Settings`
+    kept: int
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -31,12 +33,13 @@ class Classifier(NamedTuple):
         return tuple(stages_of(self.model)) or tuple(getattr(self.model, "stage_names", ()))
 
 
-def save_classifier(model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings) -> None:
-    """Write safetensors with metadata: backbone, classes, size, method, training domains and all other settings."""
+def save_classifier(model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings, kept: int = 0) -> None:
+    """Write safetensors with metadata: backbone, classes, size, method, training domains and all other settings; and the
+    size that pictures were ``kept`` at, where that is another."""
     told = {
         "format": FORMAT, "backbone": settings.backbone, "classes": json.dumps(classes), "size": str(settings.size),
         "method": settings.method, "train_domains": json.dumps(settings.train_domains),
-        "settings": json.dumps(public(settings)),
+        "settings": json.dumps(public(settings)), "kept": str(kept or settings.size),
     }  # fmt: skip
     write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, told)
 
@@ -60,4 +63,5 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
     model = build_backbone(told["backbone"], len(classes))
     model.load_state_dict(state)
     model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Classifier(model.eval(), classes, int(told["size"]), json.loads(told["settings"]))
+    kept = int(told.get("kept", told["size"]))  # older files do not tell
+    return Classifier(model.eval(), classes, int(told["size"]), json.loads(told["settings"]), kept)

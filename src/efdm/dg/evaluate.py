@@ -20,7 +20,7 @@ Counts = dict[str, list[int]]  # domain: [correct, count]
 def predict(model: nn.Module, images: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32") -> Tensor:
     """Probabilities of the classes, float32 ``(n, k)`` on the CPU, for bytes ``(n, 3, side, side)``."""
     device = next(model.parameters()).device
-    with _eval_mode(model):
+    with eval_mode(model):
         made = [_logits(model, part.to(device), size, precision).float().softmax(1).cpu() for part in images.split(batch)]
     return torch.cat(made)
 
@@ -43,7 +43,7 @@ def find_correct(
     batch = min(batch, len(indices))
     padded = torch.cat([indices, indices[:1].expand(-len(indices) % max(1, batch))])
     right = []
-    with _eval_mode(model):
+    with eval_mode(model):
         for at in padded.split(max(1, batch)):
             right.append(_logits(model, data.images[at], size, precision).argmax(1) == data.labels[at])
             yield
@@ -75,7 +75,7 @@ def evaluate(
 
 
 @contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """In the block the model is in eval mode; afterwards every layer is in its own again, as some may be frozen."""
     modes = {module: module.training for module in model.modules()}
     model.eval()

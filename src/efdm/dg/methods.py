@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -30,7 +31,8 @@ class Parts(NamedTuple):
 @dataclass(frozen=True)
 class Method:
     """One row. ``options`` are all that can be set, with their defaults; ``batches`` is the sampler that it wants:
-    ``"uniform"``, or ``"domains"``: two domains in equal parts; ``least``: the smallest batch in which it does anything."""
+    ``"uniform"``, or ``"domains"``: two domains in equal parts; ``least``: the smallest batch in which it does anything;
+    ``domains``: of how many domains, at least and at most, such a batch of parts may be."""
 
     name: str
     about: str
@@ -39,6 +41,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     batches: str = "uniform"
     least: int = 1
+    domains: tuple[int, float] = (1, inf)
 
 
 def _nothing(stages: int, generator: torch.Generator | None) -> Parts:
@@ -61,12 +64,14 @@ def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: A
 _EFDM = "Zhang et al., CVPR 2022"
 _MIXSTYLE = "Zhou et al., ICLR 2021"
 _MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
+_DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # a half is one domain: nobody looks at labels
 
 
 def _mix(name: str, about: str, source: str, matcher: str, mix: str = "random", **settings: object) -> Method:
     """A row of `MATCHERS`, mixed within the batch. Pairs across domains want batches that have two in equal parts."""
     make = _layer(FeatureMix, method=matcher, mix=mix, **settings)
-    return Method(name, about, source, make, _MIX, "uniform" if mix == "random" else "domains", least=2)
+    batches = "uniform" if mix == "random" else "domains"
+    return Method(name, about, source, make, _MIX, batches, least=2, domains=_DOMAINS[mix])
 
 
 _ROWS = (

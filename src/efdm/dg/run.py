@@ -24,7 +24,7 @@ from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, publ
 from efdm.dg.step import Step
 from efdm.environment import environment
 from efdm.models.backbones import build_backbone
-from efdm.training.checkpoint import check_finite, write
+from efdm.training.checkpoint import SECONDS, check_finite, write
 from efdm.training.files import Record, read_lines, write_json
 from efdm.training.interrupt import unbroken
 from efdm.training.lanes import Work
@@ -68,7 +68,8 @@ def training(settings: Settings, data: DomainSet, folder: Path | None, *, lanes:
     try:
         yield from run.steps()
     except (KeyboardInterrupt, GeneratorExit):
-        with suppress(FloatingPointError):  # nothing worth saving; the run will say so itself when it goes on
+        # exploded: nothing worth saving, and the run will say so itself when it goes on
+        with suppress(FloatingPointError), unbroken():
             run.save()
         raise
     finally:
@@ -133,6 +134,7 @@ class _Run:
             self.step.restore(state)
             self.done, self.loss, self.clock = state["iteration"], torch.tensor(state["loss"]), _Clock(state["seconds"])
         self.ready = False  # until then there is nothing to save
+        self.saved = time.monotonic()  # there was nothing to save before
         self.records: list[Record] = []
         self.log = None if folder is None else self._open(folder)
 
@@ -166,7 +168,8 @@ class _Run:
                 self.loss = self.step(self.done, indices, lr)
                 self.done += 1
                 tells = self._every(settings.log_every) or self.done == total
-                saves = self._every(settings.save_every) and self.done < total
+                late = time.monotonic() - self.saved > SECONDS
+                saves = (self._every(settings.save_every) or late) and self.done < total
                 if tells or saves or self._evaluation_is_due():
                     loss = self._checked_loss()  # waits for the device, so that the clock is right
                 if tells:
@@ -233,6 +236,7 @@ class _Run:
         self.progress(Progress(self.name, self.settings, self.done, self.settings.iterations, told, per_second))
 
     def save(self) -> None:
+        self.saved = time.monotonic()
         if self.folder is None or not self.ready:
             return
         state = self.step.state()
@@ -244,7 +248,8 @@ class _Run:
         """What stays of a run that came to its end. Nothing can go on from it: its learning rate is at its end, too."""
         if self.folder is None:
             return
-        save_classifier(self.model, self.folder / MODEL, classes=self.data.classes, settings=self.settings)
+        kept = self.data.images.shape[-1]
+        save_classifier(self.model, self.folder / MODEL, classes=self.data.classes, settings=self.settings, kept=kept)
         (self.folder / DONE).touch()
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
 

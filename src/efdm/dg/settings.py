@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
+
 from efdm.dg.augment import AUGMENTATIONS
 from efdm.dg.methods import METHODS, options_of
 from efdm.models.backbones import NAMED, weights_checksum
@@ -19,7 +21,11 @@ from efdm.training import PRECISIONS, SPEEDS
 from efdm.training import settings as training
 
 BATCHES = ("uniform", "domains")
-OPTIMIZERS = ("sgd", "adam")
+# what each takes besides its rate and weight decay
+OPTIMIZERS: Mapping[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = MappingProxyType({
+    "sgd": (torch.optim.SGD, ("momentum",)),
+    "adam": (torch.optim.Adam, ("capturable",)),
+})  # fmt: skip
 BATCHNORMS = ("train", "frozen")
 FILES = ("weights",)  # settings that may be files
 CHECKSUM = "weights_sha256"
@@ -56,7 +62,7 @@ class Settings:
     speed: str = "graph"
     device: str = "cuda"
     evaluate_every: int = 0  # iterations; 0 is at the end only
-    save_every: int = 1000  # 0 is when interrupted only
+    save_every: int = 1000  # 0 is by the clock alone, see `efdm.training.checkpoint`; and whenever it is interrupted
     log_every: int = 50
 
     def __post_init__(self) -> None:
@@ -98,12 +104,7 @@ def check(settings: Settings) -> None:
         if getattr(settings, name) < least:
             raise ValueError(f"{name} is {getattr(settings, name)}; give at least {least}")
     _check_it_can_mix(settings)
-    if settings.batches == "domains" and settings.domains_per_batch != "all":
-        if not isinstance(settings.domains_per_batch, int):
-            raise ValueError(f"domains_per_batch={settings.domains_per_batch!r}; give a number, or 'all'")
-        if not 1 <= settings.domains_per_batch <= len(settings.train_domains):
-            there = f"there are {len(settings.train_domains)} training domains"
-            raise ValueError(f"domains_per_batch is {settings.domains_per_batch} and {there}; give fewer, or 'all'")
+    _check_domains(settings)
 
 
 def _check_it_can_mix(settings: Settings) -> None:
@@ -114,7 +115,7 @@ def _check_it_can_mix(settings: Settings) -> None:
             f"{method.name} needs other pictures in the batch, and a batch of {settings.batch} has none; give a batch of at "
             f"least {method.least}, or choose erm"
         )
-    if method.batches == "domains" and len(settings.train_domains) < 2:
+    if len(settings.train_domains) < method.domains[0]:
         others = f"{method.name.partition('-')[0]}, which needs no second domain"
         raise ValueError(
             f"{method.name} mixes pictures of different domains and {settings.train_domains[0]} is the only one to learn "
@@ -122,13 +123,39 @@ def _check_it_can_mix(settings: Settings) -> None:
         )
 
 
+def _check_domains(settings: Settings) -> None:
+    """Raise where a batch cannot be of so many domains in equal parts, or where a method pairs others than it says."""
+    many: Any = settings.domains_per_batch
+    there, method = len(settings.train_domains), METHODS[settings.method]
+    least, most = method.domains
+    if settings.batches == "domains":
+        if many != "all" and not isinstance(many, int):
+            raise ValueError(f"domains_per_batch={many!r}; give a number, or 'all'")
+        parts = there if many == "all" else many
+        if not 1 <= parts <= there:
+            raise ValueError(f"domains_per_batch is {many} and there are {there} training domains; give fewer, or 'all'")
+        if settings.batch % parts:
+            raise ValueError(f"a batch of {settings.batch} has no {parts} equal parts; make it a multiple of {parts}")
+        fits, are = least <= parts <= most, f"of {parts}"
+    else:
+        fits, are = most == math.inf, "mixed at random"
+    if not fits:
+        needs = "" if least == most else "at least "
+        raise ValueError(
+            f"{method.name} needs batches of {needs}{least} domains in equal parts, and these are {are}; give "
+            f"batches='domains' and domains_per_batch={least}, or choose {method.name.partition('-')[0]}, which takes any"
+        )
+
+
 def settled(settings: Settings) -> Settings:
-    """The same with the checksum of its weights file: another file of the same name is another training.
+    """The same, said in full: with all options of its method, and the checksum of its weights file. Another file of the same
+    name is another training.
 
     Of a file that is gone, what the settings say of it is kept: a run that was begun does not need the file.
     """
     known = "" if settings.weights in NAMED else settings.weights_sha256
-    return replace(settings, weights_sha256=weights_checksum(settings.weights) or known)
+    options = options_of(settings.method, settings.options)
+    return replace(settings, options=options, weights_sha256=weights_checksum(settings.weights) or known)
 
 
 def identity(settings: Settings) -> str:
@@ -138,7 +165,7 @@ def identity(settings: Settings) -> str:
     twice; records tell the device.
     """
     told = {name: value for name, value in public(settings).items() if name not in MOVABLE}
-    told["options"] = options_of(settings.method, settings.options)  # a default that was written down changes nothing
+    told["options"] = options_of(settings.method, settings.options)  # also of settings that are not settled
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -149,7 +176,10 @@ def read_settings(run: Path) -> Settings:
 def check_same_run(settings: Settings, run: Path) -> None:
     """Raise where ``settings`` are not those that the run began with. A file of weights that is gone is not asked for."""
     unknown = () if settings.weights_sha256 or settings.weights in NAMED else (CHECKSUM,)
-    training.check_same_run(settings, run, movable=(*MOVABLE, *FILES, *unknown))
+    before = read_settings(run)
+    if settings.method == before.method:  # a default that was written down changes nothing
+        settings, before = (replace(s, options=options_of(s.method, s.options)) for s in (settings, before))
+    training.check_same_run(settings, run, movable=(*MOVABLE, *FILES, *unknown), before=before)
 
 
 def public(settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from efdm.data.domains import DomainSet
 from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
-from efdm.dg.settings import Settings
+from efdm.dg.settings import OPTIMIZERS, Settings
 from efdm.nn import domains_of_batch, find_stage, mixes_of, stages_of
 from efdm.training import Capture, autocast
 from efdm.training.capture import torchs_generator
@@ -97,10 +97,10 @@ def make_optimizer(parameters: list[nn.Parameter], settings: Settings) -> torch.
     on_gpu = device.type == "cuda"
     # a tensor on a GPU: a recorded graph reads it anew at every replay. Fused: foreach would read a tensor back, once.
     rate = torch.tensor(settings.lr, device=device) if on_gpu else settings.lr
+    kind, own = OPTIMIZERS[settings.optimizer]
+    values: dict[str, Any] = {"momentum": settings.momentum, "capturable": on_gpu}
     common: dict[str, Any] = {"lr": rate, "weight_decay": settings.weight_decay, "fused": on_gpu or None}
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, capturable=on_gpu, **common)
-    return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
+    return kind(parameters, **common, **{name: values[name] for name in own})
 
 
 def train_mode(model: nn.Module, batchnorm: str) -> None:

@@ -27,9 +27,10 @@ def train(
 ) -> Trained:
     """Train a classifier; leave it, its records and its log in ``folder``, if one is given.
 
-    A run that was interrupted (by Ctrl-C or worse) goes on from its last checkpoint with ``resume=True``, with the settings
-    it began with, and on a CPU its losses are, to the last bit, those it would have had without the interruption. It may go
-    on on another device; CPUs and GPUs draw other numbers, and its records then name both.
+    A run that was interrupted (by Ctrl-C or SIGTERM, which save it, or worse) goes on from its last checkpoint with
+    ``resume=True``, with the settings it began with, and on a CPU its losses are, to the last bit, those it would have had
+    without the interruption. It may go on on another device; CPUs and GPUs draw other numbers, and its records then name
+    both.
 
     A record's ``seconds`` are of training steps alone, without set-up, compiling, evaluations and files.
     """

@@ -100,9 +100,9 @@ def order_sentence(differences: Sequence[Difference]) -> str:
     elif "lower" in verdicts:
         head = f"The order {chain} does not hold"
     elif "not decided" in verdicts:
-        head = f"The order {chain} is not decided at {seeds} seeds"
+        head = f"The order {chain} is not decided at {many(seeds, 'seed')}"
     else:
-        head = f"The order {chain} holds at {seeds} seeds"
+        head = f"The order {chain} holds at {many(seeds, 'seed')}"
     return f"{head}: {'; '.join(map(_said, differences))}."
 
 
@@ -111,10 +111,14 @@ def contrast_sentence(d: Difference) -> str:
     words = {
         "higher": f"{d.second} is better than {d.first}",
         "lower": f"{d.second} is worse than {d.first}",
-        "not decided": f"Between {d.first} and {d.second} no difference can be told at {d.seeds} seeds",
+        "not decided": f"Between {d.first} and {d.second} no difference can be told at {many(d.seeds, 'seed')}",
         "incomplete": f"{d.first} and {d.second} cannot be compared yet",
     }
     return f"{words[d.verdict]}: {_said(d)}."
+
+
+def many(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def _said(d: Difference) -> str:
@@ -131,8 +135,14 @@ def chains(numbers: Numbers, orders: Sequence[Sequence[str]]) -> list[list[Diffe
 
 
 def unjudged_sentences(numbers: Numbers, orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]) -> list[str]:
-    """One for every order and contrast that cannot be made, as rows of it are not in the table."""
+    """One at most: which orders and contrasts cannot be made, as rows of them are not in the table."""
     asked = [(f"The order {' < '.join(chain)} cannot be judged", chain) for chain in orders]
     asked += [(f"{a} and {b} cannot be compared", (a, b)) for a, b in contrasts]
-    lacking = [(words, [row for row in rows if row not in numbers.rows]) for words, rows in asked]
-    return [f"{words}: there is no row {' and no row '.join(rows)}." for words, rows in lacking if rows]
+    unjudged = [(words, rows) for words, rows in asked if not set(rows) <= set(numbers.rows)]
+    lacking = list(dict.fromkeys(row for _, rows in unjudged for row in rows if row not in numbers.rows))
+    if not unjudged:
+        return []
+    words = (
+        unjudged[0][0] if len(unjudged) == 1 else f"{len(unjudged)} of {len(asked)} orders and contrasts cannot be judged"
+    )
+    return [f"{words}: there is no row {' and no row '.join(lacking)}."]

@@ -61,7 +61,7 @@ def expand(
     # seeds first: a sweep that is broken off has whole tables of fewer seeds
     chosen, grid = recipe.seeds if seeds is None else seeds, points(recipe)
     for seed, row, point, cell in product(chosen, rows, grid, wanted):
-        settings = settled(_settings(recipe, row, cell, seed, {**grid[point], **changes}))
+        settings = settled(_settings(recipe, row, cell, seed, grid[point], changes))
         made.append((Planned(row, point, cell, seed, identity(settings), public(settings)), settings))
     return made
 
@@ -79,14 +79,23 @@ def _concerns(recipe: Recipe, cell: Cell, columns: Sequence[str]) -> bool:
 def points(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """Every combination of the grid, by its name; without a grid the empty one alone."""
     made = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
-    return {", ".join(f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in each.items()): each for each in made}
+    return {", ".join(f"{name} {spoken(value)}" for name, value in each.items()): each for each in made}
 
 
-def _settings(recipe: Recipe, row: str, cell: Cell, seed: int, last: Mapping[str, Any]) -> Settings:
+def spoken(value: Any) -> str:
+    """A value in a word of its own: numbers as short as they can be told from others."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+
+def _settings(
+    recipe: Recipe, row: str, cell: Cell, seed: int, point: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Settings:
     protocol, own = PROTOCOLS[recipe.protocol], recipe.rows[row]
     method = own.get("method", row)
     # what else decides which pictures are seen is part of their name, and so of what a run is
-    kept = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in last else ""
+    kept = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
     held_out = f", {protocol.held_out:.0%} held out by seed" if protocol.held_out else ""
     side = getattr(cell, recipe.listed)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
@@ -98,7 +107,8 @@ def _settings(recipe: Recipe, row: str, cell: Cell, seed: int, last: Mapping[str
         **recipe.settings,
         **column,
         **own,
-        **last,
+        **point,
+        **changes,
         "method": method,
         "data": recipe.data + kept + held_out,
         "train_domains": cell.train,

@@ -16,6 +16,7 @@ AVERAGE = "average"
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 PRINTED = "paper, PACS table"
 SOURCE_ALONE = "paper's source alone, not printed"
+PUBLISHED_STD = "population"  # a row of `STDS`
 Value = tuple[float, float | None]  # mean and standard deviation, which not every number has
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from efdm.dg.methods import METHODS
 from efdm.dg.protocols import PROTOCOLS
+from efdm.dg.settings import Settings
 from efdm.lab.published import Published
 from efdm.lab.scores import SCORES, STDS
 from efdm.lab.selection import SELECTIONS
@@ -24,6 +26,8 @@ from efdm.ops.choices import check_choice
 FOLDER = Path(__file__).parents[1] / "recipes"
 TOLD = ("claim", "command", "time", "expected", "runs")  # what every docstring says, each at the beginning of a line
 Changes = Mapping[str, Any]
+# the others come from the recipe's data, protocol and seeds
+SETTABLE = tuple(f.name for f in fields(Settings) if f.name not in ("data", "train_domains", "test_domains", "seed"))
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,9 @@ class Recipe:
         object.__setattr__(self, "settings", dict(self.settings))
         for row, changes in self.rows.items():
             check_choice("method", changes.get("method", row), METHODS)
+        for changes in (self.settings, self.grid, *self.rows.values(), *self.columns.values()):
+            for name in changes:
+                check_choice("a setting", name, SETTABLE)
         for row in (name for chain in (*self.orders, *self.contrasts) for name in chain):
             check_choice("a row of orders and contrasts", row, self.rows)
         if not self.scores:
@@ -123,14 +130,26 @@ def recipe_path(name_or_path: str | Path) -> Path:
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:
-    """A packaged recipe by its name, or one's own by its path. The file is run."""
+    """A packaged recipe by its name, or one's own by its path. The file is run: whatever goes wrong in it is told with its
+    name and line."""
     path = recipe_path(name_or_path)
-    found = runpy.run_path(str(path)).get("recipe")
+    try:
+        found = runpy.run_path(str(path)).get("recipe")
+    except Exception as error:
+        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}{_line(error, path)} cannot be run as a recipe ({what})") from error
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
     told = sayings(docstring(path))
     given: dict[str, Any] = {"name": path.stem, "claim": told.get("claim", ""), "expected": told.get("expected", "")}
     return replace(found, **{key: value for key, value in given.items() if not getattr(found, key)})
+
+
+def _line(error: Exception, path: Path) -> str:
+    """Where in the file it happened."""
+    inside = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else inside[-1] if inside else None
+    return "" if line is None else f", line {line},"
 
 
 def docstring(path: Path) -> str:

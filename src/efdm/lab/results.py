@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from efdm.dg.protocols import PROTOCOLS, Cell
 from efdm.lab.plan import Planned, points
@@ -16,17 +16,14 @@ from efdm.ops.choices import check_choice
 
 @dataclass(frozen=True)
 class Numbers:
-    """``found[row][column][seed]`` in percent; ``wanted[row][column]`` are the seeds that were asked for."""
+    """``found[row][column][seed]`` in percent; ``wanted[row][column]`` are the seeds that were asked for. ``chosen`` is like
+    ``found`` and tells the setting of the grid that the rule chose."""
 
     rows: list[str]
     columns: list[str]
     found: Mapping[str, Mapping[str, Mapping[int, float]]]
     wanted: Mapping[str, Mapping[str, list[int]]]
-
-    def whole(self, row: str, column: str) -> bool:
-        """Whether every seed that was asked for is there."""
-        seeds = self.wanted[row].get(column, [])
-        return bool(seeds) and len(self.found[row][column]) == len(seeds)
+    chosen: Mapping[str, Mapping[str, Mapping[int, str]]] = field(default_factory=dict)
 
     def averages(self, row: str) -> dict[int, float]:
         """The mean over the columns, for each seed that every column has."""
@@ -35,7 +32,7 @@ class Numbers:
 
     def pairs(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
         """Second minus first for every (column, seed) that was asked of both and is there, and how many there should be:
-        every seed in every column, so that the averages of two seeds are of the same domains."""
+        every seed in every column of the table, so that all averages are of the same domains, and of all of them."""
         asked = [
             (column, seed)
             for column in self.columns
@@ -44,7 +41,7 @@ class Numbers:
         ]
         a, b = self.found[first], self.found[second]
         there = [(column, seed) for column, seed in asked if seed in a[column] and seed in b[column]]
-        whole = len({column for column, _ in asked}) * len({seed for _, seed in asked})
+        whole = len(self.columns) * len({seed for _, seed in asked})
         return {(column, seed): b[column][seed] - a[column][seed] for column, seed in there}, whole
 
 
@@ -58,6 +55,7 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     columns = list(study.domains)  # also those that were not asked for: an average without them would be another
     found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
     wanted: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
+    chosen: dict[str, dict[str, dict[int, str]]] = {row: {} for row in rows}
     scored = protocol.scored if rule.scored == "protocol" else rule.scored
     for (row, column, seed), group in groups.items():
         wanted[row].setdefault(column, []).append(seed)
@@ -65,7 +63,8 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
         if candidates is not None:
             choice = rule.choose(candidates)
             found[row][column][seed] = SCORES[score](choice.record, candidates.cell, scored)
-    return Numbers(rows, columns, found, wanted)
+            chosen[row].setdefault(column, {})[seed] = choice.point
+    return Numbers(rows, columns, found, wanted, chosen)
 
 
 def _groups(study: Study, rule: Selection) -> dict[tuple[str, str, int], list[Planned]]:

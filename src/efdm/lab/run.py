@@ -9,7 +9,7 @@ command; trainings that came to their end are not repeated.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -19,12 +19,14 @@ from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet, load_domains
 from efdm.data.pacs import load_pacs
 from efdm.dg.protocols import PROTOCOLS, check_unseen
+from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
 from efdm.dg.train import Trained, train_together
 from efdm.environment import environment
 from efdm.lab.plan import Planned, expand, merged, plan_as_json, plan_from_json, points
 from efdm.lab.recipe import Recipe, described, from_description
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
+from efdm.lab.scores import VALIDATION
 from efdm.lab.selection import SELECTIONS
 from efdm.training.files import write_json
 
@@ -87,6 +89,7 @@ def run(
     started: Callable[[Progress], None] = lambda _: None,
     progress: Callable[[Any], None] = lambda _: None,
     reading: Callable[[int, int], None] | None = None,
+    train: Callable[..., None] = train_together,
     **changes: Any,
 ) -> Study:
     """Train what is missing of a recipe and leave its records in the folder ``out``.
@@ -94,19 +97,16 @@ def run(
     ``seeds``, ``methods`` (rows) and ``domains`` (columns) take a part of the recipe; a later go in the same folder may take
     another, and the tables show all that was ever asked for. ``changes`` are settings: ``iterations``, ``device``,
     ``weights``... ``lanes`` trainings go side by side on one GPU. ``notes`` go under the tables: what is special about this
-    copy of the pictures, say. ``progress`` is told of steps, ``started`` of trainings.
+    copy of the pictures, say. ``progress`` is told of steps, ``started`` of trainings. ``train`` does what `train_together`
+    does, and may do it elsewhere.
 
     A training whose loss explodes does not stop the others: a FloatingPointError names it when they are finished, tables
     show it as missing, and the next go tries it again.
     """
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
     pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
-    protocol = PROTOCOLS[recipe.protocol]
-    if not protocol.held_out and any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
-        check_unseen(pictures)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
-    for _, settings in jobs:
-        check(settings)
+    _check_trainings(recipe, [settings for _, settings in jobs], pictures)
     study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
     places = {planned.run: planned for planned, _ in jobs}
     waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
@@ -119,14 +119,10 @@ def run(
         there += 1
         started(Progress(there, len(places), places[trained.records[-1]["run"]]))
 
-    # all at once, so that no lane waits for another; but where every seed has its own splits, seed by seed
     exploded: list[str] = []
-    for seed, same in groupby(waiting.values(), key=lambda settings: settings.seed if protocol.held_out else 0):
+    for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
         try:
-            train_together(
-                list(same), protocol.pictures(pictures, seed), out / "runs", lanes=lanes, progress=progress,
-                finished=finished,
-            )  # fmt: skip
+            train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
         except FloatingPointError as error:  # it comes when all others of these are finished
             exploded.append(str(error))
     if exploded:
@@ -135,6 +131,48 @@ def run(
     if not study.missing:
         (out / DONE).touch()
     return study
+
+
+def _by_splits(recipe: Recipe, trainings: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
+    """All at once, so that no lane waits for another; but where every seed has its own splits, seed by seed."""
+    protocol = PROTOCOLS[recipe.protocol]
+    for seed, same in groupby(trainings, key=lambda settings: settings.seed if protocol.held_out else 0):
+        yield list(same), protocol.pictures(data, seed)
+
+
+def _check_trainings(recipe: Recipe, trainings: Sequence[Settings], data: DomainSet) -> None:
+    """Raise for what would otherwise stop a sweep in its middle, or its tables in the end."""
+    if not PROTOCOLS[recipe.protocol].held_out:
+        _check_val(recipe, trainings, data)
+        if any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
+            check_unseen(data)
+    for same, pictures in _by_splits(recipe, trainings, data):
+        for settings in same:
+            check(settings)
+        _check_batches(same, pictures)
+
+
+def _check_val(recipe: Recipe, trainings: Sequence[Settings], data: DomainSet) -> None:
+    looks = {name: SELECTIONS[name].val for name in recipe.selections}
+    looks |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
+    seen = {side: {d for s in trainings for d in getattr(s, f"{side}_domains")} for side in ("train", "test")}
+    for name, side in looks.items():
+        for domain in (domain for domain in data.domain_names if domain in seen.get(side, ())):
+            if not len(data.splits[domain]["val"]):
+                raise ValueError(
+                    f"{domain} has no pictures for 'val', which {name!r} looks at; split off a share, or leave {name!r} out "
+                    "of the recipe's selections and scores"
+                )
+
+
+def _check_batches(trainings: Sequence[Settings], data: DomainSet) -> None:
+    for settings in trainings:
+        try:
+            sampler(settings, data)
+        except ValueError as error:
+            fewest = min(len(data.select(each.train_domains, "train")) for each in trainings)
+            fits = f"; --set batch={2 ** (fewest.bit_length() - 1)} fits all" if 0 < fewest < settings.batch else ""
+            raise ValueError(f"{settings.method}, trained on {', '.join(settings.train_domains)}: {error}{fits}") from error
 
 
 def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
@@ -148,21 +186,17 @@ def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, devi
         if list(before.domains) != data.domain_names:
             told = f"{', '.join(before.domains)}, not {', '.join(data.domain_names)}"
             raise ValueError(f"{out} was begun with the domains {told}; choose another folder")
-        grid = points(recipe)
-        if lost := sorted(
-            {f"{p.row} {p.point}".strip() for p in before.plan if p.row not in recipe.rows or p.point not in grid}
-        ):
+        if lost := _unnamed(before.plan, recipe):
             raise ValueError(f"{out} has runs of {', '.join(lost)}, which the recipe no longer names; choose another folder")
-        recipe = replace(recipe, notes=tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes))))
+        recipe = _with_notes(before.recipe, recipe)
         plan = merged(before.plan, plan)
-        _check_same_pictures(out, json.loads((out / RECIPE).read_text()), data.counts("class"))
+        _check_same_pictures(out, json.loads((out / RECIPE).read_text()), _counted(data))
     elif out.is_dir() and any(out.iterdir()) and not (out / FILE).exists():
         raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     (out / DONE).unlink(missing_ok=True)
     write_json(out / RECIPE, {
-        "recipe": described(recipe), "domains": data.domain_names, "pictures": data.counts("class"),
-        "plan": plan_as_json(plan),
+        "recipe": described(recipe), "domains": data.domain_names, **_counted(data), "plan": plan_as_json(plan),
     })  # fmt: skip
     _note_environment(
         out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
@@ -170,15 +204,37 @@ def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, devi
     return read_study(out)
 
 
-def _check_same_pictures(folder: Path, told: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]]) -> None:
-    """Raise where a folder was begun with other pictures: one table of two sets would be nobody's."""
-    for domain, before in told.get("pictures", {}).items():
-        now = counts[domain]
-        for name in (name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0)):
-            was = f"{before.get(name, 0)} of {name} in {domain}, not {now.get(name, 0)}"
-            raise ValueError(
-                f"{folder} was begun with other pictures ({was}); give those as --data, or choose another folder"
-            )
+def _with_notes(before: Recipe, recipe: Recipe) -> Recipe:
+    """The recipe with the notes of both."""
+    return replace(recipe, notes=tuple(dict.fromkeys((*before.notes, *recipe.notes))))
+
+
+def _unnamed(plan: Iterable[Planned], recipe: Recipe) -> list[str]:
+    """Rows and settings of the grid that a recipe does not name."""
+    grid = points(recipe)
+    return sorted({f"{p.row} {p.point}".strip() for p in plan if p.row not in recipe.rows or p.point not in grid})
+
+
+Counted = dict[str, dict[str, dict[str, int]]]  # by domain, and by class or split
+
+
+def _counted(data: DomainSet) -> Counted:
+    return {"pictures": data.counts("class"), "splits": data.counts("split")}
+
+
+def _check_same_pictures(folder: Path, told: Mapping[str, Any], counted: Counted) -> None:
+    """Raise where a folder was begun with other pictures or splits: one table of two sets would be nobody's.
+
+    Folders of earlier versions do not tell their splits.
+    """
+    for kind in (kind for kind in counted if kind in told):
+        for domain, before in told[kind].items():
+            now = counted[kind][domain]
+            for name in (name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0)):
+                was = f"{before.get(name, 0)} of {name} in {domain}, not {now.get(name, 0)}"
+                raise ValueError(
+                    f"{folder} was begun with other {kind} ({was}); give those as --data, or choose another folder"
+                )
 
 
 def _note_environment(path: Path, here: dict[str, Any]) -> None:
@@ -193,7 +249,7 @@ def read_study(*folders: Path) -> Study:
     """The recipe, the trainings and the records of a folder of runs, or of several of the same recipe together."""
     recipe: Recipe | None = None
     domains: list[str] = []
-    pictures: dict[str, dict[str, int]] = {}
+    counted: Counted = {}
     plan: list[Planned] = []
     records = []
     for folder in folders:
@@ -204,9 +260,12 @@ def read_study(*folders: Path) -> Study:
             raise ValueError(
                 f"{folder} holds runs of {told['recipe']['name']!r}, not of {recipe.name!r}, or of other domains"
             )
-        domains, pictures = told["domains"], pictures or told.get("pictures", {})
-        _check_same_pictures(folder, told, pictures)
-        recipe = from_description(told["recipe"])
+        domains, counted = told["domains"], {k: told[k] for k in ("pictures", "splits") if k in told} | counted
+        _check_same_pictures(folder, told, counted)
+        here = from_description(told["recipe"])
+        if lost := _unnamed(plan, here):
+            raise ValueError(f"{folder} has a recipe that does not name {', '.join(lost)}; give folders of the same recipe")
+        recipe = here if recipe is None else _with_notes(recipe, here)
         plan = merged(plan, plan_from_json(told["plan"]))
         records += read_records(folder / FILE) if (folder / FILE).exists() else []
     if recipe is None:

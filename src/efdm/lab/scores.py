@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from efdm.dg.protocols import Cell
 
 Record = Mapping[str, Any]
+VALIDATION = "training-domain validation"
 
 
 def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
@@ -46,7 +47,7 @@ def validation(record: Record, domains: Sequence[str]) -> float:
 SCORES: Mapping[str, Callable[[Record, Cell, str], float]] = {
     "pooled": pooled,
     "mean of domains": mean_of_domains,
-    "training-domain validation": lambda record, cell, scored: validation(record, cell.train),  # for choosing settings
+    VALIDATION: lambda record, cell, scored: validation(record, cell.train),  # for choosing settings
 }
 
 
@@ -55,9 +56,18 @@ def standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
-# name -> the words of a caption, and the function of two values or more
-STDS: Mapping[str, tuple[str, Callable[[Sequence[float]], float]]] = {
-    "population": ("population standard deviation (divided by n, as in the paper)", statistics.pstdev),
-    "sample": ("sample standard deviation (divided by n - 1)", statistics.stdev),
-    "error": ("standard error of the mean", standard_error),
+class Spread(NamedTuple):
+    """What follows a ±: the words of a caption, those over a column for programs, and the function of two values or more."""
+
+    words: str
+    short: str
+    of: Callable[[Sequence[float]], float]
+
+
+STDS: Mapping[str, Spread] = {
+    "population": Spread(
+        "population standard deviation (divided by n, as in the paper)", "population std", statistics.pstdev
+    ),
+    "sample": Spread("sample standard deviation (divided by n - 1)", "sample std", statistics.stdev),
+    "error": Spread("standard error of the mean", "standard error", standard_error),
 }

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from efdm.dg.protocols import Cell
-from efdm.lab.scores import counts, validation
+from efdm.lab.scores import VALIDATION, counts, validation
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -57,14 +57,16 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """``among`` is what the rule chooses: "nothing", so that settings must be listed, or "settings". ``scored`` "rest"
-    leaves out what the rule looked at, whatever the protocol says; ``pairs`` asks for trainings without two domains."""
+    """``among`` is what the rule chooses: "nothing", so that settings must be listed, or "settings". ``val`` says whose
+    held-out pictures it looks at: of the domains that a training sees, or of those it is tested on. ``scored`` "rest" leaves
+    out what the rule looked at, whatever the protocol says; ``pairs`` asks for trainings without two domains."""
 
     name: str
     about: str
     looked_at: Callable[[Candidates, str, Mapping[str, Any]], float | None]
     steps: Literal["last", "every"]
     among: Literal["nothing", "settings"] = "settings"
+    val: Literal["nobody's", "train", "test"] = "nobody's"
     scored: Literal["protocol", "rest"] = "protocol"
     pairs: Literal["unused", "needed"] = "unused"
 
@@ -112,10 +114,11 @@ SELECTIONS: Mapping[str, Selection] = {
     for s in (
         Selection("last", "last step, nothing selected", _nothing, "last", among="nothing"),
         Selection(
-            "training-domain validation",
+            VALIDATION,
             "step (and settings, if there are several) with the best accuracy on held-out pictures of the training domains",
             _training_domains,
             "every",
+            val="train",
         ),
         Selection(
             "leave-one-domain-out cross-validation",
@@ -129,6 +132,7 @@ SELECTIONS: Mapping[str, Selection] = {
             "last step; settings, if there are several, chosen on held-out pictures of the test domains, which do not count",
             _test_domains,
             "last",
+            val="test",
             scored="rest",
         ),
     )

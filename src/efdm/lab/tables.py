@@ -6,34 +6,29 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from efdm.dg.protocols import PROTOCOLS
+from efdm.lab.captions import chosen_sentences, facts, row_sentences
 from efdm.lab.compare import (
     SEEDS,
     Difference,
     chains,
     contrast_sentence,
     difference,
+    many,
     order_sentence,
     unjudged_sentences,
 )
-from efdm.lab.published import AVERAGE, Published, Value
+from efdm.lab.published import AVERAGE, PUBLISHED_STD, Published, Value
 from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.run import Study
-from efdm.lab.scores import STDS, standard_error
+from efdm.lab.scores import STDS, VALIDATION, standard_error
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
 
 MISSING = "-"
+INCOMPLETE, DIFFER = "incomplete", "seeds differ"
 ALIKE = 0.5  # percent points: about the standard error of an accuracy near 95 % of two thousand pictures
-# settings that a caption tells, and in which words
-FACTS: Mapping[str, str] = {
-    "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "{} iterations", "batch": "batch {}",
-    "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "weight_decay": "weight decay {}",
-    "schedule": "{} schedule", "augmentation": "augmentation {}", "size": "{} px", "batchnorm": "batch normalisation {}",
-    "precision": "{}",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     """A row for each method, a column for each domain and their average; published numbers stand under ours.
 
     The average is taken over the domains first, for every seed, and has its deviation over the seeds. A cell that lacks
-    seeds says how many there are and gives no number.
+    seeds says how many there are, with their mean, which is for the curious: CSV and comparisons leave it out.
     """
     recipe = study.recipe
     score, std = score or recipe.scores[0], std or recipe.std
@@ -71,18 +66,25 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         f"Accuracy in %{_score_words(score, recipe.listed, scored)}.",
         f"Selection: {selection} ({rule.about}).",
         _spread_words(study, std),
+        *(chosen_sentences(made) if recipe.grid and rule.among == "settings" else []),
+        *row_sentences(study),
         *facts(study),
-        *_published_note(study, beside),
+        *_published_note(study, beside, std),
         *recipe.notes,
     ]
     if study.missing:
-        caption.append(f"Incomplete: {len(study.missing)} of {len(study.plan)} trainings are still to be done.")
+        caption += [
+            f"Incomplete: {len(study.missing)} of {len(study.plan)} trainings are still to be done.",
+            "A number with (n of m) is the mean of the n seeds there are, of m that were asked for.",
+        ]
     title = f"{recipe.name or recipe.data}: {selection}{_named(study, score)}"
     first, columns = ["method", "source", "seeds"], [*made.columns, AVERAGE]
     rows = [[row, source, seeds, *map(_shown, cells)] for row, source, seeds, cells in lines]
-    plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", "std"))]]
+    plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
     for row, source, seeds, cells in lines:
-        plain.append([row, source, seeds if seeds.isdigit() else "", *(bare for cell in cells for bare in _bare(cell))])
+        kind = std if source == "here" else PUBLISHED_STD
+        parts = [part for cell in cells for part in _bare(cell, "told" if kind == std else "untold")]
+        plain.append([row, source, seeds if seeds.isdigit() else "", *parts])
     return Table(title, [*first, *columns], rows, caption, plain)
 
 
@@ -99,7 +101,7 @@ def _score_words(score: str, listed: str, scored: str = "") -> str:
     return {
         "pooled": f" over {which} pictures of the test domain{'' if listed == 'test' else 's together'}{but}",
         "mean of domains": f" over {which} pictures of each test domain{but}; the mean of these accuracies",
-        "training-domain validation": " on held-out pictures of the training domains; the test domains were not looked at",
+        VALIDATION: " on held-out pictures of the training domains; the test domains were not looked at",
     }[score]
 
 
@@ -111,7 +113,7 @@ def _named(study: Study, score: str) -> str:
 def _spread_words(study: Study, std: str) -> str:
     if len({planned.seed for planned in study.plan}) == 1:
         return "One seed; the average is over domains."
-    return f"Mean ± {STDS[std][0]} over seeds; the average is over domains first, within each seed."
+    return f"Mean ± {STDS[std].words} over seeds; the average is over domains first, within each seed."
 
 
 def _seeds(made: Numbers, row: str) -> str:
@@ -120,24 +122,27 @@ def _seeds(made: Numbers, row: str) -> str:
 
 
 def _cell(made: Numbers, row: str, column: str, std: str) -> Value | str:
-    """A number, or why there is none."""
+    """A number, or what there is instead of it."""
     if column not in made.wanted[row]:
         return MISSING
-    if not made.whole(row, column):
-        return f"{len(made.found[row][column])} of {len(made.wanted[row][column])} seeds"
-    return _spread(list(made.found[row][column].values()), std)
+    found, wanted = list(made.found[row][column].values()), len(made.wanted[row][column])
+    return _of_seeds(found, wanted, std) if found else f"0 of {many(wanted, 'seed')}"
 
 
 def _average(made: Numbers, row: str, std: str) -> Value | str:
-    if all(column in made.wanted[row] for column in made.columns) and all(made.whole(row, c) for c in made.columns):
-        if len({tuple(seeds) for seeds in made.wanted[row].values()}) == 1:
-            return _spread(list(made.averages(row).values()), std)
-        return "seeds differ"
-    return "incomplete"
+    if any(column not in made.wanted[row] for column in made.columns):
+        return INCOMPLETE
+    if len({tuple(seeds) for seeds in made.wanted[row].values()}) > 1:
+        return DIFFER
+    found, (wanted, *_) = list(made.averages(row).values()), made.wanted[row].values()
+    return _of_seeds(found, len(wanted), std) if found else INCOMPLETE
 
 
-def _spread(values: Sequence[float], std: str) -> Value:
-    return statistics.fmean(values), STDS[std][1](values) if len(values) > 1 else None
+def _of_seeds(values: Sequence[float], wanted: int, std: str) -> Value | str:
+    mean = statistics.fmean(values)
+    if len(values) < wanted:
+        return f"{mean:.1f} ({len(values)} of {wanted})"
+    return mean, STDS[std].of(values) if len(values) > 1 else None
 
 
 def _shown(cell: Value | str) -> str:
@@ -148,9 +153,12 @@ def _shown(cell: Value | str) -> str:
     return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
 
 
-def _bare(cell: Value | str) -> list[str]:
-    """For programs: mean and deviation, each a number or nothing."""
-    return ["", ""] if isinstance(cell, str) else ["" if part is None else f"{part:.4f}" for part in cell]
+def _bare(cell: Value | str, deviations: str = "told") -> list[str]:
+    """For programs: mean and deviation, each a number or nothing. One of another kind than the column's is "untold"."""
+    if isinstance(cell, str):
+        return ["", ""]
+    mean, deviation = cell
+    return [f"{mean:.4f}", "" if deviation is None or deviations == "untold" else f"{deviation:.4f}"]
 
 
 def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
@@ -158,54 +166,20 @@ def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, 
     return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
 
 
-def _published_note(study: Study, beside: Sequence[Published]) -> list[str]:
+def _published_note(study: Study, beside: Sequence[Published], std: str) -> list[str]:
     ours = {_letters(str(planned.settings.get("backbone", ""))) for planned in study.plan}
     other = sorted({line.backbone for line in beside if _letters(line.backbone) not in ours})
     if not beside:
         return []
-    if other:
-        return [f"Published numbers are of another backbone ({', '.join(other)}) and stand there for orientation."]
-    return ["Published numbers are of the same backbone."]
+    of = f"another backbone ({', '.join(other)}) and stand there for orientation" if other else "the same backbone"
+    deviations = any(deviation is not None for line in beside for _, deviation in line.values.values())
+    after = [f"After their ± is the {STDS[PUBLISHED_STD].words}."] if deviations and std != PUBLISHED_STD else []
+    return [f"Published numbers are of {of}.", *after]
 
 
 def _letters(name: str) -> str:
     """ "ResNet-18" and timm's "resnet18.tv_in1k" are the same network."""
     return "".join(c for c in name.lower().partition(".")[0] if c.isalnum())
-
-
-# --- what the trainings had in common ---------------------------------------------------------------------------------
-
-
-def facts(study: Study) -> list[str]:
-    """A sentence of the settings that all trainings share, and one for each that some rows have otherwise."""
-    shared, apart = [], []
-    for name, words in FACTS.items():
-        values = {row: _values(study, row, name) for row in study.recipe.rows}
-        values = {row: told for row, told in values.items() if told}
-        kinds = list(dict.fromkeys(values.values()))
-        if len(kinds) == 1:
-            shared.append(words.format(kinds[0]))
-        elif kinds:
-            told = "; ".join(
-                f"{words.format(kind)} for {', '.join(r for r in values if values[r] == kind)}" for kind in kinds
-            )
-            apart.append(f"{name.replace('_', ' ').capitalize()}: {told}.")
-    return [f"{', '.join(shared)}.", *apart] if shared else apart
-
-
-def _values(study: Study, row: str, name: str) -> str:
-    """A setting of a row in words; several, where its columns or its grid differ."""
-    mine = {_word(p.settings[name]): p.settings[name] for p in tabled(study) if p.row == row and name in p.settings}
-    if len(mine) > 2 and all(isinstance(v, int | float) for v in mine.values()):
-        ordered = sorted(mine, key=lambda word: mine[word])
-        return f"{ordered[0]} to {ordered[-1]}"
-    return " or ".join(sorted(mine))
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 # --- comparisons and summary -------------------------------------------------------------------------------------------
@@ -264,7 +238,7 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
     return Table(f"{recipe.name or recipe.data}: selection rules", ["method", *made], cells, caption)
 
 
-def best_row(study: Study, score: str = "training-domain validation") -> str:
+def best_row(study: Study, score: str = VALIDATION) -> str:
     """A sentence: which row is chosen by its average. For the choice of settings, which must not look at test domains.
 
     What lies within one standard error (over seeds) of the highest is as good, and then the smallest learning rate wins. A
@@ -299,8 +273,10 @@ def tables(study: Study, std: str = "") -> list[Table]:
     if recipe.orders or recipe.contrasts:
         made.append(comparison_table(study, recipe.selections[0]))
     if len(recipe.selections) > 1:
-        made.append(summary_table(study, std=std))
-    if "training-domain validation" in recipe.scores:
+        summary = summary_table(study, std=std)
+        if not {cell for row in summary.rows for cell in row[1:]} <= {MISSING, INCOMPLETE, DIFFER}:
+            made.append(summary)
+    if VALIDATION in recipe.scores:
         made[0].caption.append(best_row(study))
     return _said_once(made)
 

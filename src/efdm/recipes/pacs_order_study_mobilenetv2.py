@@ -7,7 +7,7 @@ time      not measured yet
 expected  the paper shows this order in a figure without numbers, for ResNet-50: AdaIN more than 1 above AdaMean and AdaStd
 runs      84 (7 methods x 4 domains x 3 seeds)
 
-Everything else is as in pacs_leave_one_out_mobilenetv2, and more than half of the trainings are the same ones: put a copy of its
+Everything else is as in pacs_leave_one_out_mobilenetv2, and most of the trainings are the same ones: put a copy of its
 records.jsonl into the folder first, and they are not repeated.
 """
 

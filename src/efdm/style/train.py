@@ -25,10 +25,10 @@ from efdm.style.objective import DIRECTIONS, PaperObjective, ReconstructionObjec
 from efdm.style.records import preview
 from efdm.style.settings import IDENTITIES, RECIPES, SCHEDULES, Settings, check, check_same_run, public
 from efdm.style.step import Step, averaged, processes
-from efdm.training.checkpoint import check_finite, check_folder, write
+from efdm.training.checkpoint import SECONDS, check_finite, check_folder, write
 from efdm.training.device import check_device
 from efdm.training.files import write_json
-from efdm.training.interrupt import unbroken
+from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.log import Log
 from efdm.training.settings import FILE
 
@@ -157,9 +157,9 @@ def train(
 ) -> StyleNetwork:
     """Train a network and leave it, with the records of the run, in the folder ``run``.
 
-    A run that was interrupted (by Ctrl-C or worse) goes on from its last checkpoint with ``resume=True``, with the
-    settings it began with, and its losses are those it would have had without the interruption. Only its files, its
-    device and its speed may be others.
+    A run that was interrupted (by Ctrl-C or SIGTERM, which save it, or worse) goes on from its last checkpoint with
+    ``resume=True``, with the settings it began with, and its losses are those it would have had without the interruption.
+    Only its files, its device and its speed may be others.
     """
     check(settings)
     check_device(settings.device)
@@ -174,7 +174,7 @@ def train(
     if job.first and state is None:
         _describe(job)
     keep = (state["phase"], state["iteration"]) if state else None
-    with Log(run, phases=PHASES, keep=keep) if job.first else nullcontext() as log:
+    with stoppable(), Log(run, phases=PHASES, keep=keep) if job.first else nullcontext() as log:
         for stream, phase in enumerate(parts):
             if state is not None and phase.name != state["phase"]:
                 continue  # finished before
@@ -242,7 +242,7 @@ def _train_phase(
     begin = settings.begun if styled else 0
     if state is not None:
         begin = restore(state, run.network, phase.objective, step)
-    done, told, clock = begin, begin, time.perf_counter()
+    done, told, clock, saved = begin, begin, time.perf_counter(), time.monotonic()
     try:
         for iteration in range(begin, phase.iterations):
             lr = settings.lr * SCHEDULES[settings.schedule](iteration, phase.iterations)
@@ -256,10 +256,12 @@ def _train_phase(
                     _tell(run, phase, done, values, {"lr": lr, "per_second": rate}, log)
                 if settings.preview_every and done % settings.preview_every == 0:
                     run.preview(f"{phase.name}-{done:07d}")
-            if done % settings.save_every == 0:
+            if done % settings.save_every == 0 or time.monotonic() - saved > SECONDS:
                 _save(run, phase, step, done)
+                saved = time.monotonic()
     except KeyboardInterrupt:
-        _save(run, phase, step, done)
+        with unbroken():
+            _save(run, phase, step, done)
         raise
     _save(run, phase, step, phase.iterations)
     step.use_average()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from efdm.files import whole_file
 
+SECONDS = 300.0  # a checkpoint is never older than this and one step: what a machine that stops without a word may cost
 OF_THE_DEVICE = ("lr", "fused", "capturable")  # options of an optimizer that a run on another device does not take over
 
 

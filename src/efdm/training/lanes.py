@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 
 import torch
 
+from efdm.training.interrupt import stoppable
+
 # Steps of a lane that may wait for the device: enough to keep it busy while another lane is set up, few enough to be stopped
 # within a second.
 AHEAD = 32
@@ -39,10 +41,10 @@ def side_by_side(
     """Do all works, ``lanes`` of them at a time, in the order in which they come; ``finished`` is told what each made.
 
     A lane with enough steps waiting for the device is passed over, so that fast ones do not wait for slow ones. When one
-    fails, or Ctrl-C comes, all others are closed in their pause.
+    fails, or Ctrl-C or SIGTERM comes, all others are closed in their pause.
     """
     waiting, places = iter(works), [_Lane[Value](device) for _ in range(lanes)]
-    with ExitStack() as stack:
+    with stoppable(), ExitStack() as stack:
         for lane in places:
             stack.callback(lane.close)
         while True:

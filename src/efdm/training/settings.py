@@ -23,9 +23,12 @@ def read_settings(kind: type[Settings], run: Path) -> Settings:
         raise ValueError(f"{path} does not hold the settings of a run ({error}); begin a run in another folder") from error
 
 
-def check_same_run(settings: object, run: Path, *, movable: Collection[str]) -> None:
-    """Raise where ``settings`` are not those that the run began with: a curve of two halves would be nobody's."""
-    before = read_settings(type(settings), run)
+def check_same_run(settings: object, run: Path, *, movable: Collection[str], before: object = None) -> None:
+    """Raise where ``settings`` are not those that the run began with: a curve of two halves would be nobody's.
+
+    These are read from its folder, unless ``before`` says them.
+    """
+    before = read_settings(type(settings), run) if before is None else before
     fixed = [field.name for field in dataclasses.fields(settings) if field.name not in movable]  # type: ignore[arg-type]
     differ = [name for name in fixed if getattr(settings, name) != getattr(before, name)]
     if differ:

@@ -21,8 +21,12 @@ from efdm.lab import read_study
 
 @pytest.mark.slow
 def test_trainings_in_several_processes_are_the_same_trainings(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    """Also where two rows are one training."""
+    text = recipe.read_text()
+    assert '"erm": {}' in text
+    recipe.write_text(text.replace('"erm": {}', '"erm": {}, "again": {"method": "erm"}'))
     for lanes in (1, 2):
-        part = ("--methods", "erm", "--domains", "day,rain", "--seeds", "1", "--lanes", lanes)
+        part = ("--methods", "erm,again", "--domains", "day,rain", "--seeds", "1", "--lanes", lanes)
         result = run("run", recipe, "--data", pictures, "-o", tmp_path / str(lanes), "--device", "cpu", *part)
         assert result.exit_code == 0, result.output
         assert "2/2" in result.output
@@ -30,33 +34,76 @@ def test_trainings_in_several_processes_are_the_same_trainings(recipe: Path, pic
     assert one.keys() == two.keys()
     for name in one:
         assert [(r["loss"], r["val"], r["test"]) for r in one[name]] == [(r["loss"], r["val"], r["test"]) for r in two[name]]
+    assert [{r["lanes"] for records in found.values() for r in records} for found in (one, two)] == [{1}, {2}]
 
 
-def test_what_fails_in_another_process_is_told_in_this_one(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    data, news = load_domains(pictures, size=16), Queue[Any]()
-    common = {"data": "mine", "train_domains": ("day",), "test_domains": ("rain",), "backbone": "tiny", "size": 16}
-    wrong = Settings(**common, batch=500, device="cpu", precision="fp32", speed="plain")  # type: ignore[arg-type]
-    dg_cores._work([wrong], data, tmp_path, 1, news)
-    with pytest.raises(ValueError, match="do not fill one batch of 500"):
-        dg_cores._listen([None], news, lambda _: None)
-
-
-def test_what_explodes_in_another_process_does_not_stop_the_rest(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who comes after the processes will find it missing, try it and say so."""
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    data, news, told = load_domains(pictures, size=16), Queue[Any](), []
+def settings(**changes: Any) -> Settings:
     common = {"data": "mine", "train_domains": ("day",), "test_domains": ("rain",), "backbone": "tiny", "size": 16}
     common |= {"batch": 4, "iterations": 3, "device": "cpu", "precision": "fp32", "speed": "plain", "log_every": 1}
-    runs = [Settings(**common, lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1))]  # type: ignore[arg-type]
-    dg_cores._work(runs, data, tmp_path, 1, news)
-    dg_cores._listen([None], news, told.append)
+    return Settings(**{**common, **changes})  # type: ignore[arg-type]
+
+
+def at_work(runs: list[Settings], pictures: Path, folder: Path, news: Any) -> None:
+    dg_cores._work(runs, load_domains(pictures, size=16), folder, 2, news)
+
+
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was done at a Ctrl-C, one after the other; it stays as it is."""
+    handlers: list[Any] = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handlers.append(handler))
+    return handlers
+
+
+def test_what_fails_in_another_process_is_told_in_this_one(pictures: Path, tmp_path: Path, signals: list[Any]) -> None:
+    news = Queue[Any]()
+    at_work([settings(batch=500)], pictures, tmp_path, news)
+    with pytest.raises(ValueError, match="do not fill one batch of 500"):
+        dg_cores._listen([None], news, lambda _: None, lambda _: None)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "another"])
+def test_when_a_process_says_its_last_word_ctrl_c_is_ignored(
+    pictures: Path, tmp_path: Path, signals: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """It would be heard on the way out and leave a traceback."""
+
+    class News(Queue[Any]):
+        def put(self, told: Any, *_: Any) -> None:
+            assert signals[-1] is signal.SIG_IGN
+            super().put(told)
+
+    def training(*_: object) -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(dg_cores, "_train", training)
+    news = News()
+    at_work([settings()], pictures, tmp_path, news)
+    assert isinstance(news.get_nowait(), type(None) if error is None else (ValueError, RuntimeError))
+
+
+def test_what_explodes_in_another_process_does_not_stop_the_rest(pictures: Path, tmp_path: Path, signals: list[Any]) -> None:
+    news, told, finished = Queue[Any](), list[Any](), list[str]()
+    runs = [settings(lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1))]
+    at_work(runs, pictures, tmp_path, news)
+    (exploded,) = dg_cores._listen([None], news, told.append, finished.append)
+    assert "the loss is" in exploded
     assert {p.settings.seed for p in told if p.iteration == 3} == {1}
     assert [(tmp_path / identity(one) / "done").exists() for one in runs] == [False, True]
+    assert finished == [identity(runs[1])]
+
+
+@pytest.mark.slow
+def test_every_training_is_told_of_when_it_is_finished_and_what_exploded_at_the_end(pictures: Path, tmp_path: Path) -> None:
+    runs = [settings(lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1, 0.1))]
+    trained: list[Any] = []
+    with pytest.raises(FloatingPointError, match="1 of 3 runs came to no end, all others did: the loss is"):
+        dg_cores.train_on_cores(
+            runs, load_domains(pictures, size=16), tmp_path, lanes=2, progress=lambda _: None, finished=trained.append
+        )
+    assert sorted(t.settings.seed for t in trained) == [1, 2]
+    assert {r["lanes"] for t in trained for r in t.records} == {2}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +125,7 @@ def test_a_process_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(dg_cores, "PATIENCE", 0.01)
     with pytest.raises(OSError, match=r"code -9.*--lanes"):
-        dg_cores._listen([Lost()], Queue(), lambda _: None)
+        dg_cores._listen([Lost()], Queue(), lambda _: None, lambda _: None)
 
 
 @pytest.mark.slow

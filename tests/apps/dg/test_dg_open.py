@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from io import StringIO
+
 import pytest
 import torch
 
 pytest.importorskip("typer")
 
+import typer
+from rich.console import Console
+
 from efdm.apps import dg_open
+from efdm.dg.protocols import check_unseen
 
 
 def test_settings_are_read_by_their_kind() -> None:
@@ -14,6 +21,7 @@ def test_settings_are_read_by_their_kind() -> None:
         "lr": 1, "stages": ("layer1", "layer2"), "options": {"alpha": 0.3}, "weights": "3", "domains_per_batch": "all",
         "batch": 8,
     }  # fmt: skip
+    assert dg_open.changes(["options.p=1", "options.ties=stable"]) == {"options": {"p": 1, "ties": "stable"}}
     with pytest.raises(ValueError, match="as JSON"):
         dg_open.changes(["options=3"])
     assert dg_open.seeds("3") == [0, 1, 2]
@@ -38,3 +46,12 @@ def test_classes_of_several_domains_are_told_by_the_odd_one() -> None:
     assert dg_open.uneven_classes(alone, some.domain_names) == [f"only {second} has 9"]
     two = some.subset(((some.domains < 2) | (some.labels < 9)).nonzero()[:, 0])
     assert dg_open.uneven_classes(two, some.domain_names, [first, second]) == [f"only {first}, {second} have 9"]
+
+
+def test_a_copy_of_pacs_without_held_out_pictures_is_sent_to_the_option() -> None:
+    pytest.importorskip("sklearn")
+    data = dg_open.open_pictures(dg_open.DIGITS, [], 16)
+    bare = {domain: {**parts, "val": parts["val"][:0]} for domain, parts in data.splits.items()}
+    with pytest.raises(typer.Exit), dg_open.sentences(console := Console(file=StringIO(), width=200), str):
+        check_unseen(replace(data, splits=bare))
+    assert "split off a share (of PACS: --split own)" in console.file.getvalue()

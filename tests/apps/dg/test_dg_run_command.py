@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying
 
+from efdm.apps import dg_open
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
 
@@ -60,7 +61,7 @@ def test_a_run_with_a_training_that_explodes_shows_the_others_and_names_it(
     recipe.write_text(text.replace('"efdmix": {}', '"efdmix": {"lr": 1e30, "iterations": 4}'))
     result = run(*studying(recipe, pictures, tmp_path / "out"))
     assert result.exit_code == 2
-    assert "0 of 1 seeds" in result.output
+    assert "0 of 1 seed " in result.output
     assert "3 of 6 runs came to no end, all others did: the loss is" in result.output
     assert "of efdmix (on day, night, seed 0" in result.output
     assert len(runs_of(tmp_path / "out")) == 3
@@ -92,7 +93,14 @@ def test_a_copy_of_pacs_that_is_not_whole_has_another_name(tmp_path: Path) -> No
     [
         ({"recipe": "digit_demo"}, "did you mean 'digits_demo'?"),
         ({"recipe": "nowhere/mine.py"}, "there is no recipe nowhere/mine.py"),
-        ({"text": "recipe = Recip()"}, "small.py cannot be run as a recipe (NameError: name 'Recip' is not defined)"),
+        (
+            {"text": "recipe = Recip()"},
+            "small.py, line 1, cannot be run as a recipe (NameError: name 'Recip' is not defined)",
+        ),
+        (
+            {"text": "import fooo"},
+            "small.py, line 1, cannot be run as a recipe (ModuleNotFoundError: No module named 'fooo')",
+        ),
         ({"text": "x = 1"}, "defines no recipe"),
         ({"--data": None}, "small needs the pictures of mine; give their folder or zips as --data (domain/class/picture)"),
         ({"--data": "empty"}, "holds no pictures"),
@@ -101,11 +109,14 @@ def test_a_copy_of_pacs_that_is_not_whole_has_another_name(tmp_path: Path) -> No
         ({"--weights": __file__}, Path(__file__).name),
         (
             {"--methods": "erm,efdmx"},
-            "method='efdmx' is not one of 'erm', 'efdmix', 'efdmix, often'; did you mean 'efdmix'?",
+            "--methods='efdmx' is not one of 'erm', 'efdmix', 'efdmix, often'; did you mean 'efdmix'?",
         ),
         ({"--domains": "dya"}, "did you mean 'day'?"),
         ({"--seeds": "x"}, "--seeds x is no count and no list of seeds; write 5 for 0 to 4"),
-        ({"--seeds": "0"}, "--seeds 0 is no count"),
+        (
+            {"--seeds": "0"},
+            "--seeds 0 is no count and no list of seeds; write 5 for 0 to 4, 0,3 for those two, 3, for that one",
+        ),
         ({"--device": "tpuu"}, "--device tpuu cannot be used here; try --device cpu"),
         ({"--precision": "fp8"}, "precision='fp8' is not one of"),
         ({"--set": "lr"}, "--set lr should be NAME=VALUE"),
@@ -133,6 +144,31 @@ def test_what_is_wrong_with_a_run_is_one_sentence(
     assert message in " ".join(result.output.split())
     assert "Traceback" not in result.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("--methods", "emr"), "did you mean 'erm'?"),
+        (("--domains", "dya"), "did you mean 'day'?"),
+        (("--domains", "cat"), "that is a class here"),
+    ],
+)
+def test_a_wrong_row_or_column_is_told_before_pictures_are_read(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str], told: str
+) -> None:
+    monkeypatch.setattr(dg_open, "open_pictures", None)
+    result = run("run", recipe, "--data", pictures, "-o", tmp_path / "out", "--device", "cpu", *wrong)
+    assert result.exit_code == 2, result.output
+    assert told in result.output
+
+
+@pytest.mark.parametrize("name", ["digits_demo", "pacs_rate_mobilenetv2"])
+def test_domains_of_known_sets_are_known_before_they_are_opened(name: str, tmp_path: Path) -> None:
+    data = [] if name == "digits_demo" else ["--data", tmp_path / "nowhere"]
+    result = run("run", name, *data, "-o", tmp_path / "out", "--device", "cpu", "--domains", "foto")
+    assert result.exit_code == 2
+    assert "--domains='foto' is not one of" in result.output
 
 
 def test_missing_pictures_are_told_of_before_missing_weights(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -32,11 +33,19 @@ def test_the_bar_of_all_trainings_moves_with_each_of_them() -> None:
     from efdm import dg, lab
 
     settings = Settings("mine", ("day",), ("rain",))
-    with dg_show.Bars(Console(file=StringIO())) as bars:
+    with dg_show.Bars(Console(file=StringIO(), force_terminal=True)) as bars:
         bars.trainings(lab.Progress(2, 4, None))
         for run_name, seed, iteration in (("a", 0, 50), ("b", 1, 25), ("a", 0, 100)):
             told = dg.Progress(run_name, replace(settings, seed=seed), iteration, 100, {"loss": 0.5}, 7.0)
             bars.step(told)
-        whole, *others = bars._bars.tasks
+        whole, *others = bars._shown.bars.tasks
         assert (whole.completed, whole.total, whole.fields["count"]) == (3.25, 4, "3/4")
         assert [task.description for task in others] == ["erm, tested on rain, seed 1"]  # the other one is finished
+
+
+def test_a_log_has_lines_of_reading_of_each_training_and_of_all(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    lines = run(*studying(recipe, pictures, tmp_path / "out", "--domains", "day")).output.splitlines()
+    assert "reading pictures: 36/36" in lines
+    assert "trainings: 0/2" in lines
+    assert re.match(r"erm, tested on day, seed 0: 1/2, 0:00:0\d left, [\d.]+/s, loss [\d.]+$", lines[3]), lines
+    assert "trainings: 2/2" in lines

@@ -17,7 +17,7 @@ def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path:
     assert [line.split(",")[0] for line in lines] == ["method", "erm", "efdmix"]
     assert run("table", out, "--format", "md").output.startswith("### small: last")  # a file's ending will do
     files = {
-        "a.md": "### small: last", "a.csv": "method,source,seeds,day mean,day std", "a.txt": "small: last",
+        "a.md": "### small: last", "a.csv": "method,source,seeds,day mean,day population std", "a.txt": "small: last",
         "a": "small: last", "a.tex": "% small: last",
     }  # fmt: skip
     for name, begin in files.items():

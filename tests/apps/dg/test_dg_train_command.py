@@ -19,7 +19,7 @@ def test_a_training_leaves_a_model_and_tells_how_good_it_is(trained: Path, pictu
     assert (told["method"], told["data"], told["precision"], told["speed"]) == ("efdmix", "mine", "fp32", "plain")
     assert (told["train_domains"], told["test_domains"]) == (["day", "night"], ["rain"])
     assert (trained / "done").exists()
-    model, classes, size, settings = load_classifier(trained / "model.safetensors")
+    model, classes, size, settings, *_ = load_classifier(trained / "model.safetensors")
     assert (classes, size, settings["data"]) == (["cat", "dog"], 16, "mine")
     data = load_domains(pictures, size=16)
     record = json.loads((trained / "records.jsonl").read_text().splitlines()[-1])
@@ -109,6 +109,49 @@ def test_a_finished_run_is_seen_before_pictures_are_read(
         assert "has a finished run" in result.output
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--test-domains", "rainy", "did you mean 'rain'?"),
+        ("--test-domains", "day,night,rain", "leaves no domain to learn from"),
+        ("--stages", "stage9", "has no stage 'stage9'. Did you mean 'stage3'"),
+        ("--set", "schedule=cosin", "did you mean 'cosine'?"),
+        ("--batch", 1, "give a batch of at least 2"),
+    ],
+)
+def test_what_names_can_tell_is_told_before_pictures_are_read(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: object, message: str
+) -> None:
+    monkeypatch.setattr(dg_open, "open_pictures", lambda *_, **__: pytest.fail("pictures were read"))
+    result = run(*training(pictures, tmp_path / "out"), option, value)
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.output.split())
+
+
+def test_another_run_is_not_resumed_and_that_is_told_before_pictures_are_read(
+    trained: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "settings.json").write_text((trained / "settings.json").read_text())
+    (tmp_path / "checkpoint.pt").touch()
+    monkeypatch.setattr(dg_open, "open_pictures", lambda *_, **__: pytest.fail("pictures were read"))
+    result = run("train", "--resume", "--data", pictures, "-o", tmp_path, "--iterations", 41)
+    assert result.exit_code == 2
+    assert "began with iterations 40, not 41" in result.output
+
+
+def test_the_plan_has_the_options_and_stages_that_matter(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("efdm.apps.dg_train.train", lambda *_, **__: None)
+    for method, told in {
+        "erm": "erm in tiny, weights random: 1 iteration of 8 pictures on cpu",
+        "mixup": "mixup (p 0.9, alpha 0.2) in tiny, weights random",
+        "efdmix": "efdmix (p 0.9, alpha 0.1) in tiny (stages stage1, stage2, stage3), weights random",
+    }.items():
+        more = () if method == "erm" else ("--set", "options.p=0.9")
+        assert told in run(*training(pictures, tmp_path / "out", method=method, iterations=1), *more).output
+
+
 def test_there_must_be_something_to_resume(pictures: Path, tmp_path: Path) -> None:
     result = run("train", "--resume", "--data", pictures, "-o", tmp_path / "out")
     assert result.exit_code == 2
@@ -136,12 +179,14 @@ def test_damaged_pictures_are_left_out_of_training_and_told(pictures: Path, tmp_
         ({"backbone": "resnet1"}, "is no model of timm"),
         ({"weights": "nowhere.pth"}, "weights='nowhere.pth' is no file"),
         ({"test_domains": "snow"}, "--test-domains='snow' is not one of 'day', 'night', 'rain'"),
-        ({"test_domains": "day,night,rain"}, "train_domains is empty"),
+        ({"test_domains": "day,night,rain"}, "--test-domains day,night,rain leaves no domain to learn from; name fewer"),
         ({"batch": 999}, "do not fill one batch of 999"),
         ({"data": "nowhere"}, "nowhere"),
         ({"stages": "layer9"}, "layer9"),
         ({"lr": 1e30}, "try a lower learning rate"),
         ({"set": 'options={"p": 0.5, "q": 1}'}, "has no option 'q'"),
+        ({"set": "options.q=1"}, "has no option 'q'"),
+        ({"set": "p=1.0"}, "--set p=1.0: p is an option of methods; write --set options.p=1.0"),
         ({"out": __file__}, "is a file; choose a folder"),
         ({"batch": 1}, "give a batch of at least 2, or choose erm"),
         ({"train_domains": "day", "method": "efdmix-labels"}, "give two domains or more, or choose efdmix"),

@@ -26,7 +26,7 @@ def marker_of(number: int) -> str:
     return MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
 
 
-def spoken(name: str) -> str:
+def with_spaces(name: str) -> str:
     return name.replace("_", " ")
 
 

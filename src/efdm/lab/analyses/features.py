@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
 from efdm.dg.augment import prepared
+from efdm.dg.evaluate import eval_mode
 from efdm.environment import environment
 from efdm.nn import find_stage
 from efdm.nn.insert import Stage
@@ -94,17 +95,13 @@ def features_of(
 
 def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precision: str) -> dict[str, Tensor]:
     kept: dict[str, Tensor] = {}
-    modes = [(module, module.training) for module in model.modules()]
     handles = [place.module.register_forward_hook(_keep(kept, stage, place.layout)) for stage, place in places.items()]
     try:
-        model.eval()
-        with torch.no_grad(), autocast(images.device, precision):
+        with eval_mode(model), torch.no_grad(), autocast(images.device, precision):
             model(images)
     finally:
         for handle in handles:
             handle.remove()
-        for module, training in modes:
-            module.training = training
     if silent := [stage for stage in places if stage not in kept]:
         raise ValueError(f"the model never calls {', '.join(silent)} as a module; choose a stage that it calls")
     return {stage: kept[stage] for stage in places}

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.lab.analyses.drawing import GRAY, colour_of, digits, new_figure, plain, save, spoken, write_csv
+from efdm.lab.analyses.drawing import GRAY, colour_of, digits, new_figure, plain, save, with_spaces, write_csv
 from efdm.lab.analyses.features import DomainNumbers, facts, features_of
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import ChannelStats, channel_stats
@@ -172,6 +172,10 @@ def _numbers(found: Histograms, channel: int) -> dict[str, Any]:
     return {"domains": domains, "distance_between_domains": between}
 
 
+def _tenths(value: Tensor) -> str:
+    return f"{round(float(value), 1) + 0:.1f}"  # + 0: no "-0.0"
+
+
 def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
     figure = new_figure(5.2, 3.3)
     axes = figure.subplots()
@@ -179,8 +183,8 @@ def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
     middles = (edges[1:] + edges[:-1]) / 2
     axes.plot(middles, normal_shares(edges)[1:-1] / width, color=GRAY, linewidth=1, linestyle="--", label="normal: 0, 3")
     for number, (domain, shares) in enumerate(zip(found.domains, found.shares()[:, channel], strict=True)):
-        moments = f"{float(found.skewness[number, channel]):.1f}, {float(found.kurtosis[number, channel]):.1f}"
-        label = f"{spoken(domain)}: {moments}"
+        moments = ", ".join(_tenths(moment[number, channel]) for moment in (found.skewness, found.kurtosis))
+        label = f"{with_spaces(domain)}: {moments}"
         axes.stairs(shares[1:-1] / width, edges, color=colour_of(number), linewidth=1.3, label=label)
     axes.set_xlim(float(edges[0]), float(edges[-1]))
     # the root keeps low, wide histograms visible beside a peak, as flat pictures have
@@ -233,3 +237,21 @@ def analyse(
     write_csv(out / "histogram.csv", ["from", "to", *found.domains], rows)
     draw(found, chosen, f"{told['model']}, {stage}, channel {chosen}", out / "histogram.png")
     return told
+
+
+def spoken(told: dict[str, Any]) -> list[str]:
+    between = told["distance_between_domains"]
+    return [
+        f"{told['stage']}, channel {told['channel']} of {told['channels']} ({told['chosen']}): domains are "
+        f"{_number(between['channel'])} apart, in the median channel {_number(between['median_over_channels'])} "
+        "(total variation: 0 same, 1 apart)",
+        *(
+            f"  {domain}: skewness {_number(of['skewness'])}, kurtosis {_number(of['kurtosis'])}, "
+            f"{_number(of['distance_to_normal'])} from the normal curve (0, 3, 0)"
+            for domain, of in told["domains"].items()
+        ),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -108,6 +108,10 @@ def _label(activation: str, precision: str, own: str) -> str:
     return f"{own if activation == OWN else LABELS.get(activation, activation)}, {precision}"
 
 
+def _place(stage: str, at: str) -> str:
+    return stage if stage == PICTURES else f"{stage}, {PANELS[at]}"
+
+
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((r["activation"], r["precision"]) for r in rows if r["stage"] != PICTURES))
 
@@ -119,8 +123,7 @@ def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
     lines = [["place", "values", *(_label(*kind, own) for kind in kinds)], ["---", *["--:"] * (len(kinds) + 1)]]
     for (stage, at), positions in places.items():
         raw = cells.get((stage, at, "", "uint8"))
-        place = stage if stage == PICTURES else f"{stage}, {PANELS[at]}"
-        lines.append([place, str(positions), *(f"{cells.get((stage, at, *kind), raw):.1f}" for kind in kinds)])
+        lines.append([_place(stage, at), str(positions), *(f"{cells.get((stage, at, *kind), raw):.1f}" for kind in kinds)])
     note = "Percent of values that occur more than once within their sample and channel, mean over samples and channels."
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
 
@@ -198,6 +201,17 @@ def analyse(
     (out / "ties.md").write_text(table(rows, told["own"]))
     draw(rows, told["own"], told["model"], out / "ties.png")
     return told
+
+
+def spoken(told: dict[str, Any]) -> list[str]:
+    """Of the model as it is, in the first precision that was asked for."""
+    own = [row for row in told["rows"] if row["activation"] in ("", OWN)]
+    precision = _kinds(own)[0][1]
+    lines = [f"values that occur more than once in their channel ({told['own']}, {precision})"]
+    for row in own:
+        if row["precision"] in ("uint8", precision):
+            lines.append(f"  {_place(row['stage'], row['at'])}: {row['percent']:.1f} %")
+    return lines
 
 
 def _without_repetition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

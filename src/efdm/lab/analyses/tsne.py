@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, spoken, write_csv
+from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, with_spaces, write_csv
 from efdm.lab.analyses.features import DomainNumbers, facts, features_of
 from efdm.ops.moments import ChannelStats, channel_stats
 from efdm.training.files import write_json
@@ -100,7 +100,7 @@ def draw(
     last = figure.axes[-1]
     last.axis("off")
     for number, name in enumerate(names):
-        last.scatter([], [], s=30, color=colour_of(number), marker=marker_of(number), label=spoken(name))
+        last.scatter([], [], s=30, color=colour_of(number), marker=marker_of(number), label=with_spaces(name))
     chance = 100 * float(labels.bincount().max()) / len(labels)
     last.legend(frameon=False, fontsize=10, loc="center", title=f"{title}\nchance {chance:.0f}%", title_fontsize=9)
     save(figure, path)
@@ -146,3 +146,17 @@ def analyse(
     accuracy = {statistic: mean for statistic, (mean, _) in probes.items()}
     draw(points, accuracy, labels, domains.names, f"{told['model']}, {stage}", out / "tsne.png")
     return told
+
+
+def spoken(told: dict[str, Any]) -> list[str]:
+    lines = [f"{told['stage']}, {told['channels']} channels: how often a linear probe tells the domain by"]
+    for statistic, accuracy in told["accuracy"].items():
+        lines.append(f"  {TITLES.get(statistic, statistic)}: {100 * accuracy['mean']:.0f} %")
+    lines.append(f"  chance: {100 * told['chance']:.0f} %")
+    if told["perplexity"] < told["perplexity_wanted"]:
+        count = sum(told["pictures"].values())
+        lines.append(
+            f"perplexity {told['perplexity']:.1f}, not {told['perplexity_wanted']:g}: {count} pictures allow no more; "
+            "take more of each domain, or a lower one"
+        )
+    return lines
