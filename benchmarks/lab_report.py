@@ -7,6 +7,7 @@ python benchmarks/lab_report.py --readme   put them into the documents and into 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,43 @@ def pacs_table() -> str:
     return markdown(["method", *(name.replace("_", " ") for name in table.head[3:]), "paper, ResNet-18"], rows)
 
 
-PLACES = (Place(GUIDE, "cost table", "lab_report.py", cost_table), Place(README, "PACS table", "lab_report.py", pacs_table))
+FEATURES = ROOT / "results" / "pacs" / "features"
+MODELS = {"erm": "ERM", "efdmix": "EFDMix"}  # folders of analyses
+
+
+def analysed(kind: str) -> dict[str, dict[str, Any]]:
+    return {name: json.loads((FEATURES / folder / f"{kind}.json").read_text()) for folder, name in MODELS.items()}
+
+
+def histogram_table() -> str:
+    found = {name: told["domains"] for name, told in analysed("histogram").items()}
+    measures = {"kurtosis": "kurtosis", "distance_to_normal": "distance to normal"}
+    rows = []
+    for domain in found["ERM"]:
+        middle = [found[name][domain]["median_over_channels"] for name in found]
+        rows.append([domain, *(f"{each[measure]:.2f}" for measure in measures for each in middle)])
+    return markdown(["domain", *(f"{words}, {name}" for words in measures.values() for name in found)], rows)
+
+
+def probe_table() -> str:
+    found = {name: told["accuracy"] for name, told in analysed("tsne").items()}
+    rows = [
+        [statistic.replace("_", " "), *(f"{100 * each[statistic]['mean']:.1f}" for each in found.values())]
+        for statistic in found["ERM"]
+    ]
+    return markdown(["statistic", *found], rows)
+
+
+def _place(document: Path, name: str, render: Callable[[], str]) -> Place:
+    return Place(document, name, "lab_report.py", render)
+
+
+PLACES = (
+    _place(GUIDE, "cost table", cost_table),
+    _place(README, "PACS table", pacs_table),
+    _place(FEATURES / "README.md", "histogram table", histogram_table),
+    _place(FEATURES / "README.md", "probe table", probe_table),
+)
 
 
 def pages() -> list[Path]:
