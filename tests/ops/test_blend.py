@@ -103,6 +103,45 @@ def test_mixing_within_a_batch(options: dict, device: torch.device) -> None:
     assert mix(last, Partners(index), lam, "efdm").is_contiguous(memory_format=torch.channels_last)
 
 
+MOMENTS = [
+    ("adain", {}), ("adain", {"channel_dim": -1}), ("adain", {"style_grad": "flow"}),
+    ("adain", {"style_grad": "flow", "content_stats": "flow"}), ("adain", {"content_stats": "flow", "eps": 1e-3}),
+    ("adamean", {}), ("adamean", {"content_stats": "flow"}), ("adastd", {}), ("adastd", {"mean": "scaled"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "options"), MOMENTS, ids=str)
+def test_mixing_moments_within_a_batch_is_mixing_with_those_samples(
+    method: str, options: dict, device: torch.device
+) -> None:
+    index, lam = torch.tensor([2, 0, 3, 3], device=device), torch.tensor([0.0, 0.3, 0.8, 1.0], device=device).double()
+    x = (
+        torch.randn(4, 3, 5, 6, device=device, dtype=torch.float64)
+        * torch.tensor([1.0, 5, 0.2], device=device)[:, None, None]
+    )
+    for share in (lam, 0.4):
+        got, wanted = x.clone().requires_grad_(), x.clone().requires_grad_()
+        here = mix(got, Partners(index), share, method, **options)
+        there = mix(wanted, wanted[index], share, method, **options)
+        close(here, there)
+        weights = torch.randn_like(here)
+        (here * weights).sum().backward()
+        (there * weights).sum().backward()
+        close(got.grad, wanted.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_moments_of_infinities_stay_with_those_who_take_them(dtype: torch.dtype, device: torch.device) -> None:
+    x = torch.randn(3, 2, 4, 4, device=device).to(dtype).contiguous(memory_format=torch.channels_last)
+    x[1, 0, 0, 0] = torch.inf
+    index, lam = torch.tensor([1, 0, 0], device=device), torch.tensor([1.0, 1.0, 0.5], device=device)
+    out = mix(x, Partners(index), lam, "adain")
+    assert torch.equal(out[:2], x[:2])
+    assert out[2].isfinite().all()
+    assert out.dtype == dtype
+    assert out.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_the_named_choices_are_those_there_are() -> None:
     from efdm.ops.choices import NAMED
     from efdm.ops.ties import TIES

@@ -8,6 +8,7 @@ from torch import Tensor
 from efdm.nn import draw
 from efdm.nn.layer import FeatureLayer
 from efdm.ops.layout import from_rows, to_rows
+from efdm.ops.moments import mean_and_variance
 
 
 def perturbed(features: Tensor, mean_noise: Tensor, std_noise: Tensor, *, eps: float = 1e-6, channel_dim: int = 1) -> Tensor:
@@ -19,7 +20,7 @@ def perturbed(features: Tensor, mean_noise: Tensor, std_noise: Tensor, *, eps: f
     """
     rows = to_rows(features, "features", channel_dim)
     x = rows.values if features.dtype == torch.float64 else rows.values.float()
-    variance, mean = torch.var_mean(x, -1, correction=min(1, x.shape[-1] - 1))
+    mean, variance = (s.squeeze(-1) for s in mean_and_variance(x, (-1,)))
     std = (variance + eps).sqrt()
     mean_spread, std_spread = ((s.var(0) + eps).sqrt() for s in (mean, std))
     # the formula as x * scale + shift: two numbers a channel, and no rounding where there is no noise

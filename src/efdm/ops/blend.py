@@ -41,7 +41,10 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
     return lerp(content, matched, strength.to(content.device))
 
 
-_FUSED = {"ties": ("fast", "stable"), "style_grad": ("stop",)}  # options that the fused way implies
+_USUAL = {
+    "ties": ("fast", "stable"),
+    "style_grad": ("stop",),
+}  # what the fast ways within a batch do if nothing else is said
 
 
 def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
@@ -58,13 +61,15 @@ def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm"
         if lam == 1:
             return content
     learns = isinstance(lam, Tensor) and lam.requires_grad
+    every = {**row.augmentation, **options}
+    said = {k: v for k, v in every.items() if v is not None and v not in _USUAL.get(k, ())}
+    within = isinstance(style, Partners) and row.mix_partners is not None and said.keys() <= row.known_to_it
+    if within and not learns and not kernels.exporting():
+        mixed = row.mix_partners(content, style, 1 - lam, **said)  # type: ignore[misc]
+        return gradient.straight_through(content, mixed) if row.straight_through else mixed
     if not row.straight_through:
-        return blend(content, row(content, style, **{**row.augmentation, **options}), 1 - lam)
-    chosen = {k: v for k, v in {**row.augmentation, **options}.items() if v is not None and v not in _FUSED.get(k, ())}
-    plain = isinstance(style, Partners) and chosen.keys() <= {"channel_dim"} and not learns and not kernels.exporting()
-    if plain and row.mix_partners is not None:
-        return gradient.straight_through(content, row.mix_partners(content, style, 1 - lam, **chosen))
-    matched = row(content, style, content_grad="stop", **{**row.augmentation, **options})
+        return blend(content, row(content, style, **every), 1 - lam)
+    matched = row(content, style, content_grad="stop", **every)
     return gradient.straight_through(content, blend(gradient.stopped(content), matched, 1 - lam))
 
 

@@ -158,11 +158,7 @@ def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str
 def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, channel_dim: int = 1) -> Tensor:
     """The values of EFDMix within a batch, ties by position, without gradient: the fused way of training."""
     x = to_rows(gradient.stopped(content), "content", channel_dim)
-    partners.check(content.shape[0])
-    if isinstance(strength, Tensor) and (strength.ndim > 1 or strength.numel() not in (1, content.shape[0])):
-        raise ValueError(f"lam has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
-    precise = torch.float64 if content.dtype == torch.float64 else torch.float32
-    weight = torch.as_tensor(strength, dtype=precise, device=content.device).reshape(-1).expand(content.shape[0])
+    weight = partners.weights(strength, content)
     return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.stopped(content), channel_dim)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -9,9 +10,9 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.ops.choices import check_choice
-from efdm.ops.layout import Rows, from_rows, to_rows, where_selected
+from efdm.ops.layout import Rows, check_features, from_rows, to_rows, where_selected
 from efdm.ops.runs import run_bounds
-from efdm.ops.styles import Style, open_style
+from efdm.ops.styles import Partners, Style, open_style
 
 STYLE_EPS = 1e-5  # AdaIN's own code, for style transfer; added to the variance
 MIX_EPS = 1e-6  # MixStyle's own code, for augmentation
@@ -44,12 +45,21 @@ def _mean(values: Tensor, rows: Rows) -> Tensor:
     return _inside(values, rows, 0).sum(-1, keepdim=True) / count
 
 
+def mean_and_variance(values: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Over ``dims``, which stay with length 1. The variance is unbiased; a single value has variance 0."""
+    count = math.prod([values.shape[d] for d in dims])  # a list: compilers know no generators here
+    if values.device.type == "cpu":
+        # torch's own variance goes from value to value there; to go over them twice, with vectors, takes a third of its time
+        mean = values.mean(dims, keepdim=True)
+        return mean, (values - mean).square().sum(dims, keepdim=True) / max(1, count - 1)
+    variance, mean = torch.var_mean(values, dims, correction=min(1, count - 1), keepdim=True)
+    return mean, variance
+
+
 def _mean_and_variance(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Unbiased variance; a single value has variance 0."""
     values = _wide(rows)
     if rows.mask is None:
-        variance, mean = torch.var_mean(values, -1, correction=min(1, values.shape[-1] - 1), keepdim=True)
-        return mean, variance
+        return mean_and_variance(values, (-1,))
     mean = _mean(values, rows)
     count = rows.mask.sum(-1, keepdim=True)
     squares = _inside(values - mean, rows, 0).square().sum(-1, keepdim=True)
@@ -123,6 +133,39 @@ def _match_moments(
         out = out / (var_x + eps).sqrt() * (var_y + eps).sqrt()
     out = (out + means[mean]).to(content.dtype)
     return from_rows(where_selected(out, x.values, x, y), content, channel_dim)
+
+
+def mix_partners(
+    content: Tensor,
+    partners: Partners,
+    strength: float | Tensor,
+    *,
+    mean: str = "style",
+    std: str = "style",
+    eps: float = 0.0,
+    style_grad: str = "stop",
+    content_stats: str = "stop",
+    channel_dim: int = 1,
+) -> Tensor:
+    """Match within a batch and blend. Statistics are taken once for all samples, and each value is scaled and shifted once.
+
+    ``mean`` and ``std`` say what is matched, as in `_match_moments`. At strength 0 the content, exactly.
+    """
+    check_choice("style_grad", style_grad)
+    check_choice("content_stats", content_stats)
+    check_features(content, "content", channel_dim)
+    x = content if content.dtype == torch.float64 else content.float()
+    weight = partners.weights(strength, content).reshape(-1, *[1] * (x.ndim - 1))
+    space = tuple(d for d in range(1, x.ndim) if d != channel_dim % x.ndim)
+    found = mean_and_variance(x if "flow" in (style_grad, content_stats) else x.detach(), space)
+    mean_x, var_x = (s if content_stats == "flow" else s.detach() for s in found)
+    mean_y, var_y = (s.index_select(0, partners.index) for s in (f if style_grad == "flow" else f.detach() for f in found))
+    means = {"content": mean_x, "style": mean_y, "scaled": torch.zeros_like(mean_x)}
+    scale = (var_y + eps).sqrt() / (var_x + eps).sqrt() if std == "style" else torch.ones_like(var_x)
+    shift = means[mean] - means["scaled" if mean == "scaled" else "content"] * scale
+    # chosen, not computed, where nothing is taken: statistics of infinities are NaN
+    grows, shift = (torch.where(weight == 0, 0.0, weight * part) for part in (scale - 1, shift))
+    return torch.addcmul(shift, x, 1 + grows).to(content.dtype)
 
 
 def adain(

@@ -74,6 +74,15 @@ class Partners:
             elif type(inside) is Tensor and not inside:
                 raise IndexError(f"Partners {self.index.tolist()} are not all samples of a batch of {batch}")
 
+    def weights(self, strength: float | Tensor, content: Tensor) -> Tensor:
+        """How much of its partner's style each sample takes, ``(b,)``, as precise as what is computed with it."""
+        batch = content.shape[0]
+        self.check(batch)
+        if isinstance(strength, Tensor) and (strength.ndim > 1 or strength.numel() not in (1, batch)):
+            raise ValueError(f"lam has shape {tuple(strength.shape)}; expected a number or ({batch},)")
+        precise = torch.float64 if content.dtype == torch.float64 else torch.float32
+        return torch.as_tensor(strength, dtype=precise, device=content.device).reshape(-1).expand(batch)
+
     def mask(self, content: Rows) -> Tensor | None:
         """The content's mask, as seen by the samples that are styled by it."""
         mask = content.mask
