@@ -18,7 +18,7 @@ from efdm.apps import dg_open
 from efdm.apps.dg_cores import cores
 from efdm.apps.dg_run import go
 from efdm.apps.dg_show import Bars, show_tables, training_name
-from efdm.data import write_picture
+from efdm.data import named, write_picture
 from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.dg.run import MODEL
@@ -51,7 +51,7 @@ def demo(
     """See what mixing does: three ways to train, four styles of digits, one table and one plot. Needs no download."""
     with dg_open.sentences(console, lambda: "interrupted; the same command goes on where it stopped", out=out):
         recipe = lab.load_recipe(RECIPE)
-        data = dg_open.open_pictures(dg_open.DIGITS, [], recipe.settings["size"])
+        data = named.load_named(named.DIGITS, [], recipe.settings["size"])
         console.print(ABOUT, highlight=False)
         changes = dg_open.suited(torch.device("cpu"), recipe.settings)
         changes |= {"iterations": iterations} if iterations else {}

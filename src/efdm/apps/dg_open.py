@@ -17,11 +17,11 @@ from rich.console import Console
 
 from efdm.apps.dg_show import training_name
 from efdm.apps.tell import tell
-from efdm.data.digits import CLASSES, STYLES, load_digits_domains
-from efdm.data.domains import DomainSet, load_domains
+from efdm.data.digits import CLASSES, STYLES
+from efdm.data.domains import DomainSet
 from efdm.data.images import unwritable
 from efdm.data.layouts import find_items, some
-from efdm.data.pacs import load_pacs
+from efdm.data.named import DIGITS
 from efdm.dg import METHODS
 from efdm.dg.run import MODEL
 from efdm.dg.settings import Settings, read_settings
@@ -29,9 +29,7 @@ from efdm.ops.choices import check_choice
 from efdm.training.device import suited as usually_suited
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError)  # OSError: pictures, weights, folders
-DIGITS, PACS = "digits", "pacs"
 OPTION = "options."  # begins the name of a method's option
-Reading = Callable[[int, int], None]
 FEW = 12  # names that are read at a glance
 
 # what the libraries advise, and how it is said on a command line
@@ -175,17 +173,6 @@ def suited(device: torch.device, own: Mapping[str, Any], *, trainings: str = "on
 
 
 # --- pictures --------------------------------------------------------------------------------------------------------
-
-
-def open_pictures(
-    kind: str, sources: Sequence[Path], size: int, *, reading: Reading | None = None, **pacs: Any
-) -> DomainSet:
-    """The embedded digits, PACS, or any folder or zip that lies as domain/class/picture; ``pacs`` goes to `load_pacs`."""
-    if kind == DIGITS:
-        return load_digits_domains(size=size)
-    if kind == PACS:
-        return load_pacs(list(sources), size=size, progress=reading, **pacs)
-    return load_domains(list(sources), size=size, progress=reading)
 
 
 class Listing(NamedTuple):

@@ -17,6 +17,7 @@ from efdm.apps import dg_open
 from efdm.apps.devices import pick_device
 from efdm.apps.dg_cores import train_on_cores, use_threads
 from efdm.apps.dg_show import Bars, show_tables
+from efdm.data import named
 from efdm.data.domains import DomainSet
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.dg import Settings, train_together
@@ -120,10 +121,10 @@ def try_weights(settings: Mapping[str, Any], *, option: str = "--set size=N") ->
 
 
 def _check_sources(recipe: lab.Recipe, sources: list[Path]) -> None:
-    if recipe.data == dg_open.DIGITS and sources:
+    if recipe.data == named.DIGITS and sources:
         raise ValueError(f"{recipe.name} has its digits embedded; leave --data out")
-    if recipe.data != dg_open.DIGITS and not sources:
-        like = f"{', '.join(PICTURES)}, and its lists" if recipe.data == dg_open.PACS else "domain/class/picture"
+    if recipe.data != named.DIGITS and not sources:
+        like = f"{', '.join(PICTURES)}, and its lists" if recipe.data == named.PACS else "domain/class/picture"
         raise ValueError(f"{recipe.name} needs the pictures of {recipe.data}; give their folder or zips as --data ({like})")
 
 
@@ -133,7 +134,7 @@ def _check_parts(recipe: lab.Recipe, sources: list[Path], parts: Mapping[str, An
         check_choice("--methods", row, recipe.rows)
     if parts["domains"]:
         pacs = dg_open.Listing(list(PICTURES), list(CLASSES))
-        listed = pacs if recipe.data == dg_open.PACS else dg_open.listing(recipe.data, sources)
+        listed = pacs if recipe.data == named.PACS else dg_open.listing(recipe.data, sources)
         dg_open.refuse_swapped("--domains", parts["domains"], listed)
         for domain in parts["domains"]:
             check_choice("--domains", domain, listed.domain_names)
@@ -141,8 +142,9 @@ def _check_parts(recipe: lab.Recipe, sources: list[Path], parts: Mapping[str, An
 
 def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:
     """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
-    data = dg_open.open_pictures(recipe.data, sources, size, reading=bars.reading, **pacs)
-    if recipe.data == dg_open.PACS:
+    options = pacs if recipe.data == named.PACS else {}
+    data = named.load_named(recipe.data, sources, size, progress=bars.reading, **options)
+    if options:
         special = ["own split"] * (pacs["split"] == "own") + ["partial copy"] * (pacs["copy"] == "partial")
         recipe = replace(recipe, data=", ".join([recipe.data, *special]))
     return recipe, data

@@ -17,6 +17,7 @@ from efdm.apps.devices import pick_device
 from efdm.apps.dg_cores import use_threads
 from efdm.apps.dg_run import try_weights
 from efdm.apps.dg_show import Bars
+from efdm.data import named
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.methods import options_of
@@ -112,7 +113,7 @@ def train_one(
             check_same_run(settings, out)
         with Bars(console) as bars:
             side = began.size if began else known.get("size", Settings.size)
-            pictures = dg_open.open_pictures(kind, data, side, reading=bars.reading)
+            pictures = named.load_named(kind, data, side, progress=bars.reading)
             if began is None:
                 settings = _settings(where, len(pictures.select(where["train_domains"], "train")), name, known)
                 check(settings)
@@ -129,7 +130,7 @@ def train_one(
 
 def _defaults(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is not the same for all: the digits are trained as in their recipe, and timm has no weights for our models."""
-    if kind != dg_open.DIGITS:
+    if kind != named.DIGITS:
         return {**DEFAULTS, "weights": "random"} if given.get("backbone") in OWN else dict(DEFAULTS)
     settings = load_recipe("digits_demo").settings
     return {"method": DEFAULTS["method"], **{name: value for name, value in settings.items() if name != "device"}}
@@ -144,7 +145,7 @@ def _interrupted(out: Path, data: Sequence[Path]) -> str:
 
 def _name(kind: str, sources: Sequence[Path]) -> str:
     """Of the pictures, for the records: without the folders that they lie in."""
-    return kind if kind == dg_open.DIGITS else ", ".join(source.resolve().name for source in sources)
+    return kind if kind == named.DIGITS else ", ".join(source.resolve().name for source in sources)
 
 
 def _domains(listed: dg_open.Listing, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -205,13 +206,13 @@ def _same_pictures(out: Path, data: DomainSet) -> None:
 
 def _plan(settings: Settings, data: DomainSet) -> str:
     tested = f"tested on {', '.join(settings.test_domains)}" if settings.test_domains else "no domain kept for a test"
-    named = f" ({', '.join(data.classes)})" if len(data.classes) <= dg_open.FEW else ""
+    listed = f" ({', '.join(data.classes)})" if len(data.classes) <= dg_open.FEW else ""
     options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
     method = f"{settings.method} ({options})" if options else settings.method
     stages = f" (stages {', '.join(settings.stages)})" if _mixes(settings.method) else ""
     length = f"{many(settings.iterations, 'iteration')} of {many(settings.batch, 'picture')}"
     return (
-        f"{len(data)} pictures of {len(data.classes)} classes{named}; learning from "
+        f"{len(data)} pictures of {len(data.classes)} classes{listed}; learning from "
         f"{', '.join(settings.train_domains)}, {tested}\n"
         f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: {length} on {settings.device}"
     )

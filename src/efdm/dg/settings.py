@@ -34,7 +34,8 @@ MOVABLE = ("device", "speed", "log_every", "save_every")  # where a run goes on 
 
 @dataclass(frozen=True)
 class Settings:
-    """One training. The defaults are the paper's for PACS, leave one domain out (random shuffle)."""
+    """One training. The defaults are the paper's for PACS, leave one domain out (random shuffle), but for the network: a
+    backbone and its ``weights`` are to be named."""
 
     data: str  # a name, for the record
     train_domains: tuple[str, ...]

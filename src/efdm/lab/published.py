@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from efdm.data.pacs import LINES
+
 AVERAGE = "average"
-PACS = ("art_painting", "cartoon", "photo", "sketch")
+PACS = tuple(LINES)
 PRINTED = "paper, PACS table"
 SOURCE_ALONE = "paper's source alone, not printed"
 PUBLISHED_STD = "population"  # a row of `STDS`

@@ -15,9 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from efdm.data.digits import load_digits_domains
-from efdm.data.domains import DomainSet, load_domains
-from efdm.data.pacs import load_pacs
+from efdm.data.domains import DomainSet
+from efdm.data.named import DIGITS, load_named
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
@@ -65,15 +64,11 @@ def load_data(
 ) -> DomainSet:
     """The pictures that a recipe names, kept at ``size``, by default at the size that the recipe says."""
     size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
-    if recipe.data == "digits":
-        return load_digits_domains(size=size)
-    if source is None:
+    if source is None and recipe.data != DIGITS:
         raise ValueError(
             f"{recipe.name or 'the recipe'} needs the pictures of {recipe.data}; give their folder or zip as --data"
         )
-    if recipe.data == "pacs":
-        return load_pacs(source, size=size, progress=reading)  # type: ignore[arg-type]
-    return load_domains(source, size=size, progress=reading)  # type: ignore[arg-type]
+    return load_named(recipe.data, source or (), size, progress=reading)
 
 
 def run(

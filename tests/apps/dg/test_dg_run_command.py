@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying
 
-from efdm.apps import dg_open
+from efdm.data import named
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
 
@@ -157,7 +157,7 @@ def test_what_is_wrong_with_a_run_is_one_sentence(
 def test_a_wrong_row_or_column_is_told_before_pictures_are_read(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str], told: str
 ) -> None:
-    monkeypatch.setattr(dg_open, "open_pictures", None)
+    monkeypatch.setattr(named, "load_named", None)
     result = run("run", recipe, "--data", pictures, "-o", tmp_path / "out", "--device", "cpu", *wrong)
     assert result.exit_code == 2, result.output
     assert told in result.output

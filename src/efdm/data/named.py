@@ -1,0 +1,31 @@
+"""Pictures of domains, by the name of their set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from efdm.data.digits import load_digits_domains
+from efdm.data.domains import DomainSet, load_domains
+from efdm.data.pacs import load_pacs
+
+DIGITS, PACS = "digits", "pacs"
+# all other names are those of folders and zips that lie as domain/class/picture
+LOADERS: Mapping[str, Callable[..., DomainSet]] = MappingProxyType({
+    DIGITS: lambda _sources, *, size, progress: load_digits_domains(size=size),  # made by code: nothing to read
+    PACS: load_pacs,
+})  # fmt: skip
+
+
+def load_named(
+    name: str,
+    sources: str | Path | Sequence[str | Path],
+    size: int,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> DomainSet:
+    """The pictures of a set, kept at ``size``; ``options`` are of its loader: lists and splits of PACS, say."""
+    return LOADERS.get(name, load_domains)(sources, size=size, progress=progress, **options)
