@@ -2,9 +2,9 @@
 
 claim     EFDMix is better than ERM in a style that was not trained on.
 command   efdm dg run digits_demo -o runs/digits
-time      about 2 minutes for one seed on 2 CPU cores
-expected  EFDMix above ERM by 5.1 ± 1.2 percent points on average (standard error, seeds 0 to 4: results/digits), a single
-          seed by 2 to 9; five other seeds had 3.2 ± 0.9. It comes from ink, mosaic and outline as the new style; when neon
+time      a minute or two for one seed on 2 CPU cores
+expected  EFDMix above ERM by 5.1 ± 1.2 percent points on average (standard error, seeds 0 to 4: results/digits), five other
+          seeds by 3.2 ± 0.9, a single one by 0 to 9. It comes from ink, mosaic and outline as the new style; when neon
           is new, no gain is to be expected
 runs      60 (3 methods x 4 domains x 5 seeds)
 
