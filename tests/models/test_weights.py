@@ -1,22 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pickle
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import nn
-from torn import tear_files
 from training import numbered_vgg
 
-from efdm.data import read_picture
-from efdm.data.embedded import photos
-from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations, normalise
+from efdm.models import build
 from efdm.models import weights as module
 from efdm.models.weights import (
     PRETRAINED,
@@ -28,24 +21,9 @@ from efdm.models.weights import (
     fits_table,
     folders,
     load_encoder,
-    load_network,
-    load_normalised_encoder,
     pretrained,
     read,
-    save_encoder,
-    save_network,
-    write_tensors,
 )
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty place for weights, and no other."""
-    monkeypatch.setenv("EFDM_WEIGHTS", str(tmp_path / "mine"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    (tmp_path / "mine").mkdir()
-    return tmp_path / "mine"
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -165,17 +143,6 @@ def test_a_file_with_an_official_name_must_be_that_file(folder: Path, monkeypatc
         load_encoder("vgg16", "relu1_1")
 
 
-def test_a_damaged_package_is_told_and_a_network_of_ones_own_may_have_any_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "files").mkdir()
-    save_network(scrambled("small"), tmp_path / "files" / "small.safetensors", {})
-    pretrained("small", weights=tmp_path / "files" / "small.safetensors")
-    monkeypatch.setattr(module.resources, "files", lambda _: tmp_path)
-    with pytest.raises(ValueError, match=r"small\.safetensors is not what its name says.*install efdm again"):
-        pretrained("small")
-
-
 def test_a_checksum_is_made_once_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(module, "checksum", lambda path: made.append(str(path)) or WEIGHTS["small"].sha256)
@@ -223,205 +190,3 @@ def test_what_is_not_a_dictionary_of_tensors_is_told(tmp_path: Path) -> None:
 def test_a_checkpoint_of_a_training_is_opened(tmp_path: Path) -> None:
     torch.save({"state_dict": {"a": torch.ones(2)}, "epoch": 3}, tmp_path / "checkpoint.pth")
     assert list(read(tmp_path / "checkpoint.pth")) == ["a"]
-
-
-# --- encoders --------------------------------------------------------------------------------------------------------
-
-
-def test_encoders_load_from_either_format(folder: Path) -> None:
-    state = numbered_vgg("vgg16", blocks=4)
-    save_file(state, folder / "vgg16.safetensors")
-    torch.save(state, folder / "mine.pth")
-    images = torch.rand(1, 3, 16, 16)
-    one = load_encoder("vgg16", "relu2_1")
-    two = load_encoder("vgg16", "relu2_1", path=folder / "mine.pth")
-    assert not one.training
-    assert torch.equal(one(images), two(images))
-
-
-def test_imagenet_weights_are_normalised_and_others_are_left(folder: Path) -> None:
-    save_file(numbered_vgg("vgg16", blocks=4), folder / "vgg16.safetensors")
-    means = read(find("vgg16-means"))
-    plain = load_encoder("vgg16", "relu1_1")
-    scaled = load_normalised_encoder(VGG("vgg16", "relu1_1"))
-    images = torch.rand(1, 3, 8, 8)
-    torch.testing.assert_close(scaled(images) * means["conv1_1"].view(-1, 1, 1), plain(images))
-    save_encoder(scaled, folder / "deep" / "own.safetensors")
-    again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "deep" / "own.safetensors")
-    assert torch.equal(again.conv1_1.weight, scaled.conv1_1.weight.half().float())
-
-
-def test_a_normalised_file_is_not_taken_for_imagenets(folder: Path) -> None:
-    save_encoder(VGG("vgg16", "relu1_1"), folder / "own.safetensors")
-    published = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
-    torch.save(published, folder / "vgg_normalised.pth")
-    for name in ("own.safetensors", "vgg_normalised.pth"):
-        with pytest.raises(
-            ValueError, match=f"{name} is normalised.*ImageNet's own weights are needed, such as vgg16-397923af"
-        ):
-            load_encoder("vgg16", "relu1_1", path=folder / name)
-
-
-def test_what_halves_cannot_hold_is_saved_as_floats(folder: Path) -> None:
-    """A channel that fires once in a million is divided by next to nothing."""
-    encoder = VGG("vgg16", "relu1_1")
-    save_encoder(encoder, folder / "usual.safetensors")
-    assert all(v.dtype == torch.float16 for v in read(folder / "usual.safetensors").values())
-    means = torch.ones(64)
-    means[5] = 1e-7
-    normalise(encoder, {"conv1_1": means})
-    assert encoder.conv1_1.weight.abs().max() > 65504
-    save_encoder(encoder, folder / "rare.safetensors")
-    again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "rare.safetensors")
-    assert torch.equal(again.conv1_1.weight, encoder.conv1_1.weight)
-    means[5] = 1e-45
-    normalise(encoder, {"conv1_1": means})
-    with pytest.raises(ValueError, match=r"conv1_1\.weight of the encoder has numbers that are not finite"):
-        save_encoder(encoder, folder / "never.safetensors")
-    assert not (folder / "never.safetensors").exists()
-
-
-def test_vgg19_is_normalised_by_its_file_only(folder: Path) -> None:
-    save_file(numbered_vgg("vgg19", blocks=1), folder / "vgg19.safetensors")
-    with pytest.raises(MissingWeights, match=r"vgg_normalised\.pth"):
-        load_normalised_encoder(VGG("vgg19", "relu1_1"))
-    with pytest.raises(ValueError, match=r"vgg19.safetensors is not normalised.*use vgg_normalised\.pth"):
-        load_normalised_encoder(VGG("vgg19", "relu1_1"), path=folder / "vgg19.safetensors")
-
-
-def test_the_shipped_means_fit_vgg16() -> None:
-    means = read(find("vgg16-means"))
-    encoder = VGG("vgg16", "relu5_3")
-    assert {n: m.shape for n, m in means.items()} == {n: (encoder.get_submodule(n).out_channels,) for n in encoder.names}
-    assert all((m >= 0).all() and m.isfinite().all() for m in means.values())
-
-
-def test_imagenets_own_weights_have_means_near_one() -> None:
-    """Only where somebody has the real file: on photographs, what was measured elsewhere must nearly hold."""
-    try:
-        encoder = load_normalised_encoder(VGG("vgg16"))
-    except MissingWeights:
-        pytest.skip("no ImageNet weights here")
-    pictures = [read_picture(path).rgb[None, :, :160, :160] for path in photos().values()]
-    for mean in mean_activations(encoder, pictures).values():
-        assert 0.5 < mean.median() < 2
-
-
-# --- networks --------------------------------------------------------------------------------------------------------
-
-
-def scrambled(name: str) -> StyleNetwork:
-    network = build(name)
-    for p in network.parameters():
-        nn.init.normal_(p, std=0.05)
-    return network
-
-
-@pytest.mark.parametrize("name", ["small", "vgg16"])
-def test_saved_networks_come_back(name: str, tmp_path: Path) -> None:
-    network = scrambled(name)
-    for dtype, same in (("float32", torch.float32), ("float16", torch.float16)):
-        path = tmp_path / "deep" / f"{dtype}.safetensors"
-        save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
-        again = load_network(build(name), path)
-        trained = [network, again] if name == "small" else [network.decoder, again.decoder]
-        for a, b in zip(*(m.state_dict().values() for m in trained), strict=True):
-            assert b.dtype == torch.float32
-            assert torch.equal(a.to(same).float(), b)
-        with safe_open(path, "pt") as file:
-            told = file.metadata()
-        assert told["network"] == name
-        before = path.read_bytes()
-        for _ in range(5):  # metadata in the order of chance would differ
-            save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
-            assert path.read_bytes() == before
-        assert json.loads(told["settings"]) == {"lr": 0.1, "out": str(tmp_path)}
-        assert any(k.startswith("stages.") for k in read(path)) == (name == "small")  # a VGG's encoder is not ours to give
-
-
-@pytest.mark.parametrize("save", ["network", "encoder"])
-def test_a_file_is_kept_until_the_new_one_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: str) -> None:
-    path = tmp_path / "file.safetensors"
-
-    def write() -> None:
-        save_network(build("small"), path, {}) if save == "network" else save_encoder(VGG("vgg16", "relu1_1"), path)
-
-    write()
-    before = path.read_bytes()
-    tear_files(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        write()
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(path.name, before)]
-
-
-def test_files_of_other_networks_are_told(tmp_path: Path) -> None:
-    save_network(build("small"), tmp_path / "small.safetensors", {})
-    save_network(build("vgg16"), tmp_path / "vgg16.safetensors", {})
-    torch.save({"0.weight": torch.zeros(1)}, tmp_path / "decoder.pth")
-    for network, file in [("vgg16", "small.safetensors"), ("small", "vgg16.safetensors"), ("vgg19", "vgg16.safetensors")]:
-        with pytest.raises(ValueError, match=f"{file} does not fit the network {network}: it is of {Path(file).stem}$"):
-            load_network(build(network), tmp_path / file)
-    save_file(read(tmp_path / "vgg16.safetensors"), tmp_path / "bare.safetensors")
-    with pytest.raises(ValueError, match=r"does not fit the network small: it is of another, and does not say which$"):
-        load_network(build("small"), tmp_path / "bare.safetensors")
-    write_tensors({"stages.0.x": torch.zeros(1)}, tmp_path / "old.safetensors", {"network": "small"})
-    with pytest.raises(ValueError, match=r"old.safetensors does not fit the network small: its tensors are others$"):
-        load_network(build("small"), tmp_path / "old.safetensors")
-    with pytest.raises(ValueError, match=r"decoder\.pth is not a file of the network small"):
-        load_network(build("small"), tmp_path / "decoder.pth")
-    with pytest.raises(ValueError, match="the checkpoint has 1 convolutions"):
-        load_network(build("vgg16"), tmp_path / "decoder.pth")
-
-
-def test_pretrained_networks_are_ready_for_use(folder: Path) -> None:
-    save_network(scrambled("small"), folder / "trained.safetensors", {})
-    network = pretrained("small", weights=folder / "trained.safetensors")
-    assert not network.training
-    assert not any(p.requires_grad for p in network.parameters())
-
-
-def test_a_file_says_which_network_it_is_of(folder: Path) -> None:
-    save_file(numbered_vgg("vgg16", blocks=4), folder / "vgg16.safetensors")
-    save_network(build("vgg16"), folder / "deep.safetensors", {})
-    assert pretrained(weights=folder / "deep.safetensors").name == "vgg16"
-    assert pretrained("vgg16", weights=folder / "deep.safetensors").name == "vgg16"
-    assert pretrained().name == "small"
-    with pytest.raises(ValueError, match=r"deep.safetensors is of the network vgg16, not of small; name the model vgg16"):
-        pretrained("small", weights=folder / "deep.safetensors")
-    save_file(read(folder / "deep.safetensors"), folder / "bare.safetensors")
-    with pytest.raises(
-        ValueError, match=r"bare.safetensors does not say which network it is of; name it, one of small, vgg16"
-    ):
-        pretrained(weights=folder / "bare.safetensors")
-    assert pretrained("vgg16", weights=folder / "bare.safetensors").name == "vgg16"
-    (folder / "text.safetensors").write_text("hello")
-    with pytest.raises(ValueError, match="is not a file of weights"):
-        pretrained(weights=folder / "text.safetensors")
-    with pytest.raises(MissingWeights, match=r"there is no file .*none\.safetensors"):
-        pretrained(weights=folder / "none.safetensors")
-
-
-def test_pretrained_vgg19_is_the_published_pair(folder: Path) -> None:
-    numbered = numbered_vgg("vgg19", blocks=4)
-    encoder = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
-    convs = sorted({int(k.split(".")[1]) for k in numbered})
-    for place, n in enumerate(convs, 1):
-        encoder |= {f"{3 * place}.{kind}": numbered[f"features.{n}.{kind}"] for kind in ("weight", "bias")}
-    torch.save(encoder, folder / "vgg_normalised.pth")
-    decoder = MirrorDecoder("vgg19").state_dict()
-    torch.save({f"{3 * int(k.split('.')[1]) + 1}.{k.split('.')[2]}": v for k, v in decoder.items()}, folder / "decoder.pth")
-    network = pretrained("vgg19")
-    assert torch.equal(network.stages[0].input.weight, encoder["0.weight"])
-    assert torch.equal(network.stages[0].conv4_1.weight, numbered["features.19.weight"])  # not rescaled
-    assert all(torch.equal(a, b) for a, b in zip(network.decoder.state_dict().values(), decoder.values(), strict=True))
-
-
-def test_unknown_models_are_told() -> None:
-    with pytest.raises(ValueError, match="'vgg' is not a model; choose one of small, vgg16, vgg19"):
-        pretrained("vgg")
-
-
-def test_files_may_be_read_by_whoever_may_read_others(tmp_path: Path) -> None:
-    (tmp_path / "other").touch()
-    save_network(build("small"), tmp_path / "network.safetensors", {})
-    assert (tmp_path / "network.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode

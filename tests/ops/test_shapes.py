@@ -18,7 +18,8 @@ CHECKED = {**os.environ, "EFDM_CHECK_SHAPES": "1"}
 
 @pytest.mark.slow
 def test_annotated_shapes_hold() -> None:
-    files = [str(HERE / name) for name in ("test_efdm.py", "test_gradients.py", "test_histogram.py", "test_moments.py")]
+    names = ("test_efdm.py", "test_efdm_inputs.py", "test_gradients.py", "test_histogram.py", "test_moments.py")
+    files = [str(HERE / name) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not gpu and not slow", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, env=CHECKED, cwd=HERE.parent.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from training import noise_pictures, vgg_file
 
 from efdm.style import train as training
+from efdm.style.stylizer import Stylizer
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +29,12 @@ def quickly() -> Iterator[None]:
         patch.setattr(training, "BLOCK", 2)
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
         yield
+
+
+@pytest.fixture(scope="module")
+def stylizer() -> Stylizer:
+    """Of a small network with random weights everywhere."""
+    from style.test_tiles import shaken
+
+    torch.manual_seed(0)
+    return Stylizer(shaken("small", torch.float32), "cpu")

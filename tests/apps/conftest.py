@@ -1,0 +1,46 @@
+"""A network, a folder to work in and the command, for the tests of `efdm stylize`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from efdm.data import write_picture
+from efdm.models import build
+from efdm.models.weights import save_network
+
+# the command is imported inside: without typer, test files that import it are skipped, and this one must not fail
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "network.safetensors"
+    save_network(build("small"), path, {})
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with two contents, three styles and a mask."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("contents/a", "contents/sub/b", "styles/x", "styles/y", "photo", "style", "wide"):
+        write_picture(tmp_path / f"{name}.png", torch.rand(3, 20, 40 if name == "wide" else 24))
+    mask = torch.zeros(3, 20, 24)
+    mask[:, :, :12] = 1
+    write_picture(tmp_path / "left.png", mask)
+    write_picture(tmp_path / "right.png", 1 - mask)
+    return tmp_path
+
+
+@pytest.fixture
+def run(weights: Path):
+    from stylize_commands import app, runner
+
+    def call(*arguments: object):
+        given = [str(a) for a in arguments]
+        return runner.invoke(app, ["--weights", str(weights), "--device", "cpu", *given], env={"COLUMNS": "300"})
+
+    return call

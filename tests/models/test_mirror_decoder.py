@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from efdm.models import MirrorDecoder, load_decoder
+from efdm.models.vgg import conv_names
+
+
+def mirrored() -> nn.Sequential:
+    """`decoder.pth` of VGG-19, as its paper draws it: widths of section 3 of our methods, "up" for an upsampling."""
+    plan = [
+        (512, 256),
+        "up",
+        (256, 256),
+        (256, 256),
+        (256, 256),
+        (256, 128),
+        "up",
+        (128, 128),
+        (128, 64),
+        "up",
+        (64, 64),
+        (64, 3),
+    ]
+    layers: list[nn.Module] = []
+    for step in plan:
+        if isinstance(step, str):
+            layers.append(nn.Upsample(scale_factor=2, mode="nearest"))
+        else:
+            layers += [nn.ReflectionPad2d(1), nn.Conv2d(*step, 3), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def test_the_decoder_is_the_published_one() -> None:
+    whole = mirrored()
+    decoder = load_decoder(MirrorDecoder("vgg19"), whole.state_dict())
+    features = torch.randn(2, 512, 4, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(decoder(features), whole(features))
+    assert decoder(features).shape == (2, 3, 32, 40)
+
+
+def test_a_decoder_of_vgg16_mirrors_vgg16() -> None:
+    decoder = MirrorDecoder("vgg16", "relu3_2")
+    found = [(c.in_channels, c.out_channels, up) for c, up in zip(decoder.convs, decoder.up_after, strict=True)]
+    assert found == [
+        (256, 256, False),
+        (256, 128, True),
+        (128, 128, False),
+        (128, 64, True),
+        (64, 64, False),
+        (64, 3, False),
+    ]
+    assert len(MirrorDecoder("vgg16").convs) == len(conv_names("vgg16", "relu4_1")) == 8
+
+
+def test_our_own_decoder_file_loads() -> None:
+    one, two = MirrorDecoder("vgg16", "relu2_1"), MirrorDecoder("vgg16", "relu2_1")
+    load_decoder(two, one.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (lambda: mirrored().state_dict(), "the checkpoint has 9 convolutions, a decoder of vgg16 from relu4_1 has 8"),
+        (lambda: {f"{i}.weight": torch.zeros(3, 3, 3, 3) for i in range(8)}, "does not fit a decoder of vgg16 from relu4_1"),
+        (lambda: {f"layer.{i}.conv": torch.zeros(1) for i in range(8)}, "does not fit a decoder of vgg16 from relu4_1"),
+    ],
+    ids=["other_vgg", "no_bias", "other_names"],
+)
+def test_wrong_decoders_are_told(state: Callable[[], dict[str, Tensor]], message: str) -> None:
+    with pytest.raises(ValueError, match="checkpoint") as caught:
+        load_decoder(MirrorDecoder("vgg16"), state())
+    assert message in str(caught.value)
