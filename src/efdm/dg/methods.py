@@ -77,6 +77,7 @@ def _mix(name: str, about: str, source: str, matcher: str, mix: str = "random", 
 _ROWS = (
     Method("erm", "empirical risk minimisation: nothing is added", "Vapnik, 1998", _nothing),
     _mix("mixstyle", "means and standard deviations mixed with a random sample's", _MIXSTYLE, "adain"),
+    _mix("mixstyle-flow", "MixStyle, style gradient flowing", "ours, beside efdmix-flow", "adain", style_grad="flow"),
     _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),
     _mix("mixstyle-halves", "MixStyle with the authors' pairing of half batches", _MIXSTYLE, "adain", "halves"),
     _mix("efdmix", "whole distributions mixed with a random sample's; style gradient stopped", _EFDM, "efdm"),

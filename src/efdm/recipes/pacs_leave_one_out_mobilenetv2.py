@@ -4,7 +4,7 @@ claim     the paper's order ERM < MixStyle < EFDMix, asked of a small network; a
 command   efdm dg run pacs_leave_one_out_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/lodo --lanes 4
 time      --seeds 3 on one H200: 24 minutes of steps in four lanes, by the records; reading and compiling not counted
 expected  3 seeds: ERM 77.3, MixStyle 80.9, EFDMix 80.2 (gradient to the style stopped) and 81.8 (flowing)
-runs      200 (10 methods x 4 domains x 5 seeds)
+runs      220 (11 methods x 4 domains x 5 seeds)
 
 The learning rate is the same for all methods; pacs_rate_mobilenetv2 chose it for ERM on held-out pictures of the training
 domains. Methods that pair by domain labels see batches of 2 domains x 32, the others 64 of all domains; all take the same
@@ -25,6 +25,7 @@ recipe = Recipe(
     methods={
         "erm": {},
         "mixstyle": {},
+        "mixstyle-flow": {},
         "mixstyle-labels": LABELS,
         "efdmix": {},
         "efdmix-flow": {},
@@ -42,7 +43,12 @@ recipe = Recipe(
         ("erm", "mixstyle-labels", "efdmix-labels"),
         ("erm", "mixstyle-labels", "efdmix-labels-flow"),
     ),
-    contrasts=(("efdmix", "efdmix-flow"), ("efdmix-labels", "efdmix-labels-flow")),
+    contrasts=(
+        ("efdmix", "efdmix-flow"),
+        ("efdmix-labels", "efdmix-labels-flow"),
+        ("mixstyle", "mixstyle-flow"),  # what the gradient does without exact matching,
+        ("mixstyle-flow", "efdmix-flow"),  # and exact matching with the gradient
+    ),
     published=published("pacs", "leave-one-out", "resnet18"),
     notes=(
         "All methods that change features do so after the same three stages; dsu and crossnorm were published at more "
