@@ -22,6 +22,7 @@ from efdm.apps.dg_open import EXPECTED
 from efdm.data.domains import DomainSet
 from efdm.dg import Progress, Settings, Trained, identity
 from efdm.dg.run import training
+from efdm.dg.train import raise_exploded
 from efdm.training.interrupt import stoppable
 from efdm.training.lanes import finish, side_by_side
 
@@ -77,10 +78,7 @@ def train_on_cores(
             raise
         for worker in workers:
             worker.join()
-    if exploded:
-        raise FloatingPointError(
-            f"{len(exploded)} of {len(runs)} runs came to no end, all others did: {'; '.join(exploded)}"
-        )
+    raise_exploded(exploded, len(runs))
 
 
 @contextmanager

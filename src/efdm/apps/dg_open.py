@@ -17,11 +17,10 @@ from rich.console import Console
 
 from efdm.apps.dg_show import training_name
 from efdm.apps.tell import tell
-from efdm.data.digits import CLASSES, STYLES
+from efdm.data import digits, named, pacs
 from efdm.data.domains import DomainSet
 from efdm.data.images import unwritable
 from efdm.data.layouts import find_items, some
-from efdm.data.named import DIGITS
 from efdm.dg import METHODS
 from efdm.dg.run import MODEL
 from efdm.dg.settings import Settings, read_settings
@@ -182,16 +181,23 @@ class Listing(NamedTuple):
     classes: list[str]
 
 
+# of sets that are always called the same
+LISTINGS: Mapping[str, Listing] = {
+    named.DIGITS: Listing(list(digits.STYLES), list(digits.CLASSES)),
+    named.PACS: Listing(list(pacs.PICTURES), list(pacs.CLASSES)),
+}
+
+
 def listing(kind: str, sources: Sequence[Path]) -> Listing:
-    if kind == DIGITS:
-        return Listing(list(STYLES), list(CLASSES))
+    if kind in LISTINGS:
+        return LISTINGS[kind]
     items, _ = find_items(list(sources))
     return Listing(sorted({item.domain for item in items}), sorted({item.label for item in items}))
 
 
 def kind_of(sources: Sequence[Path]) -> str:
     """ "digits" when the word itself was given; a folder of that name is ./digits."""
-    return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
+    return named.DIGITS if [str(source) for source in sources] == [named.DIGITS] else "folder"
 
 
 def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet | Listing) -> None:

@@ -19,7 +19,7 @@ from efdm.apps.dg_cores import train_on_cores, use_threads
 from efdm.apps.dg_show import Bars, show_tables
 from efdm.data import named
 from efdm.data.domains import DomainSet
-from efdm.data.pacs import CLASSES, PICTURES
+from efdm.data.pacs import PICTURES
 from efdm.dg import Settings, train_together
 from efdm.lab.run import RECIPE
 from efdm.models.backbones import build_backbone
@@ -133,8 +133,7 @@ def _check_parts(recipe: lab.Recipe, sources: list[Path], parts: Mapping[str, An
     for row in parts["methods"] or ():
         check_choice("--methods", row, recipe.rows)
     if parts["domains"]:
-        pacs = dg_open.Listing(list(PICTURES), list(CLASSES))
-        listed = pacs if recipe.data == named.PACS else dg_open.listing(recipe.data, sources)
+        listed = dg_open.listing(recipe.data, sources)
         dg_open.refuse_swapped("--domains", parts["domains"], listed)
         for domain in parts["domains"]:
             check_choice("--domains", domain, listed.domain_names)

@@ -25,11 +25,11 @@ from efdm.dg.run import CHECKPOINT, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
 from efdm.dg.train import check_run_folder
 from efdm.lab import load_recipe
-from efdm.lab.compare import many
 from efdm.models.backbones import OWN
 from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
 from efdm.training.files import write_json
+from efdm.words import counted
 
 console = Console()
 Many = list[str] | None
@@ -210,7 +210,7 @@ def _plan(settings: Settings, data: DomainSet) -> str:
     options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
     method = f"{settings.method} ({options})" if options else settings.method
     stages = f" (stages {', '.join(settings.stages)})" if _mixes(settings.method) else ""
-    length = f"{many(settings.iterations, 'iteration')} of {many(settings.batch, 'picture')}"
+    length = f"{counted(settings.iterations, 'iteration')} of {counted(settings.batch, 'picture')}"
     return (
         f"{len(data)} pictures of {len(data.classes)} classes{listed}; learning from "
         f"{', '.join(settings.train_domains)}, {tested}\n"

@@ -23,7 +23,6 @@ from efdm.apps.wishes import (
     Wish,
     check_video,
     count_videos,
-    counted,
     find_styles,
     make_namer,
     make_wishes,
@@ -39,6 +38,7 @@ from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL
 from efdm.training import PRECISIONS
+from efdm.words import counted
 
 console = Console()
 

@@ -19,6 +19,7 @@ from efdm.ops.choices import check_choice
 from efdm.style.look import Look, shares
 from efdm.style.pictures import PAINTED, Size
 from efdm.style.stylizer import Stylizer
+from efdm.words import counted
 
 MIXES = ("none", "equal")
 SOUND = ("keep", "drop")  # of a video
@@ -128,10 +129,6 @@ def make_wishes(
     if mixed:
         return [Wish(_joined(names), tuple(styles), tuple(weights) or None, style_masks=tuple(style_masks))]
     return [Wish(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count)]
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -95,10 +95,13 @@ def train_together(
         for settings, name in zip(runs, names, strict=True)
     )
     side_by_side(works, device=device, lanes=lanes, finished=lambda made: None if made is None else finished(made))
-    if exploded:
-        raise FloatingPointError(
-            f"{len(exploded)} of {len(runs)} runs came to no end, all others did: {'; '.join(exploded)}"
-        )
+    raise_exploded(exploded, len(runs))
+
+
+def raise_exploded(told: Sequence[str], runs: int) -> None:
+    """When all others have come to their end: raise if there is anything to tell of exploded ones."""
+    if told:
+        raise FloatingPointError(f"{len(told)} of {runs} runs came to no end, all others did: {'; '.join(told)}")
 
 
 def _unless_it_explodes(work: Work[Trained], exploded: list[str]) -> Work[Trained | None]:

@@ -15,7 +15,6 @@ from efdm.lab.compare import (
     chains,
     contrast_sentence,
     difference,
-    many,
     order_sentence,
     unjudged_sentences,
 )
@@ -25,6 +24,7 @@ from efdm.lab.run import Study
 from efdm.lab.scores import STDS, VALIDATION, standard_error
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
+from efdm.words import counted
 
 MISSING = "-"
 INCOMPLETE, DIFFER = "incomplete", "seeds differ"
@@ -126,7 +126,7 @@ def _cell(made: Numbers, row: str, column: str, std: str) -> Value | str:
     if column not in made.wanted[row]:
         return MISSING
     found, wanted = list(made.found[row][column].values()), len(made.wanted[row][column])
-    return _of_seeds(found, wanted, std) if found else f"0 of {many(wanted, 'seed')}"
+    return _of_seeds(found, wanted, std) if found else f"0 of {counted(wanted, 'seed')}"
 
 
 def _average(made: Numbers, row: str, std: str) -> Value | str:

@@ -129,12 +129,19 @@ def _match_moments(
     y = open_style(style, x, content, channel_dim, style_mask)
     mean_x, var_x = _mean_and_variance(x if content_stats == "flow" else x._replace(values=x.values.detach()))
     mean_y, var_y = _mean_and_variance(y if style_grad == "flow" else y._replace(values=y.values.detach()))
-    means = {"content": mean_x, "style": mean_y, "scaled": torch.zeros_like(mean_x)}
-    out = _wide(x) - means["scaled" if mean == "scaled" else "content"]
+    taken, given = _means(mean, mean_x, mean_y)
+    out = _wide(x) - taken
     if std == "style":
         out = out / (var_x + eps).sqrt() * (var_y + eps).sqrt()
-    out = (out + means[mean]).to(content.dtype)
+    out = (out + given).to(content.dtype)
     return from_rows(where_selected(out, x.values, x, y), content, channel_dim)
+
+
+def _means(mean: str, content: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
+    """What is taken off before the spread is matched, and what is added after it."""
+    if mean == "scaled":
+        return (torch.zeros_like(content),) * 2
+    return content, {"content": content, "style": style}[mean]
 
 
 def mix_partners(
@@ -162,9 +169,9 @@ def mix_partners(
     found = mean_and_variance(x if "flow" in (style_grad, content_stats) else x.detach(), space)
     mean_x, var_x = (s if content_stats == "flow" else s.detach() for s in found)
     mean_y, var_y = (s.index_select(0, partners.index) for s in (f if style_grad == "flow" else f.detach() for f in found))
-    means = {"content": mean_x, "style": mean_y, "scaled": torch.zeros_like(mean_x)}
+    taken, given = _means(mean, mean_x, mean_y)
     scale = (var_y + eps).sqrt() / (var_x + eps).sqrt() if std == "style" else torch.ones_like(var_x)
-    shift = means[mean] - means["scaled" if mean == "scaled" else "content"] * scale
+    shift = given - taken * scale
     # chosen, not computed, where nothing is taken: statistics of infinities are NaN
     grows, shift = (torch.where(weight == 0, 0.0, weight * part) for part in (scale - 1, shift))
     return torch.addcmul(shift, x, 1 + grows).to(content.dtype)
