@@ -2,8 +2,8 @@
 
 claim     the paper's order ERM < MixStyle < EFDMix with one training domain, asked of a small network.
 command   efdm dg run pacs_single_source_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/one --lanes 4
-time      not measured yet
-expected  the paper's ResNet-18 has 46.6, 51.7 and 54.4 on average; of this network nothing was known before
+time      --seeds 3 on one H200: 9 minutes of steps in four lanes, by the records; reading and compiling not counted
+expected  3 seeds: ERM 45.4, MixStyle 52.3, EFDMix 53.4 (gradient to the style stopped) and 55.0 (flowing), pooled
 runs      80 (4 methods x 4 domains x 5 seeds)
 
 Everything but the domains is as in pacs_leave_one_out_mobilenetv2. A column is the domain that was trained on; the first
