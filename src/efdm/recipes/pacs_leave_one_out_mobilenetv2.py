@@ -36,7 +36,7 @@ recipe = Recipe(
         "mixup": {},
     },
     settings=PACS_MOBILENETV2,
-    # the paper stops the gradient to the style, its numbers come from a code that does not: both are asked
+    # the paper stops the gradient to the style, its numbers are said to come from a code that does not: both are asked
     orders=(
         ("erm", "mixstyle", "efdmix"),
         ("erm", "mixstyle", "efdmix-flow"),
