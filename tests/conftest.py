@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import torch
 
 from efdm.models import allow_torchvision
 
+# A shell has its background jobs, and what they start, ignore Ctrl-C; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 allow_torchvision()
 
 

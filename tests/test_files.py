@@ -6,12 +6,20 @@ from pathlib import Path
 import pytest
 from torn import tear_files
 
-from efdm.files import whole_file
+from efdm.files import cache_folder, whole_file
 
 
 def write(path: Path, data: bytes = b"new") -> None:
     with whole_file(path) as file:
         file.write(data)
+
+
+def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine" / "efdm"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "efdm"
 
 
 def test_a_file_takes_its_place_when_it_is_finished(tmp_path: Path) -> None:

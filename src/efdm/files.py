@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all. For every room that writes some."""
+"""Files that are there as a whole or not at all, and the folder for those that nobody asked for. For every room."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+
+def cache_folder() -> Path:
+    """Ours in the user's cache. It may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "efdm"
 
 
 @contextmanager

@@ -177,7 +177,10 @@ def test_what_is_not_a_dictionary_of_tensors_is_told(tmp_path: Path) -> None:
     (tmp_path / "text.safetensors").write_text("weights")
     (tmp_path / "text.pth").write_text("weights")
     for name in ("list.pth", "numbers.pth"):
-        with pytest.raises(ValueError, match="does not hold a dictionary of tensors"):
+        found = {"list.pth": "a list", "numbers.pth": r"'epoch' \(int\)"}[name]
+        with pytest.raises(
+            ValueError, match=rf"does not hold a dictionary of tensors, but {found}; .*model\.state_dict\(\)"
+        ):
             read(tmp_path / name)
     for name in ("text.safetensors", "text.pth"):
         with pytest.raises(ValueError, match="is not a file of weights"):
@@ -187,6 +190,7 @@ def test_what_is_not_a_dictionary_of_tensors_is_told(tmp_path: Path) -> None:
             read(tmp_path / name)
 
 
-def test_a_checkpoint_of_a_training_is_opened(tmp_path: Path) -> None:
-    torch.save({"state_dict": {"a": torch.ones(2)}, "epoch": 3}, tmp_path / "checkpoint.pth")
+@pytest.mark.parametrize("within", ["state_dict", "model"])
+def test_a_checkpoint_of_a_training_is_opened(tmp_path: Path, within: str) -> None:
+    torch.save({"optimizer": {"b": 1}, within: {"a": torch.ones(2)}, "epoch": 3}, tmp_path / "checkpoint.pth")
     assert list(read(tmp_path / "checkpoint.pth")) == ["a"]

@@ -63,6 +63,13 @@ def test_other_dimensions(space: tuple[int, ...], device: torch.device) -> None:
         DropBlock(0.3)(torch.ones(1, 2, 3, 3, 3, 3))
 
 
+def test_infinities_are_dropped_like_others(device: torch.device) -> None:
+    x = torch.full((4, 4, 8, 8), float("inf"), device=device)
+    out = DropBlock(0.3, 3)(x)
+    assert ((out == 0) | (out == x)).all()
+    assert (out == 0).any()
+
+
 def test_draws_anew_at_every_call(device: torch.device) -> None:
     layer, x = DropBlock(0.3, 3), torch.ones(4, 4, 8, 8, device=device)
     assert not torch.equal(layer(x), layer(x))

@@ -263,7 +263,41 @@ def test_settings_of_the_users_own_win() -> None:
     mix_after(models.resnet18(weights=None), "stage1", shared)
     hook = next(iter(vit.encoder.layers[0]._forward_hooks.values()))
     assert hook.layout == (-1, 1)
-    assert (shared.channel_dim, shared.prefix) == (1, 0)
+    assert (shared.channel_dim, shared.prefix) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "layout"),
+    [({"prefix": 5}, (-1, 5)), ({"channel_dim": 2}, (2, 1)), ({"channel_dim": 1, "prefix": 0}, (1, 0)), ({}, (-1, 1))],
+    ids=str,
+)
+def test_what_a_layer_does_not_say_is_what_is_known_of_the_stage(settings: dict, layout: tuple[int, int]) -> None:
+    models = pytest.importorskip("torchvision.models")
+    vit = mix_after(models.vit_b_16(weights=None, image_size=32), "stage1", EFDMix(**settings))
+    assert next(iter(vit.encoder.layers[0]._forward_hooks.values())).layout == layout
+
+
+def test_a_prefix_where_tokens_would_be_channels_is_refused() -> None:
+    model = Net()
+    with pytest.raises(ValueError, match=r"prefix=1 are leading tokens.*channel_dim=-1"):
+        mix_after(model, ["stem", "body"], [EFDMix(), DSU(prefix=1)])
+    assert mixes_of(model) == []
+
+
+def test_compilers_look_at_the_hooks_of_a_loaded_model() -> None:
+    saved = pickle.dumps(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]))
+    with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):  # as in a new process
+        pickle.loads(saved)
+        assert not torch._dynamo.config.skip_nnmodule_hook_guards
+
+
+def test_labels_of_a_compiled_call_that_failed_are_dropped() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(mix_after(Net(), ["stem"], EFDMix(p=1.0, mix="crossdomain")), backend="eager")
+    with pytest.raises(RuntimeError):
+        compiled(torch.zeros(4, 99, 4, 4), domains=torch.arange(4))
+    with pytest.raises(ValueError, match="needs domain labels"):
+        torch.compile(EFDMix(p=1.0, mix="crossdomain"), backend="eager")(torch.rand(4, 3, 5))
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

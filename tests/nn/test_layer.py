@@ -57,6 +57,16 @@ def test_a_closed_gate_leaves_the_features(layer, gate: str, device: torch.devic
     assert 30 < opened < 90  # 60 expected, standard deviation 6.5
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("layer", [CrossNorm, DSU, EFDMix], ids=lambda c: c.__name__)
+def test_a_closed_gate_leaves_infinities(layer, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw, "closed", lambda gate: False)  # as on a GPU
+    x = torch.randn(4, 3, 5, 6)
+    x[0, 1, 2, 3], x[2, 0, 0, 0] = float("inf"), float("-inf")
+    mixing = layer(p=1e-9)
+    assert torch.equal(torch.compile(mixing, backend="aot_eager")(x) if compiled else mixing(x), x)
+
+
 def test_draws_come_from_the_generator(make, device: torch.device) -> None:
     x, outs = features(device), []
     for seed in (0, 1):
@@ -166,6 +176,16 @@ def test_wrong_settings_are_told() -> None:
         DropBlock(block=0)
     with pytest.raises(TypeError, match="channel_dim='last'"):
         DSU(channel_dim="last")
+    with pytest.raises(ValueError, match="prefix=-1 must be a number of tokens"):
+        DropBlock(prefix=-1)
+    with pytest.raises(ValueError, match="prefix=2 are leading tokens"):
+        EFDMix(channel_dim=1, prefix=2)
+    with pytest.raises(ValueError, match="prefix=2 are leading tokens"):
+        EFDMix(p=1.0, prefix=2)(torch.rand(2, 5, 4))
+    for layer in (DSU, MixStyle, CrossNorm):
+        for eps in (-1.0, float("nan")):
+            with pytest.raises(ValueError, match=f"eps={eps} is added to variances"):
+                layer(eps=eps)
     with pytest.raises(TypeError, match="got list"):
         DSU(1.0)([1.0])
     with pytest.raises(NotImplementedError, match="FeatureLayer does not say"):

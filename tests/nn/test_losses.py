@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -214,3 +215,34 @@ def test_wrong_choices_are_told(options: dict[str, str], message: str) -> None:
         with pytest.raises(ValueError, match="is not one of") as caught:
             call()
         assert message in str(caught.value)
+
+
+# --- other types -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float32", "bfloat16"), ("float32", "float64")], ids=str)
+@pytest.mark.parametrize("name", [*STYLE_LOSSES, "sliced"])
+def test_a_style_is_brought_to_the_type_of_the_features(name: str, types: tuple[str, str]) -> None:
+    loss = {**STYLE_LOSSES, "sliced": partial(sliced_loss, directions=torch.eye(3))}[name]
+    x, y = torch.randn(2, 3, 20, 40).to(getattr(torch, types[0])), torch.rand(2, 3, 20, 40).to(getattr(torch, types[1]))
+    assert loss(x, y) == loss(x, y.to(x.dtype))
+
+
+@pytest.mark.parametrize("name", STYLE_LOSSES)
+def test_a_single_place_has_a_loss_and_a_gradient(name: str) -> None:
+    x, y = torch.randn(2, 3, 1, 1, requires_grad=True), torch.randn(2, 3, 1, 1)
+    loss = STYLE_LOSSES[name](x, y)
+    loss.backward()
+    assert loss.isfinite()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+def test_half_precision_neither_vanishes_nor_overflows() -> None:
+    nothing = torch.zeros(1, 3, 8, 8, dtype=torch.float16)
+    assert distribution_loss(nothing, nothing, unit="spread") == 0
+    assert sliced_loss(nothing, nothing, torch.eye(3), unit="spread") == 0
+    bright = torch.full((1, 3, 64, 64), 20.0)
+    close(gram(bright.half()), gram(bright))
+    with torch.autocast("cpu", torch.float16):
+        close(gram(bright), torch.full((1, 3, 3), 400.0))

@@ -7,7 +7,7 @@ import torch
 from tolerances import close
 from torch import Tensor, nn
 
-from efdm import deactivated, mix_after
+from efdm import deactivate, deactivated, mix_after
 from efdm.nn import ManifoldMixup, draw
 
 
@@ -111,6 +111,50 @@ def test_keeps_channels_last_and_a_copied_model_works(device: torch.device) -> N
         changed, _ = mixup(images, torch.eye(4, device=device))
         assert changed.is_contiguous(memory_format=torch.channels_last)
         assert copy.deepcopy(model).eval()(changed).shape == model(changed).shape
+
+
+def test_switched_off_it_leaves_the_batch_and_forgets(device: torch.device) -> None:
+    mixup = ManifoldMixup(2)
+    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    images, targets = batch(device)
+    mixup(images, targets)
+    with deactivated(model):
+        same = mixup(images, targets)
+    assert same[0] is images
+    assert same[1] is targets
+    with pytest.raises(RuntimeError, match="drawn for no batch yet"):
+        model(images)
+
+
+def test_a_depth_that_is_switched_off_mixes_no_targets(device: torch.device) -> None:
+    mixup = ManifoldMixup(2, generator=torch.Generator(device).manual_seed(0))
+    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    deactivate(model.one)
+    changed = 0
+    for _ in range(20):
+        images, targets = mixup(*batch(device))
+        assert torch.equal(model(images)[2], targets[:, :, None, None].expand_as(images))
+        changed += not torch.equal(targets, batch(device)[1])
+    assert 5 < changed < 20
+
+
+def test_a_copied_model_does_not_mix_what_was_drawn_for_another(device: torch.device) -> None:
+    mixup = ManifoldMixup(2)
+    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    images, _ = mixup(*batch(device))
+    with pytest.raises(RuntimeError, match=r"no batch yet.*copied at once"):
+        copy.deepcopy(model)(images)
+    twin, its_mixup = copy.deepcopy((model, mixup))
+    images, targets = its_mixup(*batch(device))
+    assert torch.equal(twin(images)[2], targets[:, :, None, None].expand_as(images))
+
+
+def test_labels_and_bytes_are_not_averaged() -> None:
+    images = torch.rand(4, 3, 2, 2)
+    with pytest.raises(ValueError, match=r"expected probabilities \(4, classes\)"):
+        ManifoldMixup(1)(images, torch.tensor([0, 3, 1, 2]))
+    with pytest.raises(ValueError, match=r"images are of torch.uint8"):
+        ManifoldMixup(1)(images.byte(), torch.eye(4))
 
 
 def test_wrong_settings_are_told() -> None:

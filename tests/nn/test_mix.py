@@ -88,6 +88,14 @@ def test_beta(device: torch.device) -> None:
     assert (lam - expected).abs().mean() < 0.01, "the whole distribution, not only its moments"
 
 
+@pytest.mark.parametrize("alpha", [1e-6, 1e300])
+def test_beta_at_the_ends_of_what_is_allowed(alpha: float, device: torch.device) -> None:
+    EFDMix(alpha=alpha)
+    lam = draw.beta(alpha, 10_000, device, torch.Generator(device).manual_seed(0))
+    assert bool(((lam >= 0) & (lam <= 1)).all())
+    assert lam.mean().item() == pytest.approx(0.5, abs=0.02)
+
+
 def test_two_seeded_runs_agree(device: torch.device) -> None:
     x = features(device)
     outs = []
@@ -118,6 +126,8 @@ def test_truthful_repr() -> None:
     [
         ({"p": 1.5}, "p=1.5 is not a probability"),
         ({"alpha": 0.0}, "alpha=0.0 must be positive"),
+        ({"alpha": 1e-40}, "at least 1e-6"),
+        ({"alpha": float("inf")}, "alpha=inf must be positive and finite"),
         ({"mix": "cross-domain"}, "did you mean 'crossdomain'"),
     ],
 )
@@ -313,3 +323,12 @@ def test_crossnorm_takes_the_statistics_of_the_partner(device: torch.device) -> 
     grad = torch.randn_like(x)
     expected = adain(x, x.flip(0), eps=0.0, style_grad="flow", content_stats="flow")
     close(torch.autograd.grad(out, x, grad)[0], torch.autograd.grad(expected, x, grad)[0])
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_batches_of_batches_draw_for_themselves() -> None:
+    x = torch.randn(4, 3, 6, 6).expand(20, -1, -1, -1, -1)
+    out = torch.vmap(EFDMix(p=0.5, alpha=None), randomness="different")(x)
+    ordered, known = out.flatten(3).sort(-1).values, x[0].flatten(2).sort(-1).values
+    assert all(any(torch.equal(sample, style) for style in known) for batch in ordered for sample in batch)
+    assert len({tuple(batch[:, 0, 0].tolist()) for batch in ordered}) > 2  # closed gates, and more than one pairing

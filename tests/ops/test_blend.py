@@ -43,6 +43,14 @@ def test_bad_strength(strength: object, message: str) -> None:
         blend(torch.rand(2, 3, 4), torch.rand(2, 3, 4), strength)
 
 
+@pytest.mark.parametrize("strength", [0, 0.5, 1])
+@pytest.mark.parametrize("types", [(torch.int64, torch.int64), (torch.float16, torch.float32)], ids=str)
+def test_types_must_agree_and_have_fractions(types: tuple[torch.dtype, torch.dtype], strength: float) -> None:
+    x, m = (torch.ones(1, 1, 2, dtype=t) for t in types)
+    with pytest.raises(TypeError, match=f"content is {types[0]}, matched {types[1]}; convert both"):
+        blend(x, m, strength)
+
+
 def test_shapes_must_agree() -> None:
     with pytest.raises(ValueError, match=r"\(2, 3, 4\), matched \(2, 3, 5\)"):
         blend(torch.rand(2, 3, 4), torch.rand(2, 3, 5), 0.5)
@@ -83,6 +91,8 @@ def test_interpolate_styles(device: torch.device) -> None:
         (1, [0.5, 0.5], "1 styles and 2 weights"),
         (2, [0, 0], "not all be zero"),
         (2, [-1, 2], "negative"),
+        (2, [math.inf, 1], "finite"),
+        (2, [1, math.nan], "finite"),
         (0, [], "at least one"),
     ],
 )
@@ -142,13 +152,6 @@ def test_moments_of_infinities_stay_with_those_who_take_them(dtype: torch.dtype,
     assert out.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_the_named_choices_are_those_there_are() -> None:
-    from efdm.ops.choices import NAMED
-    from efdm.ops.ties import TIES
-
-    assert NAMED["ties"] == tuple(TIES)
-
-
 def test_gradient_where_content_and_match_agree(device: torch.device) -> None:
     x = torch.tensor([[[0.0, 1.0]]], device=device, requires_grad=True)
     y = torch.tensor([[[0.0, 2.0]]], device=device, requires_grad=True)
@@ -172,3 +175,43 @@ def test_precision_and_signs_of_the_weights(device: torch.device) -> None:
     infinite = torch.full((1, 1, 1), math.inf)
     for weight in (0.0, 0.5, 1.0):
         assert blend(infinite, infinite, torch.nn.Parameter(torch.tensor([weight]))).item() == math.inf
+
+
+@pytest.mark.parametrize("lam", [0.5, 1])
+@pytest.mark.parametrize(
+    ("method", "options", "error", "message"),
+    [
+        ("adamean", {"mean": "content"}, TypeError, "adamean has no option 'mean'; it takes style_grad,"),
+        ("adain", {"mean": "content"}, TypeError, "adain has no option 'mean'"),
+        ("adain", {"ties": "stable"}, TypeError, "adain has no option 'ties'"),
+        ("adastd", {"mean": "bogus"}, ValueError, "mean='bogus' is not one of 'scaled', 'content'"),
+        ("efdm", {"ties": "nonsense"}, ValueError, "ties='nonsense' is not one of"),
+        ("efdm", {"content_grad": "stop"}, TypeError, "efdm has no option 'content_grad'"),
+    ],
+)
+def test_options_are_the_same_for_all_styles_and_shares(
+    method: str, options: dict, error: type, message: str, lam: float
+) -> None:
+    x = torch.randn(2, 3, 8)
+    for style in (x.flip(0), Partners(torch.tensor([1, 0]))):
+        with pytest.raises(error, match=message):
+            mix(x, style, lam, method, **options)
+
+
+def test_a_wrong_share_is_told_by_the_name_it_was_given_under() -> None:
+    x = torch.randn(2, 3, 8)
+    for style in (x.flip(0), Partners(torch.tensor([1, 0]))):
+        with pytest.raises(ValueError, match=r"lam has shape \(3,\); expected a number or \(2,\)"):
+            efdmix(x, style, torch.rand(3))
+        with pytest.raises(TypeError, match="lam is a list; give a number, or a tensor with one for each sample"):
+            efdmix(x, style, [0.5, 0.5])
+    with pytest.raises(TypeError, match="strength is a tuple"):
+        blend(x, x, (0.5, 0.5))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_style_given_thrice_is_that_style(dtype: torch.dtype) -> None:
+    x, y = torch.randn(1, 3, 300).to(dtype), torch.randn(1, 3, 300).to(dtype)
+    out = interpolate_styles(x, [y, y, y], [0.3, 0.3, 0.4])
+    assert out.dtype == dtype
+    close(out, efdm(x, y)) if dtype.itemsize > 2 else torch.testing.assert_close(out, efdm(x, y), rtol=0, atol=0)

@@ -60,6 +60,8 @@ def test_bad_types(content: Tensor, style: object, options: dict, message: str) 
 def test_a_mask_for_a_prepared_style_is_refused() -> None:
     with pytest.raises(ValueError, match="has its selection already"):
         efdm(torch.rand(1, 3, 4), prepare(torch.rand(1, 3, 4)), style_mask=torch.ones(4) > 0)
+    with pytest.raises(ValueError, match="has its selection already"):
+        prepare(prepare(torch.rand(1, 3, 4)), style_mask=torch.ones(4) > 0)
 
 
 def test_nan_sorts_last() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from tolerances import DTYPES, close
@@ -194,3 +197,27 @@ def test_a_learnable_weight_learns_at_the_ends(device: torch.device) -> None:
     x, lam = torch.randn(2, 3, 9, device=device), torch.tensor([0.2, 0.7], device=device, requires_grad=True)
     mix(x, Partners(torch.tensor([1, 0], device=device)), lam, "efdm").square().sum().backward()
     assert lam.grad.abs().min() > 0
+
+
+@pytest.mark.parametrize("shape", [(4, 64, 32, 32), (4, 4, 8, 8)], ids=["large", "small"])
+@pytest.mark.parametrize("match", [efdm, histogram_match])
+def test_a_style_with_its_channels_last_gets_its_gradient(match, shape: tuple[int, ...], device: torch.device) -> None:
+    x = torch.randn(shape, device=device).contiguous(memory_format=torch.channels_last)
+    got, wanted = x.clone().requires_grad_(), x.contiguous().requires_grad_()
+    weights = torch.randn(shape, device=device)
+    for content in (got, wanted):
+        (match(content, content.flip(0), style_grad="flow") * weights).sum().backward()
+    close(got.grad, wanted.grad)
+
+
+def test_many_styles_at_once_for_a_content_with_its_channels_last(device: torch.device) -> None:
+    x = torch.randn(2, 3, 8, 8, device=device).contiguous(memory_format=torch.channels_last)
+    styles = torch.randn(5, 2, 3, 8, 8, device=device)
+    assert torch.equal(torch.vmap(lambda y: efdm(x, y))(styles), torch.stack([efdm(x, y) for y in styles]))
+
+
+def test_a_prepared_style_keeps_nothing_of_function_transforms() -> None:
+    style, x = prepare(torch.randn(1, 3, 20)), torch.randn(1, 3, 7)
+    torch.func.grad(lambda c: efdm(c, style).sum())(x)
+    assert torch.equal(efdm(x, copy.deepcopy(style)), efdm(x, style))
+    assert pickle.loads(pickle.dumps(style))._resampled  # what an eager call left

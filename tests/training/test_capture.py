@@ -154,6 +154,52 @@ def test_recording_leaves_everything_as_it_was(pretend: list[Any], optimizer: st
     assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("begun", [0, 2])
+@pytest.mark.parametrize("fails", [RuntimeError("no memory"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
+@pytest.mark.parametrize("where", ["before the update", "after it"])
+def test_preparing_leaves_everything_as_it_was_also_when_it_fails(
+    monkeypatch: pytest.MonkeyPatch, optimizer: str, begun: int, fails: BaseException, where: str
+) -> None:
+    one, two = Learner(CPU, "plain", optimizer), Learner(CPU, "plain", optimizer)
+    for i in range(begun):
+        one(i), two(i)
+    images = torch.rand(4, 3, 8, 8)
+    before, drawn = two.state(), [two.generator.get_state(), torch.get_rng_state()]
+    update = two.optimizer.step
+
+    def failing() -> None:
+        if where == "after it":
+            update()
+        raise fails
+
+    with monkeypatch.context() as patch:
+        patch.setattr(two.optimizer, "step", failing)
+        with pytest.raises(type(fails)):
+            two.run.prepare(images)
+    assert all(torch.equal(value, before[name]) for name, value in two.state().items())
+    assert torch.equal(two.generator.get_state(), drawn[0])
+    assert torch.equal(torch.get_rng_state(), drawn[1])
+    for i in range(begun, begun + 2):  # with the same momentum, and no gradients from before
+        one(i), two(i)
+    assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+def test_of_a_device_that_cannot_be_written_to_the_first_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner(CPU, "plain")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the device is lost")
+
+    def step(images: Tensor) -> dict[str, Tensor]:
+        monkeypatch.setattr(learner.run, "_optimizer_state", broken)
+        raise ValueError("no such stage")
+
+    learner.run.step = step
+    with pytest.raises(ValueError, match="no such stage"):
+        learner.run.prepare(torch.rand(4, 3, 8, 8))
+
+
 def test_a_default_stream_is_not_captured_and_another_one_is(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(CPU, "plain")
     learner.run._record([torch.rand(4, 3, 8, 8)])

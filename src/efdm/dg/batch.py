@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from efdm.nn import draw
-from efdm.nn.layer import check_alpha, check_p
+from efdm.nn.layer import check_alpha, check_batch, check_p
 from efdm.nn.pairing import paired
 from efdm.ops import blend
 
@@ -22,14 +22,6 @@ Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return images, targets
-
-
-def check_batch(images: Tensor, targets: Tensor) -> None:
-    if targets.ndim != 2 or not targets.is_floating_point() or targets.shape[0] != images.shape[0]:
-        raise ValueError(
-            f"targets are {tuple(targets.shape)} of {targets.dtype}; expected probabilities ({images.shape[0]}, classes), "
-            "for example one_hot(labels, classes).float()"
-        )
 
 
 def rectangles(size: tuple[int, int], center: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor]) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
 from efdm.dg.augment import prepared
+from efdm.nn.stages import eval_mode
 from efdm.training import autocast
 from efdm.training.lanes import Work, finish
 
@@ -72,18 +72,6 @@ def evaluate(
         split: {domain: [int(right[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}
         for split, by_domain in parts.items()
     }
-
-
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """In the block the model is in eval mode; afterwards every layer is in its own again, as some may be frozen."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 @torch.inference_mode()

@@ -19,6 +19,7 @@ __all__ = [
     "TABLE",
     "VARIABLE",
     "choose_kernel",
+    "eager",
     "explain",
     "exporting",
     "match_sorted",
@@ -27,6 +28,7 @@ __all__ = [
     "sort_rank",
     "sort_rows",
     "take",
+    "transformed",
 ]
 
 
@@ -40,17 +42,27 @@ def exporting() -> bool:
     return getattr(torch.compiler, _EXPORT_FLAG)
 
 
+def transformed() -> bool:
+    """Whether torch.func is at work (vmap, grad...), whose tensors may be wrappers that die with it."""
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def eager(t: Tensor) -> bool:
+    """Whether a tensor holds numbers and nobody looks at what is done with them."""
+    return not (
+        type(t) is not Tensor  # fake tensors and other subclasses
+        or torch.compiler.is_compiling()
+        or exporting()
+        or torch._C._len_torch_dispatch_stack()  # modes
+        or transformed()
+    )
+
+
 def _door(x: Tensor) -> Any:
     if exporting():
         return reference
     # Python operators cost some 15 us a call; only those who look at operators need them
-    watched = (
-        type(x) is not Tensor  # fake tensors and other subclasses
-        or torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack()  # modes
-        or torch._C._functorch.peek_interpreter_stack() is not None  # torch.func
-    )
-    return torch.ops.efdm if watched else operators
+    return operators if eager(x) else torch.ops.efdm
 
 
 @checked

@@ -11,7 +11,6 @@ import ctypes
 import hashlib
 import importlib.util
 import os
-import tempfile
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -95,25 +94,22 @@ def _compile(source: str, options: Sequence[str]) -> bytes:
     return binary.raw
 
 
-def _cache_directory() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "efdm"
-
-
 def _binary(source: str, options: Sequence[str]) -> bytes:
     """Compile, or read what an earlier run compiled. A cache that cannot be written is not an error."""
+    from efdm.files import cache_folder, whole_file  # late: `import efdm` does without
+
     major, minor = ctypes.c_int(), ctypes.c_int()
     _libraries()[1].nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     everything = "\0".join((source, *options, f"{major.value}.{minor.value}"))
-    path = _cache_directory() / f"{hashlib.sha256(everything.encode()).hexdigest()}.cubin"
+    path = cache_folder() / f"{hashlib.sha256(everything.encode()).hexdigest()}.cubin"
     try:
         return path.read_bytes()
     except OSError:
         binary = _compile(source, options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with whole_file(path) as file:  # other processes may be reading
             file.write(binary)
-        os.replace(file.name, path)  # whole or not at all: other processes may be reading
     except OSError:
         pass
     return binary

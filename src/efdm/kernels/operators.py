@@ -17,6 +17,10 @@ from efdm.kernels.choose import choose_kernel
 _library = torch.library.Library("efdm", "DEF")
 
 
+# the type of the second argument, where it is not that of the first
+_SECOND = {"take": torch.int32, "mix_partners": torch.int64}
+
+
 def _run(name: str, *tensors: Tensor) -> Any:
     """Call the chosen kernel, on contiguous rows unless it takes others."""
     first = tensors[0]
@@ -24,6 +28,11 @@ def _run(name: str, *tensors: Tensor) -> Any:
     alike = all(t.shape == first.shape for t in tensors[1:])
     if not alike and not (name == "mix_partners" and tensors[1].shape == tensors[2].shape == first.shape[:1]):
         raise ValueError(f"{name} cannot use shapes {[tuple(t.shape) for t in tensors]} together")
+    # and numbers of another type, or memory of another device, as if they were the first one's
+    if any(t.device != first.device for t in tensors):
+        raise ValueError(f"{name} cannot use devices {[str(t.device) for t in tensors]} together; move all to one")
+    if len(tensors) > 1 and tensors[1].dtype != (wanted := _SECOND.get(name, first.dtype)):
+        raise ValueError(f"{name} of {first.dtype} needs a second argument of {wanted}, got {tensors[1].dtype}; convert it")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
     return getattr(kernel.functions, name)(*ready)

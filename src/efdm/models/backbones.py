@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from efdm.models.compat import allow_torchvision
 from efdm.models.tiny import Tiny
 from efdm.models.vgg import CONVS_PER_BLOCK, WIDTHS
 from efdm.models.weights import MissingWeights, checksum_once, folders, read
+from efdm.words import nearest
 
 State = dict[str, Tensor]
 NAMED = ("random", "timm")  # weights that are no file
@@ -122,8 +122,8 @@ def _of_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
         known = ", ".join(OWN)
         raise ImportError(f"{name} is looked for in timm, which is not here; pip install timm (ours: {known})") from error
     if not timm.is_model(name):
-        close = difflib.get_close_matches(name, [*OWN, *timm.list_models()], n=3)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        close = nearest(name, [*OWN, *timm.list_models()], 3)
+        hint = f"; did you mean {close}?" if close else ""
         raise ValueError(f"{name!r} is no model of timm {timm.__version__}, and not one of {', '.join(OWN)}{hint}")
     try:
         with _patience() if pretrained else nullcontext():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)})
 WIDTHS = (64, 128, 256, 512, 512)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-PADDINGS = {"reflect": 0, "zeros": 1}  # what the convolutions themselves add
+PADDINGS: Mapping[str, int] = MappingProxyType({"reflect": 0, "zeros": 1})  # what the convolutions themselves add
 
 
 def conv_names(name: str, until: str) -> tuple[str, ...]:

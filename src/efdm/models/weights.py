@@ -18,11 +18,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from efdm.files import whole_file
+from efdm.files import cache_folder, whole_file
 from efdm.models.networks import StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
 
 FOLDER_VARIABLE = "EFDM_WEIGHTS"
+WITHIN = ("state_dict", "model")  # under these names a training's checkpoint has its weights
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,7 @@ class MissingWeights(FileNotFoundError):
 def folders() -> list[Path]:
     """Where weights are looked for: the folder in EFDM_WEIGHTS, our cache, torch's own cache of downloads."""
     given = os.environ.get(FOLDER_VARIABLE)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return [*([Path(given)] if given else []), cache / "efdm" / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
+    return [*([Path(given)] if given else []), cache_folder() / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
 
 
 def find(name: str, path: str | Path | None = None) -> Path:
@@ -139,11 +139,22 @@ def read(path: str | Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise _unreadable(path, error) from error
-    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-        state = state["state_dict"]
+    if isinstance(state, dict):
+        state = next((state[name] for name in WITHIN if isinstance(state.get(name), dict)), state)
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ValueError(f"{path} does not hold a dictionary of tensors")
+        raise ValueError(
+            f"{path} does not hold a dictionary of tensors, but {_told(state)}; write it with "
+            f"torch.save(model.state_dict(), ...), or put that under {' or '.join(map(repr, WITHIN))}"
+        )
     return state
+
+
+def _told(state: object) -> str:
+    """What a file has instead of tensors: the first few names."""
+    if not isinstance(state, dict):
+        return f"a {type(state).__name__}"
+    others = [f"{name!r} ({type(value).__name__})" for name, value in state.items() if not isinstance(value, Tensor)]
+    return ", ".join(others[:5]) + (", ..." if others[5:] else "")
 
 
 def metadata(path: str | Path) -> dict[str, str]:

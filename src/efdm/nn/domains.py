@@ -52,7 +52,10 @@ def call_begins(domains: Tensor | None) -> None:
 
 
 def call_ends() -> None:
-    set_domains(_labels().before.pop())
+    if not torch.compiler.is_compiling() and not _eager.before and _compiled.before:
+        _compiled.current = _compiled.before.pop()  # a call that began compiled and failed ends uncompiled
+    else:
+        set_domains(_labels().before.pop())
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from efdm.kernels import eager
 from efdm.ops.generator import given
 
 Generator = torch.Generator | None
@@ -36,7 +37,7 @@ def gate(p: float, device: torch.device, generator: Generator) -> Tensor:
 
 def closed(gate: Tensor) -> bool:
     """Whether a gate is known to be closed. On a CPU reading it is free and saves the work; a GPU would have to wait."""
-    return gate.device.type == "cpu" and not torch.compiler.is_compiling() and type(gate) is Tensor and not gate
+    return gate.device.type == "cpu" and eager(gate) and not gate
 
 
 def beta(alpha: float, batch: int, device: torch.device, generator: Generator) -> Tensor:

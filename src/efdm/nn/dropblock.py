@@ -47,8 +47,8 @@ class DropBlock(FeatureLayer):
         p: float = 0.1,  # their paper: keep_prob 0.9, ResNet-50
         block: int = 7,  # their paper, ResNet-50
         *,
-        channel_dim: int = 1,
-        prefix: int = 0,
+        channel_dim: int | None = None,
+        prefix: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(p, channel_dim=channel_dim, prefix=prefix, generator=generator)
@@ -66,10 +66,11 @@ class DropBlock(FeatureLayer):
         fits = [side - length + 1 for side, length in zip(space, block, strict=True)]
         chance = self.p * prod(space) / (prod(block) * prod(fits))  # their paper, equation 1
         corners = draw.uniform(*x.shape[:2], *fits, device=x.device, generator=self.generator) < chance
-        kept = ~dropped(space, corners, block)
-        scale = kept.numel() / kept.sum().clamp(min=1)
-        # in float32: a scale rounded to bfloat16 would make all features of a call too large, or all too small
-        out = (x * torch.where(kept, scale, 0.0)).to(x.dtype)
+        gone = dropped(space, corners, block)
+        scale = gone.numel() / (~gone).sum().clamp(min=1)
+        # expanded, so that halves become float32: a scale rounded to bfloat16 would make all features of a call too large,
+        # or all too small; filled, since an infinity times 0 is NaN, and in place, which keeps the memory format
+        out = (x * scale.expand(x.shape)).masked_fill_(gone, 0.0).to(x.dtype)
         return out.movedim(1, channel_dim)
 
     def shown(self) -> dict[str, object]:

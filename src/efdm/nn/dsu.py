@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from efdm.nn import draw
-from efdm.nn.layer import FeatureLayer
+from efdm.nn.layer import FeatureLayer, check_eps
 from efdm.ops.layout import from_rows, to_rows
 from efdm.ops.moments import mean_and_variance
 
@@ -24,8 +24,9 @@ def perturbed(features: Tensor, mean_noise: Tensor, std_noise: Tensor, *, eps: f
     std = (variance + eps).sqrt()
     mean_spread, std_spread = ((s.var(0) + eps).sqrt() for s in (mean, std))
     # the formula as x * scale + shift: two numbers a channel, and no rounding where there is no noise
-    grows = std_noise * std_spread / std
-    shift = mean_noise * mean_spread - mean * grows
+    # chosen, not computed, where there is none: statistics of infinities are NaN
+    grows = torch.where(std_noise == 0, 0.0, std_noise * std_spread / std)
+    shift = torch.where((mean_noise == 0) & (std_noise == 0), 0.0, mean_noise * mean_spread - mean * grows)
     out = torch.addcmul(shift.unsqueeze(-1), x, (1 + grows).unsqueeze(-1))
     return from_rows(out.to(features.dtype), features, channel_dim)
 
@@ -54,11 +55,12 @@ class DSU(FeatureLayer):
         p: float = 0.5,  # their paper and published code
         *,
         eps: float = 1e-6,  # published code
-        channel_dim: int = 1,
-        prefix: int = 0,
+        channel_dim: int | None = None,
+        prefix: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(p, channel_dim=channel_dim, prefix=prefix, generator=generator)
+        check_eps(eps)
         self.eps = eps
 
     def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:

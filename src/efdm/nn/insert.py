@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,10 @@ class _MixOutput:
     def __init__(self, mix: FeatureLayer, stage: str, layout: tuple[int, int] | None) -> None:
         self.mix, self.stage, self.layout = mix, stage, layout
         self.handle: RemovableHandle | None = None  # kept because unpickling it reserves the hook's number
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _let_compilers_see_hooks()  # nobody calls `mix_after` for a model that is loaded
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         # the layer is no child of the model, so model.eval() does not reach it: the stage's own mode decides
@@ -99,8 +102,10 @@ def find_stage(model: nn.Module, stage: str) -> Stage:
     if name in modules:
         layout = (family.channel_dim, family.prefix(model)) if family and name in known.values() else (1, 0)
         return Stage(name, modules[name], layout)
-    close = difflib.get_close_matches(stage, [*known, *modules], n=3)
-    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    from efdm.words import nearest  # late: only those need it who misspell
+
+    close = nearest(stage, [*known, *modules], 3)
+    hint = f" Did you mean {close}?" if close else ""
     presets = ", ".join(f"{s} ({m})" for s, m in known.items())
     children = ", ".join(name for name, _ in model.named_children())
     listed = f"stages of this {type(model).__name__}: {presets}" if known else f"its top-level modules: {children}"
@@ -149,10 +154,9 @@ def mix_after(
     for stage, _ in chosen.values():
         if any(isinstance(h, _MixOutput) for h in stage.module._forward_hooks.values()):
             raise ValueError(f"stage {stage.name!r} is mixed already; call unmix(model) first to start again")
+    hooks = [(stage, _MixOutput(layer, stage.name, layer.layout(stage.layout))) for stage, layer in chosen.values()]
     _let_compilers_see_hooks()
-    for stage, layer in chosen.values():
-        plain = (layer.channel_dim, layer.prefix) == (1, 0)  # settings of the user's own win over the preset
-        hook = _MixOutput(layer, stage.name, stage.layout if plain else None)
+    for stage, hook in hooks:
         hook.handle = stage.module.register_forward_hook(hook)
     if not any(isinstance(h, _TakeDomains) for h in model._forward_pre_hooks.values()):
         take, restore = _TakeDomains(model), _RestoreDomains()

@@ -1,7 +1,8 @@
 """Style losses: how far the distribution of features is from a style's. Each is zero when its matcher has nothing to do.
 
 A loss looks at a target that the features are drawn towards. The target is made from the features themselves and carries
-no gradient: with the straight-through form the difference would have the gradient of zero.
+no gradient: with the straight-through form the difference would have the gradient of zero. A style of another
+floating-point type is brought to the features' own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm import kernels
+from efdm.kernels.floats import wide
 from efdm.ops.choices import check_choice
+from efdm.ops.layout import to_rows
 from efdm.ops.match import efdm, histogram_match
+from efdm.ops.moments import STYLE_EPS, moments_of_rows
 
 NORMS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType({
     "l2": F.mse_loss,  # authors' code; the squared 2-Wasserstein distance
@@ -32,12 +36,16 @@ def rows(features: Tensor) -> Tensor:
     return features.flatten(2).contiguous()
 
 
+def _target(style: Tensor, features: Tensor) -> Tensor:
+    return style.detach().to(features.dtype)
+
+
 def _in_units(unit: str, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
     """Both in units of the style's standard deviation, so that a weak channel counts as much as a strong one."""
     if unit == "value":
         return features, style
-    variance = style.var(-1, keepdim=True, correction=0)
-    spread = (variance + SMALLEST_SPREAD**2 * variance.mean(1, keepdim=True) + 1e-12).sqrt()
+    variance = wide(style).var(-1, keepdim=True, correction=0)  # of float16 the squares overflow, and 1e-12 is 0
+    spread = (variance + SMALLEST_SPREAD**2 * variance.mean(1, keepdim=True) + 1e-12).sqrt().to(style.dtype)
     return features / spread, style / spread
 
 
@@ -56,7 +64,7 @@ def distribution_loss(features: Tensor, style: Tensor, *, norm: str = "l2", unit
     """
     check_choice("norm", norm, NORMS)
     check_choice("unit", unit, UNITS)
-    x, y = _in_units(unit, rows(features), rows(style.detach()))
+    x, y = _in_units(unit, rows(features), rows(_target(style, features)))
     target = kernels.sort_match(x.detach(), y) if x.shape == y.shape else efdm(x.detach(), y)
     return NORMS[norm](x, target)
 
@@ -67,7 +75,7 @@ def sliced_loss(features: Tensor, style: Tensor, directions: Tensor, *, norm: st
     Channels can each have the style's distribution while their combinations do not. Fresh random directions at every
     step see the joint distribution: the sliced Wasserstein distance.
     """
-    x, y = _in_units(unit, rows(features), rows(style.detach()))
+    x, y = _in_units(unit, rows(features), rows(_target(style, features)))
     turned = directions.to(x.dtype)
     return distribution_loss(turned @ x, turned @ y, norm=norm, unit=unit)
 
@@ -80,18 +88,18 @@ def random_directions(count: int, channels: int, generator: torch.Generator | No
 
 def histogram_loss(features: Tensor, style: Tensor) -> Tensor:
     """The mean squared difference to histogram-matched features."""
-    return F.mse_loss(features, histogram_match(features.detach(), style.detach()))
+    return F.mse_loss(features, histogram_match(features.detach(), _target(style, features)))
 
 
 def moments_loss(features: Tensor, style: Tensor, *, moments: tuple[str, ...] = ("mean", "std")) -> Tensor:
     """Mean squared differences of channel means and standard deviations (AdaIN's own loss), or of one of them."""
-    x, y = _moments(features), _moments(style.detach())
+    x, y = _moments(features), _moments(_target(style, features))
     return torch.stack([F.mse_loss(x[m], y[m]) for m in moments]).sum()
 
 
 def _moments(features: Tensor) -> dict[str, Tensor]:
-    variance, mean = torch.var_mean(features.flatten(2).float(), -1)
-    return {"mean": mean, "std": (variance + 1e-5).sqrt()}  # eps: AdaIN's own code
+    mean, variance = moments_of_rows(to_rows(features, "features", 1))
+    return {"mean": mean, "std": (variance + STYLE_EPS).sqrt()}
 
 
 # one row for every matcher: the loss that its decoder is trained with
@@ -105,9 +113,10 @@ STYLE_LOSSES: Mapping[str, Callable[..., Tensor]] = MappingProxyType({
 
 
 def gram(features: Tensor) -> Tensor:
-    """Mean products of channels, ``(b, c, c)``."""
-    x = features.flatten(2)
-    return x @ x.mT / x.shape[-1]
+    """Mean products of channels, ``(b, c, c)``; of half types in float32, where sums of products do not overflow."""
+    x = wide(features.flatten(2))
+    with torch.autocast(x.device.type, enabled=False):  # it would multiply in half precision again
+        return x @ x.mT / x.shape[-1]
 
 
 def unit_distances(features: Tensor, content: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from efdm.nn import draw
-from efdm.nn.layer import FeatureLayer, check_alpha, check_p
+from efdm.nn.layer import FeatureLayer, check_alpha, check_batch, check_p
 from efdm.nn.pairing import paired
 from efdm.ops import blend
 
@@ -33,9 +33,12 @@ class _Drawn:
 
 
 class _Plan:
-    """What all depths of a network share."""
+    """What all depths of a network share. A copy begins anew: nobody would draw for a copied model alone."""
 
     drawn: _Drawn | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}
 
 
 class _MixedAt(FeatureLayer):
@@ -54,7 +57,8 @@ class _MixedAt(FeatureLayer):
             had = "no batch yet" if drawn is None else f"a batch of {drawn.partner.shape[0]}"
             raise RuntimeError(
                 f"manifold mixup has drawn for {had}, and these are features of {batch} samples: call "
-                "`images, targets = mixup(images, targets)` before the model sees a batch, or `deactivate(model)`"
+                "`images, targets = mixup(images, targets)` before the model sees a batch, or `deactivate(model)`; "
+                "a copied model has a mixup of its own only where both are copied at once"
             )
         return drawn.mixed_at(self.depth, features)
 
@@ -67,7 +71,8 @@ class ManifoldMixup:
 
     Called with a batch it draws partners, one weight from ``Beta(alpha, alpha)`` and one depth: 0 is the pictures
     themselves, 1 the first of the stages. It mixes targets, and pictures at depth 0; its ``layers``, one for each stage, mix
-    features at their depth with the same partners and weight. What was drawn holds until the next batch.
+    features at their depth with the same partners and weight. What was drawn holds until the next batch. With all layers
+    switched off (`deactivate`) a batch stays as it is; with some, so does one that was drawn for their depth.
 
     Args:
         stages: how many stages there are. alpha: of the weight. p: the chance that a batch is mixed at all.
@@ -98,11 +103,18 @@ class ManifoldMixup:
         self.layers = tuple(_MixedAt(depth, self._plan) for depth in range(1, stages + 1))
 
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        check_batch(images, targets)
+        off = [layer.depth for layer in self.layers if not layer.active]
+        if off and len(off) == len(self.layers):
+            self._plan.drawn = None
+            return images, targets
         batch, device, generator = images.shape[0], images.device, self.generator
         gate = draw.gate(self.p, device, generator)
         depth = draw.integers(len(self.layers) + 1, device=device, generator=generator)
         kept = draw.beta(self.alpha, 1, device, generator)
         partner = draw.permutation(batch, device, generator)
+        for switched in off:
+            gate = gate & (depth != switched)
         self._plan.drawn = drawn = _Drawn(depth, partner, torch.where(gate, 1 - kept, 0.0))
         return drawn.mixed_at(0, images), drawn.mixed(targets)
 

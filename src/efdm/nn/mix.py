@@ -9,7 +9,7 @@ from torch import Tensor
 
 from efdm.nn import draw
 from efdm.nn.domains import current_domains, labels_for_draw
-from efdm.nn.layer import FeatureLayer, check_alpha
+from efdm.nn.layer import FeatureLayer, check_alpha, check_eps
 from efdm.nn.pairing import PAIRINGS
 from efdm.ops import MATCHERS, Partners
 from efdm.ops import mix as ops_mix
@@ -26,9 +26,7 @@ class FeatureMix(FeatureLayer):
         alpha: the share of its own style that a sample keeps is drawn from ``Beta(alpha, alpha)``; None keeps nothing.
         mix: who mixes with whom, a row of `PAIRINGS`: ``"random"``, ``"crossdomain"`` (needs domain labels) or
             ``"halves"`` (the authors' code).
-        channel_dim: -1 for NHWC features and token sequences.
-        prefix: how many leading tokens (class token, registers) stay as they are.
-        generator: on the features' device; by default torch's own, so that `torch.manual_seed` repeats a run.
+        channel_dim, prefix, generator: as in `FeatureLayer`.
         options: go to the matcher: ``ties``, ``style_grad``, ``eps``...
 
     Everything random is drawn on the features' device, and nothing is read back from a GPU: there, a call that is not
@@ -42,8 +40,8 @@ class FeatureMix(FeatureLayer):
         alpha: float | None = 0.1,
         mix: str = "random",
         *,
-        channel_dim: int = 1,
-        prefix: int = 0,
+        channel_dim: int | None = None,
+        prefix: int | None = None,
         generator: torch.Generator | None = None,
         **options: Any,
     ) -> None:
@@ -54,6 +52,7 @@ class FeatureMix(FeatureLayer):
             check_alpha(alpha, "the paper uses 0.1")
         # now, and not at the first call that happens to mix
         check_options(MATCHERS[method].function, options, without=("content_grad", "content_mask", "style_mask"))
+        check_eps(options.get("eps", 0.0))
         self.method, self.alpha, self.mix, self.options = method, alpha, mix, options
 
     def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -57,4 +58,8 @@ def paired(values: Tensor, partner: Tensor) -> Tensor:
     return values.index_select(0, partner)
 
 
-PAIRINGS: dict[str, Pairing] = {"random": random_pairs, "crossdomain": crossdomain_pairs, "halves": half_pairs}
+PAIRINGS: Mapping[str, Pairing] = MappingProxyType({
+    "random": random_pairs,
+    "crossdomain": crossdomain_pairs,
+    "halves": half_pairs,
+})  # fmt: skip

@@ -6,9 +6,11 @@ features carry style more than class (paper, section 4.2). ``prefix`` counts the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +65,7 @@ def _last_of_each_resolution(model: nn.Module) -> list[str]:
 _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 
 # library and class name -> its row
-FAMILIES: dict[tuple[str, str], Family] = {
+FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
     ("torchvision", "ResNet"): Family("ResNet", "torchvision", _RESNET),
     ("timm", "ResNet"): Family("ResNet", "timm", _RESNET),
     ("torchvision", "VGG"): Family("VGG", "torchvision", _before_each_halving("features")),
@@ -83,7 +85,7 @@ FAMILIES: dict[tuple[str, str], Family] = {
     ("timm", "SwinTransformer"): Family("Swin", "timm", _numbered("layers"), -1),
     ("timm", "SwinTransformerV2"): Family("Swin", "timm", _numbered("layers"), -1),
     ("efdm", "PlainVGG"): Family("VGG", "efdm", _named("stage1", "stage2", "stage3", "stage4", "stage5")),
-}
+})  # fmt: skip
 
 
 def family_of(model: nn.Module) -> Family | None:
@@ -93,6 +95,18 @@ def family_of(model: nn.Module) -> Family | None:
         if row is not None:
             return row
     return None
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """In the block the model is in eval mode; afterwards every layer is in its own again, as some may be frozen."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 @torch.no_grad()
@@ -119,14 +133,12 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
 
         hooks.append(model.get_submodule(name).register_forward_hook(see))
     size = (getattr(model, "pretrained_cfg", None) or {}).get("input_size", (3, 224, 224))  # timm's
-    modes = {module: module.training for module in model.modules()}
     try:
         first = next(model.parameters())
-        model.eval()(torch.zeros(1, *size, device=first.device, dtype=first.dtype))
+        with eval_mode(model):
+            model(torch.zeros(1, *size, device=first.device, dtype=first.dtype))
     finally:
         for hook in hooks:
             hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
     ends = {round(size[1] / side): name for name, side in sides.items()}  # the last of each stride
     return tuple(ends[stride] for stride in strides if stride in ends)

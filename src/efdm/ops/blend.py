@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from efdm import kernels
+from efdm.kernels.floats import wide
 from efdm.kernels.reference import lerp
 from efdm.ops import gradient
-from efdm.ops.choices import check_choice
+from efdm.ops.choices import check_choice, check_known, options_of
 from efdm.ops.moments import MIX_EPS
 from efdm.ops.styles import Partners, Style
 from efdm.ops.table import MATCHERS
@@ -20,7 +22,7 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
     r""":math:`(1-w)\,x + w\,m` for strength :math:`w`: 0 is the content and 1 the matched features, exactly.
 
     ``strength`` is a number from 0 to 1 or one for each sample, ``(b,)``. Gradient: :math:`1-w` to the content, :math:`w`
-    to the matched features.
+    to the matched features. Between a finite and an infinite value the result may be infinite or NaN.
 
     >>> import torch
     >>> from efdm import blend
@@ -29,22 +31,36 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
     """
     if content.shape != matched.shape:
         raise ValueError(f"content has shape {tuple(content.shape)}, matched {tuple(matched.shape)}; they must agree")
-    if not isinstance(strength, Tensor):
-        strength = float(strength)
-        if not 0 <= strength <= 1:
-            raise ValueError(f"strength={strength} is outside 0 (content) to 1 (matched)")
-        if strength in (0, 1):
-            return matched if strength else content
-        return lerp(content, matched, torch.tensor([strength], dtype=torch.float64, device=content.device))
-    if strength.ndim > 1 or (strength.ndim == 1 and strength.shape[0] not in (1, content.shape[0])):
-        raise ValueError(f"strength has shape {tuple(strength.shape)}; expected a number or ({content.shape[0]},)")
-    return lerp(content, matched, strength.to(content.device))
+    if not content.is_floating_point() or content.dtype != matched.dtype:
+        raise TypeError(f"content is {content.dtype}, matched {matched.dtype}; convert both to one floating-point type")
+    strength = _share("strength", strength, content, "content", "matched")
+    if isinstance(strength, Tensor):
+        return lerp(content, matched, strength.to(content.device))
+    if strength in (0, 1):
+        return matched if strength else content
+    return lerp(content, matched, torch.tensor([strength], dtype=torch.float64, device=content.device))
+
+
+def _share(name: str, share: float | Tensor, content: Tensor, at_0: str, at_1: str) -> float | Tensor:
+    """A number from 0 to 1, or a tensor with one for all or for each sample; whatever else is told by its name."""
+    if isinstance(share, Tensor):
+        if share.ndim > 1 or (share.ndim == 1 and share.shape[0] not in (1, content.shape[0])):
+            raise ValueError(f"{name} has shape {tuple(share.shape)}; expected a number or ({content.shape[0]},)")
+        return share
+    if isinstance(share, (list, tuple)):
+        raise TypeError(f"{name} is a {type(share).__name__}; give a number, or a tensor with one for each sample")
+    share = float(share)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{name}={share} is outside 0 ({at_0}) to 1 ({at_1})")
+    return share
 
 
 _USUAL = {
     "ties": ("fast", "stable"),
     "style_grad": ("stop",),
 }  # what the fast ways within a batch do if nothing else is said
+# the gradient to the content is for `mix` to decide
+_OPTIONS = {name: tuple(o for o in options_of(row.function) if o != "content_grad") for name, row in MATCHERS.items()}
 
 
 def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
@@ -54,12 +70,10 @@ def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm"
     """
     check_choice("method", method, MATCHERS)
     row = MATCHERS[method]
-    if not isinstance(lam, Tensor):
-        lam = float(lam)
-        if not 0 <= lam <= 1:
-            raise ValueError(f"lam={lam} is outside 0 (the style) to 1 (the content)")
-        if lam == 1:
-            return content
+    check_known(method, _OPTIONS[method], options)
+    lam = _share("lam", lam, content, "the style", "the content")
+    if not isinstance(lam, Tensor) and lam == 1:
+        return content
     learns = isinstance(lam, Tensor) and lam.requires_grad
     every = {**row.augmentation, **options}
     said = {k: v for k, v in every.items() if v is not None and v not in _USUAL.get(k, ())}
@@ -119,7 +133,8 @@ def mixstyle(
 ) -> Tensor:
     r"""MixStyle: :math:`\frac{x-\mu_x}{s_x}(\lambda s_x+(1-\lambda)s_y)+\lambda\mu_x+(1-\lambda)\mu_y`, statistics detached.
 
-    The same as blending the content with `adain`, which is how it is computed. Gradient towards the content:
+    The same as blending the content with `adain`, which is how it is computed; with `Partners` each value is scaled and
+    shifted once, which loses digits in channels that are nearly flat and far from zero. Gradient towards the content:
     :math:`\lambda+(1-\lambda)s_y/s_x`.
 
     >>> import torch
@@ -148,7 +163,7 @@ def interpolate_styles(
     r"""Several styles at once (paper, section 4.1): :math:`\sum_k w_k\,\mathrm{match}(x, y_k)`.
 
     The weights are divided by their sum; one style with all the weight gives that match exactly. ``options`` go to the
-    matcher. Gradient: the weighted sum.
+    matcher. Gradient: the weighted sum; none to the weights, which are read as numbers.
 
     >>> import torch
     >>> from efdm import interpolate_styles
@@ -161,10 +176,10 @@ def interpolate_styles(
     if len(shares) != len(styles) or not styles:
         raise ValueError(f"{len(styles)} styles and {len(shares)} weights; give one weight for each of at least one style")
     total = sum(shares)
-    if min(shares) < 0 or total <= 0:
-        raise ValueError(f"weights {shares} must not be negative and must not all be zero")
+    if min(shares) < 0 or not 0 < total < math.inf:  # neither is true of NaN
+        raise ValueError(f"weights {shares} must be finite, must not be negative and must not all be zero")
     parts = [(w / total, y) for w, y in zip(shares, styles, strict=True) if w > 0]
     matched = [(w, MATCHERS[method](content, y, **options)) for w, y in parts]
     if len(matched) == 1:
         return matched[0][1]
-    return torch.stack([w * m for w, m in matched]).sum(0)
+    return torch.stack([w * wide(m) for w, m in matched]).sum(0).to(content.dtype)

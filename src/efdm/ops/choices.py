@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+from efdm.ops.ties import TIES
 
 # every option of the matchers that is a choice
-NAMED: dict[str, tuple[str, ...]] = {
-    "ties": ("fast", "stable", "random", "neighbor"),
+NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "ties": tuple(TIES),
     "sizes": ("interpolate", "nearest"),
     "style_grad": ("stop", "flow"),
     "content_grad": ("identity", "stop"),
     "content_stats": ("flow", "stop"),
     "mean": ("scaled", "content"),
-}
+})  # fmt: skip
 
 
 def check_choice(argument: str, value: object, allowed: Collection[str] | None = None) -> None:
@@ -22,18 +24,26 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     allowed = NAMED[argument] if allowed is None else allowed
     if value in allowed:
         return
-    names = list(allowed)
-    close = difflib.get_close_matches(str(value), names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"{argument}={value!r} is not one of {', '.join(map(repr, names))}{hint}")
+    from efdm.words import nearest  # late: only those need it who misspell
+
+    close = nearest(str(value), allowed)
+    hint = f"; did you mean {close}?" if close else ""
+    raise ValueError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}")
 
 
 def check_options(function: Callable[..., object], options: Mapping[str, object], without: Collection[str] = ()) -> None:
     """Raise for options that the function does not take, or that are left out, and for wrong names of a choice."""
-    parameters = inspect.signature(function).parameters.values()
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in without]
+    check_known(function.__name__, [name for name in options_of(function) if name not in without], options)
+
+
+def options_of(function: Callable[..., object]) -> tuple[str, ...]:
+    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
+
+
+def check_known(who: str, known: Collection[str], options: Mapping[str, object]) -> None:
+    """`check_options` where a compiler may look on: it does not understand signatures."""
     for name, value in options.items():
         if name not in known:
-            raise TypeError(f"{function.__name__} has no option {name!r}; it takes {', '.join(known)}")
+            raise TypeError(f"{who} has no option {name!r}; it takes {', '.join(known)}")
         if name in NAMED:
             check_choice(name, value)

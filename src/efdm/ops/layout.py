@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.kernels import exporting
+from efdm.kernels import eager, exporting, transformed
 
 
 class Rows(NamedTuple):
@@ -74,15 +74,16 @@ def to_rows(features: Tensor, role: str, channel_dim: int, mask: Tensor | None =
 
 
 def from_rows(values: Tensor, like: Tensor, channel_dim: int) -> Tensor:
-    """Undo `to_rows`, in the memory format of `like`."""
+    """Undo `to_rows`, in the memory format of `like` where there is one: not while exporting or within torch.func."""
     if channel_dim == 1:
         features = values.view_as(like)  # with a shape instead it takes four times as long
     else:
         features = values.view_as(like.movedim(channel_dim, 1)).movedim(1, channel_dim)
-    if exporting() or features.stride() == like.stride():
+    if exporting() or transformed() or features.stride() == like.stride():
         return features
     out = torch.empty_like(like)
-    if _large_and_last(out, channel_dim):
+    # a gradient would go back sample by sample, and copy the whole of it for each
+    if not values.requires_grad and _large_and_last(out, channel_dim):
         for matrix, rows in zip(out.flatten(2), values, strict=True):
             matrix.t().copy_(rows.t())
         return out
@@ -96,7 +97,7 @@ _LARGE = 1 << 16  # values of a sample: with smaller ones the calls take longer 
 
 def _large_and_last(t: Tensor, channel_dim: int) -> bool:
     """Whether it is on the CPU, with large samples and its channels last in memory alone."""
-    plain = t.device.type == "cpu" and type(t) is Tensor and not torch.compiler.is_compiling() and channel_dim == 1
+    plain = t.device.type == "cpu" and eager(t) and channel_dim == 1
     return plain and t[:1].numel() >= _LARGE and t.is_contiguous(memory_format=torch.channels_last)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from efdm import kernels
+from efdm.kernels.floats import wide
 from efdm.ops.choices import check_choice
 from efdm.ops.layout import Rows, check_features, from_rows, to_rows, where_selected
 from efdm.ops.runs import run_bounds
@@ -30,8 +31,7 @@ class ChannelStats(NamedTuple):
 
 def _wide(rows: Rows) -> Tensor:
     """The values, half precision as float32, with zeros outside the mask: what is there must not touch a gradient."""
-    values = rows.values if rows.values.dtype == torch.float64 else rows.values.float()
-    return _inside(values, rows, 0)
+    return _inside(wide(rows.values), rows, 0)
 
 
 def _inside(values: Tensor, rows: Rows, fill: float) -> Tensor:
@@ -57,7 +57,8 @@ def mean_and_variance(values: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Te
     return mean, variance
 
 
-def _mean_and_variance(rows: Rows) -> tuple[Tensor, Tensor]:
+def moments_of_rows(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Mean and unbiased variance, ``(b, c, 1)``; a single value has variance 0."""
     values = _wide(rows)
     if rows.mask is None:  # torch's own: exact for channels of one value, which flat pictures have
         variance, mean = torch.var_mean(values, -1, correction=min(1, values.shape[-1] - 1), keepdim=True)
@@ -83,7 +84,7 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
     """
     rows = to_rows(features, "features", channel_dim, mask)
     values = _wide(rows)
-    mean, variance = _mean_and_variance(rows)
+    mean, variance = moments_of_rows(rows)
     off = values - mean
     smallest = _inside(values, rows, torch.inf).amin(-1, keepdim=True)
     largest = _inside(values, rows, -torch.inf).amax(-1, keepdim=True)
@@ -127,8 +128,8 @@ def _match_moments(
     check_choice("content_stats", content_stats)
     x = to_rows(content, "content", channel_dim, content_mask)
     y = open_style(style, x, content, channel_dim, style_mask)
-    mean_x, var_x = _mean_and_variance(x if content_stats == "flow" else x._replace(values=x.values.detach()))
-    mean_y, var_y = _mean_and_variance(y if style_grad == "flow" else y._replace(values=y.values.detach()))
+    mean_x, var_x = moments_of_rows(x if content_stats == "flow" else x._replace(values=x.values.detach()))
+    mean_y, var_y = moments_of_rows(y if style_grad == "flow" else y._replace(values=y.values.detach()))
     taken, given = _means(mean, mean_x, mean_y)
     out = _wide(x) - taken
     if std == "style":
@@ -158,12 +159,13 @@ def mix_partners(
 ) -> Tensor:
     """Match within a batch and blend. Statistics are taken once for all samples, and each value is scaled and shifted once.
 
-    ``mean`` and ``std`` say what is matched, as in `_match_moments`. At strength 0 the content, exactly.
+    ``mean`` and ``std`` say what is matched, as in `_match_moments`. At strength 0 the content, exactly. A channel that is
+    nearly flat, far from zero, loses digits: its mean is not taken off before a large ``scale`` but after it, in ``shift``.
     """
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)
     check_features(content, "content", channel_dim)
-    x = content if content.dtype == torch.float64 else content.float()
+    x = wide(content)
     weight = partners.weights(strength, content).reshape(-1, *[1] * (x.ndim - 1))
     space = tuple(d for d in range(1, x.ndim) if d != channel_dim % x.ndim)
     found = mean_and_variance(x if "flow" in (style_grad, content_stats) else x.detach(), space)

@@ -16,6 +16,7 @@ def resample_sorted(values: Style, n: int, sizes: str = "interpolate", style_n: 
 
     Rank ``i`` of ``n`` stands at ``(i + 1/2) m / n - 1/2`` among the ``m`` order statistics. ``"interpolate"`` reads there
     linearly, ``"nearest"`` takes the closest order statistic. With ``n == m`` both are the values themselves, exactly.
+    Between a finite and an infinite value a linear reading may be infinite or NaN.
 
     With masks the true counts differ per sample: ``style_n`` and ``content_n`` (default: all); values past them are
     ignored, and ranks past ``content_n`` get the last value.

@@ -41,8 +41,8 @@ class PreparedStyle:
         if kept is not None and kept.shape[-1] == n:
             return kept
         values = resample_sorted(self.values, n, sizes, style_n=self.rows().size())
-        if type(values) is Tensor and not torch.compiler.is_compiling() and not kernels.exporting():
-            self._resampled[sizes] = values  # only what is real: a tracer's tensors die with the trace
+        if kernels.eager(values):  # a tracer's tensors die with the trace
+            self._resampled[sizes] = values
         return values
 
     def rows(self) -> Rows:
@@ -71,15 +71,13 @@ class Partners:
             inside = ((self.index >= 0) & (self.index < batch)).all()
             if self.index.device.type != "cpu":
                 torch._assert_async(inside)  # without waiting for the device
-            elif type(inside) is Tensor and not inside:
+            elif kernels.eager(inside) and not inside:
                 raise IndexError(f"Partners {self.index.tolist()} are not all samples of a batch of {batch}")
 
     def weights(self, strength: float | Tensor, content: Tensor) -> Tensor:
         """How much of its partner's style each sample takes, ``(b,)``, as precise as what is computed with it."""
         batch = content.shape[0]
         self.check(batch)
-        if isinstance(strength, Tensor) and (strength.ndim > 1 or strength.numel() not in (1, batch)):
-            raise ValueError(f"lam has shape {tuple(strength.shape)}; expected a number or ({batch},)")
         precise = torch.float64 if content.dtype == torch.float64 else torch.float32
         return torch.as_tensor(strength, dtype=precise, device=content.device).reshape(-1).expand(batch)
 
@@ -104,6 +102,7 @@ def prepare(style: Tensor | PreparedStyle, *, channel_dim: int = 1, style_mask: 
     PreparedStyle(shape=(1, 8, 256), dtype=torch.float32, device=cpu)
     """
     if isinstance(style, PreparedStyle):
+        _refuse_mask(style, style_mask)
         return style
     rows = to_rows(style.detach() if isinstance(style, Tensor) else style, "style", channel_dim, style_mask)
     values = kernels.sort_rows(rows.selected())
@@ -111,6 +110,11 @@ def prepare(style: Tensor | PreparedStyle, *, channel_dim: int = 1, style_mask: 
         return PreparedStyle(values)
     first_ones = torch.arange(values.shape[-1], device=values.device) < rows.size()
     return PreparedStyle(values, first_ones)
+
+
+def _refuse_mask(style: object, style_mask: Tensor | None) -> None:
+    if style_mask is not None:
+        raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
 
 
 def open_style(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
@@ -121,8 +125,7 @@ def open_style(style: Style, content: Rows, like: Tensor, channel_dim: int, styl
         rows = to_rows(style, "style", channel_dim, style_mask)
         check_pair(content, rows, like, style.shape)
         return rows
-    if style_mask is not None:
-        raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
+    _refuse_mask(style, style_mask)
     if isinstance(style, Partners):
         style.check(content.values.shape[0])
         return Rows(content.values.index_select(0, style.index), content.space, style.mask(content))

@@ -19,7 +19,7 @@ from efdm.ops.moments import MIX_EPS, adain, adamean, adastd
 from efdm.ops.styles import Style
 
 _MIX_STATISTICS = {"content_stats": "stop"}  # MixStyle's own code detaches them
-_OF_MOMENTS = frozenset({"channel_dim", "eps", "mean", "style_grad", "content_stats"})  # all but masks
+_OF_MOMENTS = frozenset({"channel_dim", "eps", "style_grad", "content_stats"})  # all but masks
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ MATCHERS: Mapping[str, Matcher] = MappingProxyType({
     "adastd": Matcher(
         adastd, "standard deviation alone", "x / s_x * s_y (mean scaled) or (x - mu_x) / s_x * s_y + mu_x (mean kept)",
         ("std",), augmentation={"mean": "content", "eps": MIX_EPS, **_MIX_STATISTICS},
-        mix_partners=moments.mix_partners, known_to_it=_OF_MOMENTS,
+        mix_partners=moments.mix_partners, known_to_it=_OF_MOMENTS | {"mean"},
     ),
     "hm": Matcher(
         histogram_match, "histogram matching, ties merged", "F_y^-1(F_x(x))", (), straight_through=True,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from efdm import kernels
+from efdm.kernels.floats import wide
 from efdm.ops import gradient
 from efdm.ops.generator import given
 from efdm.ops.layout import Rows
@@ -21,8 +23,7 @@ def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
 def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
     """Sum over the plus-shaped neighbourhood (5 points on an image), replicate padding."""
     x = content.values
-    wide = x if x.dtype == torch.float64 else x.float()  # half types overflow and round
-    picture = wide.reshape(*x.shape[:2], *content.space)
+    picture = wide(x).reshape(*x.shape[:2], *content.space)
     total = picture.clone()
     for dim in range(2, picture.ndim):
         size = picture.shape[dim]
@@ -33,12 +34,12 @@ def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
 
 
 # "fast" may use any order the kernel gives; ours all sort stably, so it is "stable" without the promise
-TIES: dict[str, Callable[[Rows, torch.Generator | None], Tensor] | None] = {
+TIES: Mapping[str, Callable[[Rows, torch.Generator | None], Tensor] | None] = MappingProxyType({
     "fast": None,
     "stable": None,
     "random": _random_key,
     "neighbor": _neighbor_key,
-}
+})  # fmt: skip
 
 
 def rank_of(content: Rows, x: Tensor, ties: str, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:

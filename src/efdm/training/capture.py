@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor
@@ -105,20 +105,30 @@ class Capture:
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
-        """What steps in the block change is afterwards as it was before."""
+        """What steps in the block change is afterwards as it was before, also when one of them fails."""
         generators = [torchs_generator(self.device)]
         generators += [] if self.generator is None else [self.generator]
         drawn = [g.get_state() for g in generators]
         before, state = [t.detach().clone() for t in self.changed], self._optimizer_state(copied=True)
-        yield
-        with torch.no_grad():
-            for tensor, value in zip(self.changed, before, strict=True):
-                tensor.copy_(value)
-            # what was not there before begins at zero: so do momentum, moments and counts of torch's optimizers
-            for key, value in self._optimizer_state().items():
-                value.copy_(state[key]) if key in state else value.zero_()
-        for g, at in zip(generators, drawn, strict=True):
-            g.set_state(at)
+
+        def undo() -> None:
+            with torch.no_grad():
+                for tensor, value in zip(self.changed, before, strict=True):
+                    tensor.copy_(value)
+                # what was not there before begins at zero: so do momentum, moments and counts of torch's optimizers
+                for key, value in self._optimizer_state().items():
+                    value.copy_(state[key]) if key in state else value.zero_()
+            for g, at in zip(generators, drawn, strict=True):
+                g.set_state(at)
+
+        try:
+            yield
+        except BaseException:
+            with suppress(RuntimeError):  # of a device that takes no more work; what made it so is told
+                self.optimizer.zero_grad(set_to_none=True)  # the step did not come to where it does so itself
+                undo()
+            raise
+        undo()
 
     def _optimizer_state(self, *, copied: bool = False) -> dict[tuple[int, str], Tensor]:
         found = {}

@@ -1,0 +1,45 @@
+"""What is kept of compiled code; the compiler itself needs a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from torn import tear_files
+
+from efdm.kernels import nvrtc
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The sources that a pretended compiler was given."""
+    seen: list[str] = []
+
+    def compile_(source: str, options: object) -> bytes:
+        seen.append(source)
+        return b"binary of " + source.encode()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(nvrtc, "_compile", compile_)
+    monkeypatch.setattr(nvrtc, "_libraries", lambda: (None, SimpleNamespace(nvrtcVersion=lambda *_: 0)))
+    return seen
+
+
+def test_a_source_is_compiled_once_for_the_same_options(compiled: list[str], tmp_path: Path) -> None:
+    for options in (["-a"], ["-a"], ["-b"]):
+        assert nvrtc._binary("one", options) == b"binary of one"
+    assert nvrtc._binary("two", ["-a"]) == b"binary of two"
+    assert compiled == ["one", "one", "two"]
+    assert {p.suffix for p in (tmp_path / "efdm").iterdir()} == {".cubin"}
+
+
+def test_a_cache_that_cannot_be_written_is_no_error_and_nothing_is_left(
+    compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tear_files(monkeypatch, OSError)
+    assert nvrtc._binary("one", []) == b"binary of one"
+    assert list((tmp_path / "efdm").iterdir()) == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    assert nvrtc._binary("one", []) == b"binary of one"
