@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,14 @@ def test_mixing_costs_what_the_guide_says_and_was_asked() -> None:
     words = " ".join((ROOT / "docs/guide/domain-generalization.md").read_text().split())
     assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such trainings side by side" in words
     assert f"take {lanes[4]['run_seconds']:.0f} s together" in words
+    ended = [r for same in lab.read_study(RUNS / "single-source").runs.values() for r in same if r["last"]]
+    took = {
+        method: statistics.fmean(r["seconds"] for r in ended if r["settings"]["method"] == method)
+        for method in ("erm", "mixstyle", "efdmix", "efdmix-flow")
+    }
+    assert f"{took['erm']:.0f} s with ERM and MixStyle, {took['efdmix']:.0f} s with EFDMix" in words
+    assert f"{took['mixstyle']:.0f}" == f"{took['erm']:.0f}"
+    assert f"{took['efdmix-flow']:.0f} s with EFDMix and its gradient" in words
 
 
 def test_records_say_where_they_come_from_and_meet_their_targets() -> None:

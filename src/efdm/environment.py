@@ -43,10 +43,14 @@ def _processor() -> str:
 
 
 def _commit() -> str:
+    """Of the repository that has this file; a package that is installed somewhere within another is not of its commit."""
+
     def git(*words: str) -> str:
         try:
             return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
         except OSError:  # there is no git
             return ""
 
+    if not git("ls-files", "environment.py"):
+        return ""
     return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")

@@ -150,7 +150,7 @@ def test_lists_of_names_without_regard_to_formats(folder: Path) -> None:
 
 
 BAD_SPLITS = {
-    "not_there": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "1 pictures of the list 'train' .* art/cat/999.jpg"),
+    "not_there": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "lacks 1 picture of the list 'train', art/cat/999.jpg"),
     "in_both": ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "both train and val, art/cat/000"),
     "unknown_name": ({"training": ["art/cat/000.jpg"]}, "name them train, val, test"),
     "whole_share": (1.0, "split is 1.0"),
@@ -161,6 +161,25 @@ BAD_SPLITS = {
 def test_bad_splits(folder: Path, split, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         load_domains(folder, split=split)
+
+
+def test_lists_beside_the_domains_go_before_a_share_and_not_before_names(folder: Path) -> None:
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+    for domain in DOMAINS:
+        mine = [f"{name} 0\n" for name in names if name.startswith(domain)]
+        (folder / f"{domain}_test.txt").write_text("".join(mine[::5]))
+        (folder / f"{domain}_train.txt").write_text("".join(name for name in mine if name not in mine[::5]))
+    (folder / names[5]).unlink()
+    data = load_domains(folder, size=2)
+    assert named(data, "test") == set(names[::5]) - {names[5]}
+    assert [name for name, _ in data.skipped] == [names[5]]
+    assert data.apart == list(DOMAINS)
+    assert load_domains(folder, size=2, split={"train": [names[0]]}).apart == []
+
+
+def test_an_empty_folder_is_noted(folder: Path) -> None:
+    (folder / "art" / "bird").mkdir()
+    assert load_domains(folder, size=2).notes == [f"{folder / 'art' / 'bird'} holds no pictures; was it copied as a whole?"]
 
 
 def test_a_name_that_could_be_two_files(folder: Path) -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from efdm.data import PictureError
-from efdm.data.layouts import LAYOUT, assign, find_items, key, some
+from efdm.data.layouts import LAYOUT, assign, by_lists, empty_folders, find_items, key, some
 
 PLAIN = [f"{domain}/{label}/{n}.jpg" for domain in ("art", "photo") for label in ("cat", "dog") for n in range(10)]
 
@@ -97,9 +98,114 @@ def test_other_layouts_are_refused_with_what_was_expected(tmp_path: Path, names:
     assert LAYOUT in str(caught.value)
 
 
+# --- lists beside domains --------------------------------------------------------------------------------------------
+
+
+def lists(root: Path, **changes: str) -> Path:
+    """As DomainNet has them: the last three of ten pictures are for the test."""
+    touch(root, PLAIN)
+    for domain in ("art", "photo"):
+        mine = [name for name in PLAIN if name.startswith(domain)]
+        for part, numbers in (("train", range(7)), ("test", range(7, 10))):
+            lines = [f"{n} {int('dog' in n)}" for n in mine if int(Path(n).stem) in numbers]
+            (root / f"{domain}_{part}.txt").write_text("\n".join(lines) + "\n")
+    for file, text in changes.items():
+        (root / f"{file}.txt").write_text(text)
+    return root
+
+
+def by_listed(root: Path) -> tuple[dict[str, set[str]], list[tuple[str, str]]]:
+    items, skipped = by_lists(find_items(root)[0])
+    return {item.name: part for item, part in zip(items, assign(items, 0.2), strict=True)}, skipped
+
+
+def test_lists_beside_domains_are_used(tmp_path: Path) -> None:
+    found, skipped = by_listed(lists(tmp_path))
+    assert skipped == []
+    assert {name for name, part in found.items() if part == {"test"}} == {n for n in PLAIN if n[-5] in "789"}
+    assert set(found) == set(PLAIN)
+    assert all(len(part) == 1 for part in found.values())
+    assert sum(part == {"val"} for part in found.values()) == 4  # a fifth of seven, of each class and domain
+    assert by_listed(tmp_path)[0] == found
+
+
+def test_lists_may_lie_in_the_zip_or_beside_it(tmp_path: Path) -> None:
+    root = lists(tmp_path / "set")
+    expected = by_listed(root)
+    for under in ("", "DomainNet/"):
+        with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
+            for path in sorted(p for p in root.rglob("*") if p.is_file()):
+                archive.write(path, under + path.relative_to(root).as_posix())
+        assert by_listed(tmp_path / "whole.zip") == expected
+    with zipfile.ZipFile(tmp_path / "set" / "pictures.zip", "w") as archive:
+        for path in root.rglob("*.jpg"):
+            archive.write(path, path.relative_to(root).as_posix())
+    assert by_listed(tmp_path / "set" / "pictures.zip") == expected
+
+
+def test_what_is_on_a_list_alone_or_on_none_is_named(tmp_path: Path) -> None:
+    root = lists(tmp_path)
+    (root / "art/cat/8.jpg").unlink()
+    touch(root, ["photo/dog/extra.jpg"])
+    with (root / "art_train.txt").open("a") as file:
+        file.write("art/bird/0.jpg 2\n")  # of a class that was not taken: nothing is lost
+    found, skipped = by_listed(root)
+    assert set(found) == set(PLAIN) - {"art/cat/8.jpg"}
+    assert [reason for _, reason in skipped] == [
+        "art/cat/8.jpg is in art_test.txt but not there",
+        "photo/dog/extra.jpg is on no list and was left out",
+    ]
+
+
+BAD_LISTS = {
+    "both": ({"art_test": "art/cat/0.jpg 0\n"}, "both lists of art name art/cat/0.jpg"),
+    "another_domain": ({"art_test": "photo/cat/0.jpg 0\n"}, r"art_test.txt has 'photo/cat/0.jpg'; .*'art/class/name.jpg 0'"),
+    "no_text": ({"photo_test": "\0\0"}, "photo_test.txt has ''; expected lines like"),
+    "nothing_there": ({"photo_test": "photo/cat/99.jpg 0\n"}, r"none of 1 picture in .*photo_test.txt is there"),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), BAD_LISTS.values(), ids=BAD_LISTS)
+def test_lists_that_cannot_be_used(tmp_path: Path, changes: dict[str, str], sentence: str) -> None:
+    with pytest.raises(PictureError, match=sentence):
+        by_listed(lists(tmp_path, **changes))
+
+
+def test_some_lists_are_not_enough(tmp_path: Path) -> None:
+    (lists(tmp_path) / "photo_test.txt").unlink()
+    with pytest.raises(PictureError, match=r"has art_train.txt, but no photo_test.txt; lay the lists of all domains there"):
+        by_listed(tmp_path)
+
+
+# --- folders without pictures ----------------------------------------------------------------------------------------
+
+
+def test_empty_folders_of_classes_and_splits_are_named(tmp_path: Path) -> None:
+    root = touch(tmp_path / "plain", [*PLAIN, "art/dog/notes.txt", "lists/art.txt"])
+    assert empty_folders(find_items(root)[0]) == []
+    for name in ("art/bird", "photo/owl/deeper", ".cache", "art/.cache"):
+        (root / name).mkdir(parents=True)
+    told = empty_folders(find_items(root)[0])
+    assert told == [f"{root / name} holds no pictures; was it copied as a whole?" for name in ("art/bird", "photo/owl")]
+    split = touch(tmp_path / "split", ["SUN/train/0/a.jpg", "SUN/train/1/b.jpg"])
+    (split / "SUN/test").mkdir()
+    (split / "SUN/train/2").mkdir()
+    told = empty_folders(find_items(split)[0])
+    assert [Path(sentence.split()[0]).relative_to(split).as_posix() for sentence in told] == ["SUN/test", "SUN/train/2"]
+
+
+def test_a_domain_without_pictures_is_an_error(tmp_path: Path) -> None:
+    root = touch(tmp_path / "set", PLAIN)
+    (tmp_path / "beside").mkdir()
+    (root / "sketch/cat").mkdir(parents=True)
+    with pytest.raises(PictureError, match=r"no pictures in .*sketch; copy that domain again, or remove its folder"):
+        empty_folders(find_items(root)[0])
+    assert empty_folders(find_items([root / "art", root / "photo"])[0]) == []  # who gives domains means these
+
+
 def test_the_same_source_twice(tmp_path: Path) -> None:
     touch(tmp_path, PLAIN)
-    with pytest.raises(PictureError, match=r"40 pictures are there twice, art/cat/0.jpg.* and 37 more"):
+    with pytest.raises(PictureError, match=r"40 pictures found twice, art/cat/0.jpg.* and 37 more"):
         find_items([tmp_path, tmp_path])
     with pytest.raises(PictureError, match="no source"):
         find_items([])

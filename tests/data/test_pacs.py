@@ -150,7 +150,7 @@ def test_unexpected_pictures_are_named(copy: Path) -> None:
     with pytest.raises(PictureError) as caught:
         load_pacs(copy)
     assert "sketch lacks 1 of 42 pictures (sketch/person/pic_0001.jpg);" in str(caught.value)
-    assert "1 pictures are not in the lists (sketch/person/new.bmp)" in str(caught.value)
+    assert "1 picture not in the lists (sketch/person/new.bmp)" in str(caught.value)
     data = load_pacs(copy, copy="partial", size=1)
     assert "sketch/person/new.bmp" not in data.names
     assert len(data.skipped) == 2
@@ -169,9 +169,7 @@ def test_another_set_is_refused(copy: Path) -> None:
         with pytest.raises(PictureError, match=r"holds nothing of PACS, whose domains are art_painting.*; it has Clipart"):
             load_pacs(copy / "pacs-photo.zip", **options)
     shutil.rmtree(copy / "splits")
-    with pytest.raises(
-        PictureError, match=r"not the complete PACS: 25 pictures are of no class and domain of PACS \(Clipart"
-    ):
+    with pytest.raises(PictureError, match=r"not the complete PACS: 25 pictures of no class and domain of PACS \(Clipart"):
         load_pacs([copy / f"pacs-{domain}.zip" for domain in SMALL])
 
 
@@ -182,7 +180,7 @@ def test_without_lists_what_is_missing_of_the_pictures_is_told_first_and_shortly
     with pytest.raises(PictureError) as caught:
         load_pacs(copy)
     told = str(caught.value)
-    assert "not the complete PACS: art_painting/dog has 1 pictures, expected 4 (and 6 more classes differ); cartoon" in told
+    assert "not the complete PACS: art_painting/dog has 1 picture, expected 4 (and 6 more classes differ); cartoon" in told
     assert "choose copy='partial'. And there are no lists such as photo_train_kfold.txt in or beside" in told
     assert told.count("expected") == len(SMALL)
 
@@ -213,7 +211,7 @@ def test_a_copy_whose_names_are_not_those_of_the_lists(copy: Path) -> None:
 def test_a_damaged_picture_is_named(copy: Path) -> None:
     bad = "cartoon/guitar/pic_0001.bmp"
     change(copy / "pacs-cartoon.zip", lambda name: name, lambda name, data: data[:20] if name == bad else data)
-    with pytest.raises(PictureError, match=f"1 pictures of PACS cannot be read: {bad} is cut short or damaged"):
+    with pytest.raises(PictureError, match=f"1 picture of PACS cannot be read: {bad} is cut short or damaged; copy"):
         load_pacs(copy, size=1)
     data = load_pacs(copy, copy="partial", size=1)
     assert [name for name, _ in data.skipped] == [bad]
@@ -230,7 +228,7 @@ def test_two_formats_of_one_picture(copy: Path) -> None:
 
 WRONG_LISTS = {
     "short": (lambda lines: lines[:-1], "has 21 lines, the published list 22"),
-    "repeated": (lambda lines: [*lines[:-1], lines[0]], r"names 1 pictures twice, photo/dog/pic_0000"),
+    "repeated": (lambda lines: [*lines[:-1], lines[0]], r"names 1 picture twice, photo/dog/pic_0000"),
     "wrong_label": (
         lambda lines: [lines[0].replace(" 1", " 2"), *lines[1:]],
         r"line 1 is 'photo/dog/pic_0000.jpg 2'; expected",

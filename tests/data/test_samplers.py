@@ -13,8 +13,9 @@ POOLS = {"art": torch.arange(0, 40), "photo": torch.arange(100, 130), "sketch": 
 
 
 def whole(batches: Batches) -> list[Tensor]:
+    expected = len(batches)
     out = list(batches)
-    assert len(out) == len(batches)
+    assert len(out) == expected
     assert all(rows.dtype == torch.int64 for rows in out)
     return out
 
@@ -57,14 +58,48 @@ def test_an_endless_run_is_the_same_run_without_an_end(kind) -> None:
 
 
 @kinds
-def test_iterating_twice_gives_the_same_and_leaves_global_randomness_alone(kind) -> None:
-    run = kind(epochs=1)
+def test_the_same_arguments_give_the_same_and_leave_global_randomness_alone(kind) -> None:
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    first = whole(run)
+    first = whole(kind(epochs=1))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(7)
-    assert all(torch.equal(a, b) for a, b in zip(first, run, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(first, kind(epochs=1), strict=True))
+
+
+@kinds
+def test_a_loop_over_epochs_is_one_long_run(kind) -> None:
+    once = whole(kind(epochs=6, seed=2))
+    for a_pass in (1, 2):
+        batches = kind(epochs=a_pass, seed=2)
+        loops = [batch for _ in range(6 // a_pass) for batch in whole(batches)]
+        assert all(torch.equal(a, b) for a, b in zip(loops, once, strict=True))
+
+
+@kinds
+@pytest.mark.parametrize("epochs", [1, "endless"])
+def test_a_loop_that_is_left_goes_on_with_the_next_epoch(kind, epochs) -> None:
+    batches = kind(epochs=epochs)
+    assert len(list(itertools.islice(batches, 2))) == 2
+    assert torch.equal(next(iter(batches)), next(iter(kind(epochs=2).resumed(batches.per_epoch))))
+
+
+@kinds
+def test_a_loop_over_epochs_goes_on_where_it_was_left(kind) -> None:
+    once = whole(kind(epochs=3))
+    batches = kind()
+    batches.set_epoch(1, step=2)
+    rest = whole(batches) + whole(batches)
+    assert all(torch.equal(a, b) for a, b in zip(rest, once[batches.per_epoch + 2 :], strict=True))
+    batches.set_epoch(0)
+    assert torch.equal(next(iter(batches)), once[0])
+    with pytest.raises(ValueError, match=f"steps 0 to {batches.per_epoch - 1}"):
+        batches.set_epoch(1, batches.per_epoch)
+
+
+def test_a_run_that_is_finished_stays_so() -> None:
+    done = uniform_batches(range(8), 4, epochs=3, start=6)
+    assert [whole(done), whole(done)] == [[], []]
 
 
 @kinds
@@ -136,8 +171,12 @@ def test_a_pool_smaller_than_a_batch() -> None:
         uniform_batches(range(5), 8)
 
 
+def test_a_last_batch_may_be_shared_unevenly() -> None:
+    assert [len(whole(uniform_batches(range(15), 12, last="keep", rank=r, world=2))[-1]) for r in (0, 1)] == [2, 1]
+
+
 def test_a_last_batch_that_leaves_a_rank_without_work_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"1 pictures for 2 ranks; use last='drop'"):
+    with pytest.raises(ValueError, match=r"1 picture for 2 ranks; use last='drop'"):
         uniform_batches(range(9), 8, last="keep", world=2)
     assert len(uniform_batches(range(9), 8, last="drop", world=2)) == 1
 
@@ -208,13 +247,15 @@ def test_length_of_an_epoch() -> None:
 ERRORS = {
     "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank is 2 of 2"),
     "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "3 cannot be shared evenly by 2 ranks"),
-    "no_batch": (lambda: uniform_batches(range(8), 0), "a batch of 0"),
+    "no_batch": (lambda: uniform_batches(range(8), 0), "batch is 0; give the number of pictures"),
+    "no_batch_of_domains": (lambda: domain_batches(POOLS, 0), "batch is 0; give the number of pictures"),
     "unknown_last": (lambda: uniform_batches(range(8), 4, last="maybe"), "last='maybe' is not one of 'drop', 'keep'"),
     "empty_pool": (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
     "mask_for_indices": (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
     "start_too_late": (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
     "start_negative": (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
     "negative_epochs": (lambda: uniform_batches(range(8), 4, epochs=-1), "epochs is -1"),
+    "unknown_epochs": (lambda: uniform_batches(range(8), 4, epochs="forever"), "epochs is 'forever'; give a whole number"),
     "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "there are 3 pools"),
     "no_equal_parts": (lambda: domain_batches(POOLS, 16, domains=3), "a batch of 16 has no 3 equal parts"),
     "uneven_for_ranks": (

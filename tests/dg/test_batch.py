@@ -147,4 +147,7 @@ def test_wrong_settings_and_targets_are_told(device: torch.device) -> None:
         for change in CHANGES.values():
             with pytest.raises(ValueError, match=r"expected probabilities \(5, classes\)"):
                 change()(images, targets)
+    for change in CHANGES.values():
+        with pytest.raises(ValueError, match=r"images are of torch.uint8; expected floating point"):
+            change()(images.byte(), torch.eye(5))
     assert unchanged(images, images) == (images, images)

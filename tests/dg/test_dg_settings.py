@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,15 @@ def test_what_is_passed_on_tells_no_folders() -> None:
         ({"train_domains": ()}, "train_domains is empty"),
         ({"test_domains": ("sketch", "art")}, "art would be learnt from and tested"),
         ({"iterations": 0}, "iterations is 0; give at least 1"),
+        ({"method": "efdmix", "options": {"p": 5}}, "p=5 is not a probability"),
+        ({"method": "mixup", "options": {"alpha": -1}}, "alpha=-1 "),
+        ({"method": "manifold-mixup", "options": {"p": -1}}, "p=-1 is not a probability"),
+        ({"method": "dropblock", "options": {"block": 0}}, "block=0 must be a whole number"),
+        ({"lr": math.nan}, "lr is nan; give a number of at least 0, and a finite one"),
+        ({"lr": math.inf}, "lr is inf; "),
+        ({"lr": -0.1}, r"lr is -0\.1; "),
+        ({"momentum": 1.0}, r"momentum is 1\.0; give a number of at least 0 and below 1"),
+        ({"weight_decay": -1e-4}, "weight_decay is -0.0001; "),
         ({"batches": "domains", "domains_per_batch": 3}, "domains_per_batch is 3 and there are 2 training domains"),
         ({"batches": "domains", "domains_per_batch": "two"}, "domains_per_batch='two'; give a number, or 'all'"),
         ({"batches": "domains", "batch": 33}, "a batch of 33 has no 2 equal parts; make it a multiple of 2"),

@@ -111,7 +111,7 @@ def test_domain_labels_reach_the_layers(data: DomainSet, monkeypatch: pytest.Mon
         seen.append(domains)
         return torch.arange(batch)
 
-    monkeypatch.setitem(PAIRINGS, "crossdomain", watched)
+    monkeypatch.setattr("efdm.nn.mix.PAIRINGS", {**PAIRINGS, "crossdomain": watched})
     at = next(iter(sampler(step.settings, data)))
     step(0, at, 0.05)
     assert len(seen) == 3

@@ -13,13 +13,14 @@ import torch
 from dg_runs import Watch, lines, settings, weights, without_clock
 from small_digits import small_digits
 from torch import Tensor
+from torn import tear_files
 
 from efdm.data.domains import DomainSet
 from efdm.dg import run as running
 from efdm.dg.checkpoint import load_classifier
 from efdm.dg.evaluate import count_correct
 from efdm.dg.settings import Settings, identity, settled
-from efdm.dg.train import Trained, train, train_together
+from efdm.dg.train import Progress, Trained, train, train_together
 from efdm.training.files import read_lines
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -294,6 +295,34 @@ def test_a_run_is_resumed_as_itself_or_not_at_all(data: DomainSet, tmp_path: Pat
     train(settings(log_every=3, speed="graph"), data, tmp_path / "run", resume=True)
     with pytest.raises(ValueError, match="has a finished run"):
         train(settings(), data, tmp_path / "run", resume=True)
+
+
+def test_a_disk_that_is_full_when_a_run_goes_on_costs_no_record(
+    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(), data, tmp_path / "run", progress=Watch(4))
+    before = (tmp_path / "run" / "records.jsonl").read_bytes()
+    with monkeypatch.context() as patch:
+        tear_files(patch, OSError)
+        with pytest.raises(OSError):  # noqa: PT011
+            train(settings(), data, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "records.jsonl").read_bytes() == before != b""
+    train(settings(), data, tmp_path / "run", resume=True)
+
+
+def test_two_trainings_at_once_in_one_folder_are_refused(data: DomainSet, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    run = tmp_path / identity(settings())
+
+    def second(told: Progress) -> None:
+        with pytest.raises(ValueError, match="is at work in"):
+            train(settings(), data, run, resume=True)
+        with pytest.raises(ValueError, match="is at work in"):
+            train_together([settings()], data, tmp_path)
+
+    train(settings(), data, run, progress=second)
+    assert not (run / "lock").exists()
 
 
 # --- what can be wrong -------------------------------------------------------------------------------------------------

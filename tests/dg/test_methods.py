@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from efdm import domains_of_batch, unmix
 from efdm.dg import METHODS, attach
 from efdm.dg.batch import unchanged
-from efdm.dg.methods import options_of
+from efdm.dg.methods import OTHER_NAMES, check_method, options_of
 from efdm.nn import mixes_of
 from efdm.nn.pairing import PAIRINGS
 
@@ -160,6 +160,19 @@ def test_nothing_is_attached_when_something_is_wrong() -> None:
         with pytest.raises(ValueError, match=r"nowhere|p=3"):
             attach(method, model, stages, **options)
         assert mixes_of(model) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "name"), [*OTHER_NAMES.items(), ("Histogram Matching", "hm"), ("EFDMix_Flow", "efdmix-flow")]
+)
+def test_another_name_of_a_method_is_told_with_its_name_here(other: str, name: str) -> None:
+    """The nearest name in letters may be another method: that of adain is adamean."""
+    with pytest.raises(ValueError, match=f"--method='{other}' is called '{name}' here"):
+        check_method("--method", other)
+    check_method("--method", name)
+    check_method("--methods", other, [other, name])  # a recipe's rows are called as it likes
+    with pytest.raises(ValueError, match="is not one of 'cutmix'"):
+        check_method("--methods", other, ["cutmix"])
 
 
 @pytest.mark.gpu

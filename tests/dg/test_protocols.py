@@ -77,11 +77,15 @@ def test_a_share_that_holds_out_nothing_or_all_is_told(share: float) -> None:
         hold_out(small_set(), share, 0)
 
 
-def test_an_oracle_needs_val_among_test() -> None:
+def test_an_oracle_needs_test_to_be_all_of_a_domain_or_to_have_nothing_of_val() -> None:
     data = small_set()
     check_unseen(data)
+    assert data.apart == []
     data.splits["photo"]["test"] = data.splits["photo"]["train"]
-    with pytest.raises(ValueError, match="photo keeps its test pictures apart"):
+    check_unseen(data)
+    assert data.apart == ["photo"]
+    data.splits["photo"]["test"] = data.splits["photo"]["val"]
+    with pytest.raises(ValueError, match="test pictures of photo are not all of it, and some are for 'val'"):
         check_unseen(data)
     data.splits["photo"]["val"] = data.splits["photo"]["val"][:0]
     with pytest.raises(ValueError, match="no pictures for 'val'"):

@@ -40,6 +40,9 @@ def test_statistics_of_half_precision_are_computed_in_float32() -> None:
 def test_perplexity_is_lower_for_few_samples_only() -> None:
     assert allowed_perplexity(1000) == 50
     assert allowed_perplexity(31) == 10
+    for wrong in (-3, 0, float("nan")):
+        with pytest.raises(ValueError, match=f"perplexity is {wrong:g}; give a number above 0"):
+            allowed_perplexity(31, wrong)
 
 
 def test_the_probe_is_at_chance_for_equal_domains_and_sure_for_separate_ones() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from sweeps import SHORT, small, steady, studied
+from sweeps import DOMAINS, SHORT, small, steady, studied
 
+from efdm.dg.protocols import Cell
 from efdm.dg.settings import Settings
 from efdm.lab import accuracy_table, comparison_table, tables
+from efdm.lab.scores import pooled
 
 
 def test_a_caption_tells_which_settings_a_rule_chose() -> None:
@@ -71,6 +73,25 @@ def test_a_caption_says_which_pictures_count(protocol: str, rule: str, counted: 
     caption = " ".join(accuracy_table(studied(small(protocol=protocol, selections=(rule,)), steady), rule).caption)
     assert f"Accuracy in % {counted}" in caption
     assert ("all pictures" in caption) == ("all pictures" in counted)
+
+
+@pytest.mark.parametrize(("protocol", "rule", "apart", "counted"), [
+    ("leave-one-out", "last", DOMAINS, "over the test pictures of the test domain, kept apart from the others."),
+    ("leave-one-out", "oracle", DOMAINS, "over the test pictures of the test domain, kept apart from the others."),
+    ("single-source", "last", DOMAINS, "over the test pictures of the test domains together, kept apart from the others."),
+    ("leave-one-out", "last", ("photo",), "over all pictures of the test domain (of photo the test pictures alone)."),
+])  # fmt: skip
+def test_a_caption_says_which_domains_keep_test_pictures_apart(protocol: str, rule: str, apart, counted: str) -> None:
+    study = studied(small(protocol=protocol, selections=(rule,)), steady)
+    for record in (record for records in study.runs.values() for record in records):
+        record["apart"] = [domain for domain in record["test"] if domain in apart]
+    assert f"Accuracy in % {counted}" in accuracy_table(study, rule).caption[1]
+
+
+@pytest.mark.parametrize(("apart", "expected"), [((), 87.5), (("art",), 80.0)], ids=["val_among_test", "test_apart"])
+def test_what_an_oracle_looked_at_does_not_count(apart: tuple[str, ...], expected: float) -> None:
+    record = {"run": "one", "val": {"art": [10, 20]}, "test": {"art": [80, 100]}, "apart": list(apart)}
+    assert pooled(record, Cell(("photo",), ("art",)), "rest") == expected
 
 
 @pytest.mark.parametrize("scores", [("pooled",), ("pooled", "mean of domains")], ids=["one", "two"])

@@ -174,6 +174,29 @@ def test_a_folder_of_something_else_is_left_alone(trainer: Trainer, tmp_path: Pa
         read_study(tmp_path)
 
 
+def test_the_folder_of_one_training_is_left_as_it_is(trainer: Trainer, tmp_path: Path) -> None:
+    """It has records, too."""
+    for name in ("settings.json", "records.jsonl", "environment.json"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ValueError, match="is the folder of one training, not of a recipe's; choose another folder"):
+        run(RECIPE, small_set(), tmp_path, train=trainer)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "settings.json": "{}", "records.jsonl": "{}", "environment.json": "{}",
+    }  # fmt: skip
+
+
+def test_two_goes_at_once_are_refused_and_one_after_the_other_are_not(trainer: Trainer, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+
+    def second_go(*given: Any, **named: Any) -> None:
+        with pytest.raises(ValueError, match="is at work in"):
+            run(RECIPE, small_set(), tmp_path, seeds=[1], train=trainer)
+        trainer(*given, **named)
+
+    assert len(run(RECIPE, small_set(), tmp_path, seeds=[0], train=second_go).plan) == len(trainer.trained) == 8
+    assert len(run(RECIPE, small_set(), tmp_path, train=trainer).plan) == len(trainer.trained) == 16
+
+
 def test_bad_settings_are_told_before_anything_is_written(trainer: Trainer, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="schedule"):
         run(RECIPE, small_set(), tmp_path / "out", schedule="cosin", train=trainer)
@@ -215,7 +238,7 @@ def test_domainbed_has_splits_of_its_own_for_every_seed(trainer: Trainer, tmp_pa
 
 def test_the_oracle_asks_for_test_pictures_it_may_not_see(trainer: Trainer, tmp_path: Path) -> None:
     data = small_set()
-    data.splits["art"]["test"] = data.splits["art"]["train"]
+    data.splits["art"]["test"] = data.splits["art"]["val"]
     with pytest.raises(ValueError, match="leave 'oracle' out"):
         run(RECIPE, data, tmp_path / "out", train=trainer)
 

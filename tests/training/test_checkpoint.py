@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 import torch
 
-from efdm.training.checkpoint import check_finite, check_folder, restore_optimizer, set_rate, write
+from efdm.training.checkpoint import (
+    LOCK,
+    alone_in,
+    check_alone,
+    check_finite,
+    check_folder,
+    restore_optimizer,
+    set_rate,
+    write,
+)
 
 
 def content() -> dict[str, Any]:
@@ -89,3 +100,49 @@ def test_a_run_begins_where_there_is_none_and_goes_on_where_there_is_one(resume:
         check_folder(tmp_path / "new" if resume else begun, resume=resume)
     with pytest.raises(ValueError, match="is a file; choose a folder"):
         check_folder(tmp_path / "file", resume=resume)
+
+
+def test_one_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    run = tmp_path / "deep" / "run"
+    check_alone(run)
+    assert not run.exists()
+    for _ in range(2):
+        with alone_in(run):
+            told = f"process {os.getpid()} is at work in {run}; wait until it has ended, or choose another folder"
+            for come in (lambda: alone_in(run).__enter__(), lambda: check_alone(run)):
+                with pytest.raises(ValueError, match=told):
+                    come()
+            with alone_in(tmp_path / "other"):
+                pass
+        assert not list(run.iterdir())
+    with pytest.raises(KeyboardInterrupt), alone_in(run):
+        raise KeyboardInterrupt
+    check_alone(run)
+
+
+def test_a_lock_that_a_crash_left_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text("1")
+    with alone_in(tmp_path):
+        assert (tmp_path / LOCK).read_text() == str(os.getpid())
+
+
+def test_a_lock_taken_on_a_file_that_is_gone_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one before removes it when it leaves, and somebody may have opened it by then."""
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(fcntl, "flock", lambda *_: (tmp_path / LOCK).unlink())
+    with pytest.raises(ValueError, match="another process is at work"), alone_in(tmp_path):
+        pytest.fail("came in")
+
+
+@pytest.mark.parametrize("missing", ["system", "file system"])
+def test_where_there_are_no_locks_all_may_come_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    def refused(*_: object) -> None:
+        raise OSError("no locks available")
+
+    if missing == "system":
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+    else:
+        monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", refused)
+    with alone_in(tmp_path), alone_in(tmp_path):
+        pass

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torn import tear_files
 
 from efdm.training.log import Log
 
@@ -33,6 +34,34 @@ def test_a_log_keeps_the_lines_of_its_checkpoint(tmp_path: Path, monkeypatch: py
         assert lines[0]["loss"] == 3.14159
     Log(tmp_path).close()
     assert records(tmp_path) == []
+
+
+@pytest.fixture
+def two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with Log(tmp_path) as log:
+        for iteration in (1, 2):
+            log.write("train", iteration, {"loss": 0.5})
+    return tmp_path / "log.jsonl"
+
+
+def test_a_disk_that_is_full_when_a_run_goes_on_costs_no_line(two_lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = two_lines.read_bytes()
+    tear_files(monkeypatch, OSError)
+    with pytest.raises(OSError):  # noqa: PT011
+        Log(two_lines.parent, keep=("train", 1))
+    assert two_lines.read_bytes() == before
+
+
+@pytest.mark.parametrize("line", ["{", '{"iteration": 2}'], ids=["torn", "of another kind"])
+def test_a_line_that_is_no_record_is_told_with_its_place(two_lines: Path, line: str) -> None:
+    first, second = two_lines.read_text().splitlines(keepends=True)
+    two_lines.write_text(f"{first}{line}\n{second}")
+    with pytest.raises(ValueError, match=r"log\.jsonl, line 2 is not a record; delete the line"):
+        Log(two_lines.parent, keep=("train", 2))
+    two_lines.write_text(f"{first}{second}{line}")  # the machine stopped while it was written
+    Log(two_lines.parent, keep=("train", 2)).close()
+    assert two_lines.read_text() == first + second
 
 
 def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

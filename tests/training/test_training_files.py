@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torn import tear_files
 
-from efdm.training.files import mend_lines, read_lines, write_json
+from efdm.training.files import mend_lines, read_lines, rounded, write_json, write_lines
 
 ONE, TWO, UMLAUT = {"step": 1}, {"step": 2, "loss": 0.5}, {"step": 3, "name": "ü"}
 
@@ -29,6 +29,21 @@ def test_json_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.Mon
     with pytest.raises(KeyboardInterrupt):
         write_json(path, {"b": [2] * 100})
     assert json.loads(path.read_text()) == {"a": [1, "ü"]}
+
+
+def test_lines_are_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for records in ([TWO, UMLAUT, ONE], [TWO]):
+        write_lines(path, records)
+        assert read_lines(path) == records
+        assert path.read_bytes().endswith(b"\n")
+    tear_files(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        write_lines(path, [ONE] * 100)
+    assert read_lines(path) == [TWO]
+
+
+def test_numbers_keep_six_digits() -> None:
+    assert [rounded(v) for v in (123456789.0, -1 / 3, 2.5e-9)] == [123457000.0, -0.333333, 2.5e-9]
 
 
 def test_lines_are_read_in_their_order_without_empty_ones(path: Path) -> None:

@@ -27,6 +27,7 @@ from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_s
 from efdm.lab.compare import contrast_sentence, difference
 from efdm.lab.published import AVERAGE
 from efdm.lab.results import numbers
+from efdm.lab.run import check_folder
 from efdm.lab.scores import STDS
 from efdm.lab.tables import Table
 
@@ -50,12 +51,13 @@ def demo(
 ) -> None:
     """See what mixing does: three ways to train, four styles of digits, one table and one plot. Needs no download."""
     with dg_open.sentences(console, lambda: "interrupted; the same command goes on where it stopped", out=out):
+        parts = {"seeds": dg_open.seeds(seeds), "methods": None, "domains": None}
+        check_folder(out)
         recipe = lab.load_recipe(RECIPE)
         data = named.load_named(named.DIGITS, [], recipe.settings["size"])
         console.print(ABOUT, highlight=False)
         changes = dg_open.suited(torch.device("cpu"), recipe.settings)
         changes |= {"iterations": iterations} if iterations else {}
-        parts = {"seeds": dg_open.seeds(seeds), "methods": None, "domains": None}
         with Bars(console) as bars:
             study = go(recipe, data, out, bars, lanes=lanes or cores(), parts=parts, changes=changes)
         show_tables(console, [_table(study)])

@@ -29,6 +29,7 @@ from efdm.training.device import suited as usually_suited
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError)  # OSError: pictures, weights, folders
 OPTION = "options."  # begins the name of a method's option
+UNSET = "(a variable of the shell that is not set?); give a value, or leave the option out"
 FEW = 12  # names that are read at a glance
 
 # what the libraries advise, and how it is said on a command line
@@ -105,13 +106,18 @@ def model_file(path: Path) -> Path:
 def names(given: Sequence[str] | None, known: Sequence[str] = ()) -> list[str] | None:
     """Names with commas between them; a known one may have a comma itself. None when nothing was given."""
     parts = [[one] if one in known else one.split(",") for one in given or ()]
-    return [name.strip() for part in parts for name in part if name.strip()] or None
+    found = [name.strip() for part in parts for name in part if name.strip()]
+    if given and not found:
+        raise ValueError(f"a list of names is empty {UNSET}")
+    return found or None
 
 
-def seeds(given: str) -> list[int] | None:
-    """ "5" is the seeds 0 to 4, "0,3" those two, "3," that one alone."""
-    if not given:
+def seeds(given: str | None) -> list[int] | None:
+    """ "5" is the seeds 0 to 4, "0,3" those two, "3," that one alone. None when nothing was given."""
+    if given is None:
         return None
+    if not given.strip():
+        raise ValueError(f"--seeds is empty {UNSET}")
     try:
         found = [int(part) for part in given.split(",") if part.strip()]
     except ValueError:
@@ -121,6 +127,18 @@ def seeds(given: str) -> list[int] | None:
             f"--seeds {given} is no count and no list of seeds; write 5 for 0 to 4, 0,3 for those two, 3, for that one alone"
         )
     return list(dict.fromkeys(found)) if "," in given else list(range(found[0]))
+
+
+def asked(set_: Sequence[str] | None, **options: Any) -> dict[str, Any]:
+    """The settings that a command line asks for, by ``--set`` and by options of their own; raises for both at once."""
+    made = changes(set_)
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value == "":
+            raise ValueError(f"{option} is empty {UNSET}")
+        if value is not None and name in made:
+            raise ValueError(f"{option} and --set {name} both say what {name} is; give one of them")
+    return made | {name: value for name, value in options.items() if value is not None}
 
 
 def changes(given: Sequence[str] | None) -> dict[str, Any]:
@@ -151,7 +169,7 @@ def _number_or_word(text: str) -> Any:
 
 def _value(name: str, text: str, default: object) -> Any:
     if isinstance(default, tuple) or name.endswith("_domains"):
-        return tuple(names([text]) or ())
+        return tuple(names([text]) or ()) if text else ()
     value = _number_or_word(text)
     wanted = int if isinstance(default, int) else float if isinstance(default, float) else None
     if wanted is not None and name != "domains_per_batch" and not isinstance(value, (int, wanted)):
@@ -211,7 +229,10 @@ def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet | L
 
 
 def tell_classes(console: Console, data: DomainSet, domains: Sequence[str], tested: Sequence[str] = ()) -> None:
-    """Warn of classes that are not in all of ``domains``: often one class under two names."""
+    """Tell what is to be known of the pictures, and of classes that are not in all of ``domains``: often one class under
+    two names."""
+    for note in data.notes:
+        console.print(note, style="yellow", soft_wrap=True, markup=False, highlight=False)
     if told := uneven_classes(data, domains, tested):
         hint = "is each class called the same in all domains?"
         sentence = f"classes differ between domains: {'; '.join(told)}; {hint}"

@@ -19,15 +19,18 @@ from efdm.apps.dg_cores import train_on_cores, use_threads
 from efdm.apps.dg_show import Bars, show_tables
 from efdm.data import named
 from efdm.data.domains import DomainSet
+from efdm.data.images import unreadable
 from efdm.data.pacs import PICTURES
 from efdm.dg import Settings, train_together
-from efdm.lab.run import RECIPE
+from efdm.dg.methods import check_method
+from efdm.lab.run import RECIPE, check_folder
 from efdm.models.backbones import build_backbone
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS
 
 console = Console()
 Many = list[str] | None
+Word = str | None
 
 
 def run(
@@ -38,26 +41,32 @@ def run(
         typer.Option(help="Pictures: a folder or a zip, domain/class/picture. May be repeated, for a zip of each domain."),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="A checkpoint to begin with (.safetensors, .pth), or timm, or random. Default: the recipe's.")
-    ] = "",
+        Word,
+        typer.Option(help="A checkpoint to begin with (.safetensors, .pth), or timm, or random. Default: the recipe's."),
+    ] = None,
     seeds: Annotated[
-        str, typer.Option(help="5: the seeds 0 to 4; 0,3: those two; 3,: that one. Default: the recipe's.")
-    ] = "",
+        Word, typer.Option(help="5: the seeds 0 to 4; 0,3: those two; 3,: that one. Default: the recipe's.")
+    ] = None,
     methods: Annotated[Many, typer.Option(help="Some rows of the recipe, with commas. Default: all.")] = None,
     domains: Annotated[Many, typer.Option(help="Some columns of the recipe, with commas. Default: all.")] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="Default: the recipe's.")] = None,
     set_: Annotated[Many, typer.Option("--set", help="NAME=VALUE, another setting; may be repeated.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the recipe's, or the GPU if there is one.")] = "",
-    precision: Annotated[str, typer.Option(help=f"One of {', '.join(PRECISIONS)}. Default: bf16 on a GPU.")] = "",
+    device: Annotated[
+        Word, typer.Option(help="cpu, cuda, cuda:1. Default: the recipe's, or the GPU if there is one.")
+    ] = None,
+    precision: Annotated[Word, typer.Option(help=f"One of {', '.join(PRECISIONS)}. Default: bf16 on a GPU.")] = None,
     speed: Annotated[
-        str, typer.Option(help=f"One of {', '.join(SPEEDS)}. Default: compile+graph on a GPU, plain elsewhere.")
-    ] = "",
+        Word, typer.Option(help=f"One of {', '.join(SPEEDS)}. Default: compile+graph on a GPU, plain elsewhere.")
+    ] = None,
     lanes: Annotated[int, typer.Option(min=1, help="Trainings side by side: on one GPU, or each on cores of its own.")] = 1,
     split: Annotated[
-        str, typer.Option(help="Of PACS: official needs the authors' lists, own draws a tenth of each class for validation.")
-    ] = "official",
+        Word,
+        typer.Option(
+            help="Of PACS: official (the default) needs the authors' lists, own draws a tenth of each class for validation."
+        ),
+    ] = None,
     lists: Annotated[Path | None, typer.Option(help="Folder of the lists of PACS. Default: looked for near --data.")] = None,
-    copy: Annotated[str, typer.Option(help="Of PACS: complete, or partial to take what is there.")] = "complete",
+    copy: Annotated[Word, typer.Option(help="Of PACS: complete (the default), or partial to take what is there.")] = None,
     note: Annotated[Many, typer.Option(help="A sentence to stand under the tables; may be repeated.")] = None,
 ) -> None:
     """Train what a recipe asks for and print its tables.
@@ -66,14 +75,13 @@ def run(
     take other --seeds, --methods or --domains: the tables show all.
     """
     with dg_open.sentences(console, lambda: _interrupted(out), out=out):
+        check_folder(out)
         chosen = lab.load_recipe(recipe)
-        check_choice("--split", split, ("official", "own"))
-        check_choice("--copy", copy, ("complete", "partial"))
+        pacs = _of_pacs(chosen, split=split, lists=lists, copy=copy)
         _check_sources(chosen, data or [])
-        asked = {"weights": weights, "iterations": iterations, "precision": precision, "speed": speed}
-        told = dg_open.changes(set_) | {name: value for name, value in asked.items() if value}
+        told = dg_open.asked(set_, weights=weights, iterations=iterations, device=device, precision=precision, speed=speed)
         own = {**chosen.settings, **told}
-        target = pick_device(device or str(own.get("device", "")))
+        target = pick_device(str(own.get("device", "")))
         told = {**dg_open.suited(target, own, trainings="many"), **told, "device": str(target)}
         parts: dict[str, Any] = {
             "seeds": dg_open.seeds(seeds),
@@ -82,10 +90,12 @@ def run(
         }
         _check_parts(chosen, data or [], parts)
         if not (out / RECIPE).exists():  # later the file may be gone: a run that was begun does not need it
+            if gone := [source for source in data or [] if not source.exists()]:
+                raise unreadable(FileNotFoundError(), gone[0])
             try_weights(own)
         with Bars(console) as bars:
             size = told.get("size") or chosen.picture_size or own.get("size", Settings.size)
-            chosen, pictures = _pictures(chosen, data or [], size, bars, split=split, lists=lists, copy=copy)
+            chosen, pictures = _pictures(chosen, data or [], size, bars, pacs)
             dg_open.tell_classes(console, pictures, pictures.domain_names)
             try:
                 study = go(chosen, pictures, out, bars, lanes=lanes, notes=note or [], parts=parts, changes=told)
@@ -120,6 +130,20 @@ def try_weights(settings: Mapping[str, Any], *, option: str = "--set size=N") ->
     return model.train()
 
 
+def _of_pacs(recipe: lab.Recipe, **given: Any) -> dict[str, Any]:
+    """The options that PACS alone has, as far as they were given; raises where they would do nothing."""
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, choices in {"split": ("official", "own"), "copy": ("complete", "partial")}.items():
+        if name in given:
+            check_choice(f"--{name}", given[name], choices)
+    if given and recipe.data != named.PACS:
+        options = " and ".join(f"--{name}" for name in given)
+        raise ValueError(f"{options}: only PACS has such, and {recipe.name} is of {recipe.data}; leave that out")
+    if "lists" in given and given.get("split") == "own":
+        raise ValueError("--split own draws the split itself and reads no lists; leave --lists or --split out")
+    return given
+
+
 def _check_sources(recipe: lab.Recipe, sources: list[Path]) -> None:
     if recipe.data == named.DIGITS and sources:
         raise ValueError(f"{recipe.name} has its digits embedded; leave --data out")
@@ -131,7 +155,7 @@ def _check_sources(recipe: lab.Recipe, sources: list[Path]) -> None:
 def _check_parts(recipe: lab.Recipe, sources: list[Path], parts: Mapping[str, Any]) -> None:
     """Raise for rows and columns that there are not, before thousands of pictures are read."""
     for row in parts["methods"] or ():
-        check_choice("--methods", row, recipe.rows)
+        check_method("--methods", row, recipe.rows)
     if parts["domains"]:
         listed = dg_open.listing(recipe.data, sources)
         dg_open.refuse_swapped("--domains", parts["domains"], listed)
@@ -139,14 +163,13 @@ def _check_parts(recipe: lab.Recipe, sources: list[Path], parts: Mapping[str, An
             check_choice("--domains", domain, listed.domain_names)
 
 
-def _pictures(recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, **pacs: Any) -> tuple[lab.Recipe, DomainSet]:
+def _pictures(
+    recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, pacs: Mapping[str, Any]
+) -> tuple[lab.Recipe, DomainSet]:
     """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
-    options = pacs if recipe.data == named.PACS else {}
-    data = named.load_named(recipe.data, sources, size, progress=bars.reading, **options)
-    if options:
-        special = ["own split"] * (pacs["split"] == "own") + ["partial copy"] * (pacs["copy"] == "partial")
-        recipe = replace(recipe, data=", ".join([recipe.data, *special]))
-    return recipe, data
+    data = named.load_named(recipe.data, sources, size, progress=bars.reading, **pacs)
+    special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
+    return replace(recipe, data=", ".join([recipe.data, *special])), data
 
 
 def go(

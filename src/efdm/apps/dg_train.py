@@ -20,19 +20,22 @@ from efdm.apps.dg_show import Bars
 from efdm.data import named
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.dg.methods import options_of
-from efdm.dg.run import CHECKPOINT, MODEL
+from efdm.dg.methods import check_method, options_of
+from efdm.dg.run import CHECKPOINT, DONE, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
 from efdm.dg.train import check_run_folder
 from efdm.lab import load_recipe
+from efdm.lab.run import RECIPE
 from efdm.models.backbones import OWN
 from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
+from efdm.training.checkpoint import alone_in
 from efdm.training.files import write_json
 from efdm.words import counted
 
 console = Console()
 Many = list[str] | None
+Word = str | None
 
 EPOCHS, FEWEST, MOST = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
@@ -45,17 +48,17 @@ def train_one(
         typer.Option(help="Pictures: a folder or zip, domain/class/picture; may be repeated. Or digits, the embedded set."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: model, records, log.")],
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = "",
+    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = None,
     backbone: Annotated[
-        str, typer.Option(help=f"Any model of timm, or {', '.join(OWN)}. Default: {DEFAULTS['backbone']}.")
-    ] = "",
+        Word, typer.Option(help=f"Any model of timm, or {', '.join(OWN)}. Default: {DEFAULTS['backbone']}.")
+    ] = None,
     weights: Annotated[
-        str,
+        Word,
         typer.Option(
             help="A checkpoint to begin with (.safetensors, .pth), timm (may download), or random. "
             f"Default: timm; random for {', '.join(OWN)}."
         ),
-    ] = "",
+    ] = None,
     train_domains: Annotated[
         Many, typer.Option(help="Learn from these, with commas. Default: all but --test-domains.")
     ] = None,
@@ -76,9 +79,9 @@ def train_one(
     size: Annotated[int | None, typer.Option(min=8, help="Side at which pictures are seen. Default: 224.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of initial weights and of every draw. Default: 0.")] = None,
     set_: Annotated[Many, typer.Option("--set", help="NAME=VALUE, another setting; may be repeated.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
-    precision: Annotated[str, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU.")] = "",
-    speed: Annotated[str, typer.Option(help="plain, graph, compile, compile+graph. Default: graph on a GPU.")] = "",
+    device: Annotated[Word, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    precision: Annotated[Word, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU.")] = None,
+    speed: Annotated[Word, typer.Option(help="plain, graph, compile, compile+graph. Default: graph on a GPU.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, with the settings it began with.")
     ] = False,
@@ -89,19 +92,19 @@ def train_one(
     there; without, it learns from all domains, and what it would do in a new one is not known.
     """
     with dg_open.sentences(console, lambda: _interrupted(out, data), out=out):
-        asked: dict[str, Any] = {
-            "method": method, "backbone": backbone, "weights": weights, "iterations": iterations, "batch": batch, "lr": lr,
-            "size": size, "seed": seed, "precision": precision, "speed": speed,
-            "stages": dg_open.names(stages), "train_domains": dg_open.names(train_domains),
-            "test_domains": dg_open.names(test_domains),
-        }  # fmt: skip
-        given = dg_open.changes(set_) | {name: value for name, value in asked.items() if value not in (None, "")}
+        given = dg_open.asked(
+            set_, method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, size=size,
+            seed=seed, device=device, precision=precision, speed=speed, stages=dg_open.names(stages),
+            train_domains=dg_open.names(train_domains), test_domains=dg_open.names(test_domains),
+        )  # fmt: skip
         kind = dg_open.kind_of(data)
-        check_run_folder(out, resume=resume)
+        finished = resume and (out / DONE).exists()
+        if not finished:
+            _check_folder(out, resume=resume)
         began = read_settings(out) if resume else None
-        target = pick_device(device or given.pop("device", "") or (began.device if began else ""))
+        target = pick_device(given.pop("device", "") or (began.device if began else ""))
         known = {**_defaults(kind, given), **given}
-        check_choice("--method", known["method"], METHODS)
+        check_method("--method", known["method"])
         # what can be seen to be wrong is told before thousands of pictures are read
         if began is None:
             name, where = _name(kind, data), _domains(dg_open.listing(kind, data), given)
@@ -111,13 +114,17 @@ def train_one(
         else:
             settings = replace(began, **given, device=str(target))
             check_same_run(settings, out)
+        if finished:
+            console.print(f"{out} is finished: {out / MODEL}", soft_wrap=True, markup=False, highlight=False)
+            return
         with Bars(console) as bars:
             side = began.size if began else known.get("size", Settings.size)
             pictures = named.load_named(kind, data, side, progress=bars.reading)
             if began is None:
                 settings = _settings(where, len(pictures.select(where["train_domains"], "train")), name, known)
                 check(settings)
-            _same_pictures(out, pictures)
+            with alone_in(out):
+                _same_pictures(out, pictures)
             if target.type == "cpu":
                 use_threads(settings.size)
             console.print(_plan(settings, pictures), soft_wrap=True, markup=False, highlight=False)
@@ -126,6 +133,12 @@ def train_one(
             trained = train(settings, pictures, out, resume=resume, progress=bars.step)
         dg_open.tell_skipped(console, pictures, str(out / PICTURES))
         _report(trained, out)
+
+
+def _check_folder(out: Path, *, resume: bool) -> None:
+    if (out / RECIPE).exists():
+        raise ValueError(f"{out} holds the trainings of a recipe; choose another folder for one of its own")
+    check_run_folder(out, resume=resume)
 
 
 def _defaults(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +213,6 @@ def _same_pictures(out: Path, data: DomainSet) -> None:
                 f"these are not the pictures that the run in {out} began with, see {path}; give those as --data"
             )
         return
-    out.mkdir(parents=True, exist_ok=True)
     write_json(path, told)
 
 
@@ -222,8 +234,10 @@ def _report(trained: Trained, out: Path) -> None:
     last, settings = trained.records[-1], trained.settings
     said = {"held-out pictures of the domains it learnt from": {d: last["val"][d] for d in settings.train_domains}}
     if settings.test_domains:
-        said["all pictures of domains it has not seen"] = last["test"]
-    for what, counts in said.items():
+        kept = {domain: last["test"][domain] for domain in last.get("apart", ())}
+        said["all pictures of domains it has not seen"] = {d: c for d, c in last["test"].items() if d not in kept}
+        said["test pictures, kept apart, of domains it has not seen"] = kept
+    for what, counts in ((what, counts) for what, counts in said.items() if counts):
         console.print(f"\naccuracy on {what}", highlight=False)
         for domain, (correct, count) in counts.items():
             share = f"{100 * correct / count:5.1f} %" if count else "    -  "

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.images import PictureError, StrPath, resize
-from efdm.data.layouts import SPLITS, Item, Split, assign, find_items
+from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.data.sets import Progress, bytes_of
 
 Fit = Literal["stretch", "crop"]
@@ -24,7 +24,8 @@ class DomainSet:
     """``images`` uint8 ``(N, 3, S, S)``, ``labels`` and ``domains`` int64 ``(N,)``, and what their numbers mean.
 
     ``splits[domain][split]`` are indices in rising order: "train" and "val" share no picture; "test" is all of the domain,
-    unless the source keeps test pictures apart. ``skipped`` is what had to be left out, as (name, reason).
+    unless the source keeps test pictures apart. ``skipped`` is what had to be left out, as (name, reason); ``notes`` are
+    sentences for whoever gave the source.
     """
 
     images: Tensor
@@ -35,6 +36,7 @@ class DomainSet:
     domain_names: list[str]
     splits: dict[str, dict[str, Tensor]]
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         n = len(self.names)
@@ -110,6 +112,11 @@ class DomainSet:
         rows = zip(self.domain_names, table, strict=True)
         return {domain: dict(zip(self.classes, row, strict=True)) for domain, row in rows}
 
+    @property
+    def apart(self) -> list[str]:
+        """The domains that keep test pictures apart: their "test" is not all of them."""
+        return [d for d, of_class in self.counts("class").items() if len(self.splits[d]["test"]) < sum(of_class.values())]
+
     def table(self) -> str:
         """The counts as text: a line for each domain, with its splits and, where they are few, its classes."""
         classes = self.classes if len(self.classes) <= 12 else []
@@ -137,12 +144,16 @@ def load_domains(
 
     ``split`` is the share of each class and domain that becomes "val", the rest being "train"; or lists of names,
     ``{"train": [...], "val": [...]}``, matched without extension. Folders between domain and class (``domain/train/class``)
-    go before a share. ``fit="stretch"`` brings every picture to a square as it is, the usual way for these sets, and
-    "crop" takes its middle. Damaged pictures are skipped and named in ``skipped``; they do not change the others' splits.
+    go before a share, and so do lists like DomainNet's (``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``):
+    then "test" is what the second names, and "val" a share of the first. ``fit="stretch"`` brings every picture to a square
+    as it is, the usual way for these sets, and "crop" takes its middle. Damaged pictures are skipped and named in
+    ``skipped``; they do not change the others' splits.
     """
-    items, outside = find_items(source)
+    found, outside = find_items(source)
+    notes = empty_folders(found)
+    items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
     data = decode_items(items, assign(items, split, seed), size=size, fit=fit, workers=workers, progress=progress)
-    return replace(data, skipped=outside + data.skipped)
+    return replace(data, skipped=outside + unlisted + data.skipped, notes=notes)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -157,8 +157,8 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         raise
     except MemoryError as error:
         raise PictureError(f"{name} does not fit into memory; make it smaller") from error
-    except Exception as error:  # a damaged file can raise nearly anything
-        raise PictureError(f"{name} is cut short or damaged ({error}); copy or download it again") from error
+    except Exception as error:  # a damaged file can raise nearly anything, and in words that help nobody
+        raise PictureError(f"{name} is cut short or damaged; copy or download it again") from error
 
 
 def to_picture(pixels: Array) -> Picture:

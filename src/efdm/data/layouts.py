@@ -6,12 +6,13 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Source, find_pictures
-from efdm.data.images import PictureError, StrPath
+from efdm.data.folders import Source, find_pictures, names_in
+from efdm.data.images import READABLE, PictureError, StrPath, unreadable
+from efdm.words import counted
 
 Split = float | Mapping[str, Iterable[str]]
 
@@ -35,7 +36,7 @@ LAYOUT = "expected domain/class/picture or domain/train/class/picture, in any nu
 
 @dataclass(frozen=True)
 class Item:
-    """One picture to read and what its folders say. ``folder`` is a value of `SPLIT_FOLDERS`, or ""."""
+    """One picture to read and what its folders, or lists, say. ``folder`` is a value of `SPLIT_FOLDERS`, or ""."""
 
     name: str
     domain: str
@@ -73,7 +74,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], list[tu
         raise PictureError(f"the domains of {sources[0]} have no class in common ({one}); {LAYOUT}")
     twice = [name for name, times in Counter(i.name for i in items).items() if times > 1]
     if twice:
-        raise PictureError(f"{len(twice)} pictures are there twice, {some(twice)}; give each source once")
+        raise PictureError(f"{counted(len(twice), 'picture')} found twice, {some(twice)}; give each source once")
     return sorted(items, key=lambda i: (i.domain, i.label, i.name)), outside
 
 
@@ -107,9 +108,93 @@ def _one_copy(items: list[Item]) -> list[Item]:
     return [i for i in items if ("train" in folders[i.domain]) != (i.folder in ("", "whole"))]
 
 
+def empty_folders(items: Sequence[Item]) -> list[str]:
+    """Sentences about folders of classes or splits without pictures, which may be copies that failed. Raises for such a
+    domain. (Zips are not looked into: most have no entries for folders.)"""
+    files = [item for item in items if item.source.member is None]
+    classes = {item.source.path.parent for item in files}
+    domains = {item.source.path.parents[2 if item.folder else 1] for item in files}
+    # what lies beside a source that is itself a domain is none of ours
+    roots = {i.source.path.parents[3 if i.folder else 2] for i in files if i.source.name.count("/") > 1}
+    full = {parent for folder in classes for parent in (folder, *folder.parents)}
+
+    def hollow(parents: Iterable[Path]) -> list[Path]:
+        below = sorted(folder for parent in parents for folder in parent.iterdir() if folder.is_dir())
+        return [f for f in below if f not in full and not f.name.startswith(".") and not _any_file(f, READABLE)]
+
+    if lost := [folder for folder in hollow(roots) if not _any_file(folder)]:
+        raise PictureError(
+            f"there are no pictures in {some([str(f) for f in lost])}; copy that domain again, or remove its folder"
+        )
+    empty = hollow({folder.parent for folder in classes} | domains)
+    return [f"{folder} holds no pictures; was it copied as a whole?" for folder in empty]
+
+
+def _any_file(folder: Path, endings: tuple[str, ...] = ("",)) -> bool:
+    return any(path.is_file() and path.name.lower().endswith(endings) for path in folder.rglob("*"))
+
+
 def some(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     """The first few of many names."""
     return between.join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+LISTED = ("train", "test")  # DomainNet: clipart_train.txt and clipart_test.txt beside the folder or zip of clipart
+
+
+def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], list[tuple[str, str]]]:
+    """The pictures, each for what a list like DomainNet's says of it, and what is on no list or on a list alone. Where
+    there are no lists, or folders say it already, all is as it was."""
+    first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
+    wanted = {(domain, part): f"{domain}_{part}.txt" for domain in first for part in LISTED}
+    inside = {path: set(names_in(path)) for path in {item.source.path for item in first.values() if item.source.member}}
+    lists = {at: found for at, file in wanted.items() if (found := _beside(first[at[0]].source, file, inside))}
+    if not lists:
+        return items, []
+    if lost := [file for at, file in wanted.items() if at not in lists]:
+        here = next(iter(lists.values()))
+        raise PictureError(
+            f"{here.path.parent} has {here.name}, but no {some(lost)}; lay the lists of all domains there, or take all away "
+            "to have pictures held out without them"
+        )
+    there, labels = {item.key for item in items}, {item.label for item in items}
+    parts: dict[str, str] = {}
+    skipped = []
+    for (domain, part), source in lists.items():
+        names = {key(name): name for name in _read_list(source, domain)}
+        if not names.keys() & there:
+            raise PictureError(f"none of {counted(len(names), 'picture')} in {source.path} is there; copy {domain} again")
+        if both := [name for stem, name in names.items() if stem in parts]:
+            raise PictureError(f"both lists of {domain} name {some(both)}; keep each picture in one")
+        parts |= dict.fromkeys(names, part)
+        gone = [n for stem, n in names.items() if stem not in there and n.split("/")[1] in labels]  # not: whole classes
+        skipped += [(name, f"{name} is in {source.name} but not there") for name in gone]
+    skipped += [(item.name, f"{item.name} is on no list and was left out") for item in items if item.key not in parts]
+    return [replace(item, folder=parts[item.key]) for item in items if item.key in parts], skipped
+
+
+def _beside(picture: Source, file: str, inside: Mapping[Path, set[str]]) -> Source | None:
+    """A file beside the folder of a domain, or beside the zip that it is in."""
+    if picture.member is not None:
+        member = "/".join([*picture.member.replace("\\", "/").split("/")[:-3], file])
+        if member in inside[picture.path]:
+            return Source(file, file, picture.path, member)
+    near = picture.path.absolute().parents[2 if picture.member is None else 0] / file
+    return Source(file, file, near) if near.is_file() else None
+
+
+def _read_list(source: Source, domain: str) -> list[str]:
+    try:
+        with source.open() as file:
+            lines = file.read().decode("utf-8-sig", "replace").splitlines()
+    except OSError as error:
+        raise unreadable(error, source.path) from error
+    names = [line.strip().rpartition(" ")[0] for line in lines if line.strip()]
+    if wrong := [name for name in names if name.count("/") != 2 or not name.startswith(f"{domain}/")]:
+        raise PictureError(f"{source.path} has {wrong[0]!r}; expected lines like '{domain}/class/name.jpg 0'")
+    return names
 
 
 # --- splits ----------------------------------------------------------------------------------------------------------
@@ -147,12 +232,14 @@ def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> 
         raise ValueError(f"lists are for {', '.join(sorted(unknown))}; name them {', '.join(SPLITS)}")
     wanted = {split: {key(name): name for name in names} for split, names in lists.items()}
     if both := sorted(wanted.get("train", {}).keys() & wanted.get("val", {}).keys()):
-        raise ValueError(f"{len(both)} names are in the lists of both train and val, {some(both)}; keep each in one")
+        raise ValueError(f"{counted(len(both), 'name')} in the lists of both train and val, {some(both)}; keep each in one")
     known = Counter(item.key for item in items)
     for split, names in wanted.items():
         if lost := [name for stem, name in names.items() if stem not in known]:
-            raise PictureError(f"{len(lost)} pictures of the list {split!r} are not in the source, {some(lost)}")
+            raise PictureError(f"the source lacks {counted(len(lost), 'picture')} of the list {split!r}, {some(lost)}")
         if double := [name for stem, name in names.items() if known[stem] > 1]:
-            raise PictureError(f"{len(double)} names could be several files, {some(double)}; keep one format of each")
+            raise PictureError(
+                f"{counted(len(double), 'name')} could be several files, {some(double)}; keep one format of each"
+            )
     whole: set[str] = set() if "test" in wanted else {"test"}
     return [{split for split, names in wanted.items() if item.key in names} | whole for item in items]

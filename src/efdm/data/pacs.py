@@ -14,6 +14,7 @@ from efdm.data.domains import DomainSet, decode_items
 from efdm.data.images import PictureError, StrPath, unreadable
 from efdm.data.layouts import Item, assign, find_items, key, some
 from efdm.data.sets import Progress
+from efdm.words import counted
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")  # labels 1..7 of the lists, in this order
 # Pictures of each class, counted in the test lists; in sum the 2048, 2344, 1670 and 3929 that the authors give.
@@ -66,7 +67,9 @@ def load_pacs(
     data = decode_items(items, parts, size=size, classes=CLASSES, workers=workers, progress=progress)
     if copy == "complete" and data.skipped:
         bad = some([reason for _, reason in data.skipped])
-        raise PictureError(f"{len(data.skipped)} pictures of PACS cannot be read: {bad}; or choose copy='partial'")
+        raise PictureError(
+            f"{counted(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'"
+        )
     return replace(data, skipped=skipped + data.skipped)
 
 
@@ -111,8 +114,8 @@ def read_lists(folder: Path) -> dict[str, list[str]]:
         if train & val or train | val != test:
             odd = sorted((train & val) | ((train | val) ^ test))
             raise PictureError(
-                f"the lists of {domain} in {folder} disagree about {len(odd)} pictures, {some(odd)}: each of the test list "
-                "should be in one of train and crossval; download the lists again"
+                f"the lists of {domain} in {folder} disagree about {counted(len(odd), 'picture')}, {some(odd)}: each of the "
+                "test list should be in one of train and crossval; download the lists again"
             )
         for word, names in parts.items():
             out[LISTS[word]] += names
@@ -136,7 +139,7 @@ def _read_list(path: Path, domain: str, lines: int) -> list[str]:
             raise PictureError(f"{path}, line {number} is {line!r}; expected a line like '{domain}/dog/name.jpg 1'")
         names.append(name)
     if twice := [name for name, times in Counter(map(key, names)).items() if times > 1]:
-        raise PictureError(f"{path} names {len(twice)} pictures twice, {some(twice)}; download the lists again")
+        raise PictureError(f"{path} names {counted(len(twice), 'picture')} twice, {some(twice)}; download the lists again")
     if len(names) != lines:
         raise PictureError(f"{path} has {len(names)} lines, the published list {lines}; download the lists again")
     return names
@@ -169,7 +172,7 @@ def _checked(
         )
     if copy == "complete" and (problems or skipped):
         what = some([*_renamed(items), *problems], 4, "; ")
-        what = what or f"{len(skipped)} stray pictures, {some([name for name, _ in skipped])}"
+        what = what or f"{counted(len(skipped), 'stray picture')}, {some([name for name, _ in skipped])}"
         also = f". And {lost}" if lost else ""
         raise PictureError(
             f"{sources[0]} is not the complete PACS: {what}. Copy or download it again, or choose copy='partial'{also}"
@@ -193,24 +196,24 @@ def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
         if lost := [name for name in missing if name.startswith(f"{domain}/")]:
             problems.append(f"{domain} lacks {len(lost)} of {sum(counts)} pictures ({some(lost)})")
     if unknown:
-        problems.append(f"{len(unknown)} pictures are not in the lists ({some(unknown)})")
+        problems.append(f"{counted(len(unknown), 'picture')} not in the lists ({some(unknown)})")
     twice = [name for name, times in Counter(item.key for item in items).items() if times > 1 and name in known]
     if twice:
-        raise PictureError(f"{len(twice)} pictures are there in two formats ({some(twice)}); keep one of each")
+        raise PictureError(f"{counted(len(twice), 'picture')} there in two formats ({some(twice)}); keep one of each")
     reasons = [(name, f"{name} is in the lists but not in this copy") for name in missing]
     return problems, reasons + [(name, f"{name} is not in the lists and was left out") for name in unknown]
 
 
 def _against_counts(items: Sequence[Item]) -> Found:
     unknown = [item.name for item in items if not _is_of_pacs(item)]
-    problems = [f"{len(unknown)} pictures are of no class and domain of PACS ({some(unknown)})"] if unknown else []
+    problems = [f"{counted(len(unknown), 'picture')} of no class and domain of PACS ({some(unknown)})"] if unknown else []
     found = Counter((item.domain, item.label) for item in items)
     for domain, counts in PICTURES.items():
         if not any(found[domain, label] for label in CLASSES):
             problems.append(f"{domain} is not there")
             continue
         wrong = [
-            f"{domain}/{label} has {found[domain, label]} pictures, expected {count}"
+            f"{domain}/{label} has {counted(found[domain, label], 'picture')}, expected {count}"
             for label, count in zip(CLASSES, counts, strict=True)
             if found[domain, label] != count
         ]

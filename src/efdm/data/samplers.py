@@ -5,24 +5,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from efdm.words import counted
+
 Last = Literal["drop", "keep"]
 Epochs = int | Literal["endless"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Batches:
-    """Batches of indices, int64, on ``device``; iterating begins at iteration ``start``, each time anew.
+    """Batches of indices, int64, on ``device``: ``epochs`` of them, from iteration ``start`` on.
 
-    ``draw`` gives the indices of an epoch, its batches behind one another, from the generator of that epoch. ``batch`` is
-    the size over all ranks: rank r of ``world`` gets every ``world``-th index of it from the r-th on. ``len`` is the number
-    of iterations from ``start`` on; an endless one has none.
+    To iterate again goes on with the epoch after the last one drawn, so that ``for epoch in range(50): for batch in
+    batches:`` has 50 different ones; `set_epoch` says otherwise. ``draw`` gives the indices of an epoch, its batches behind
+    one another, from the generator of that epoch. ``batch`` is the size over all ranks: rank r of ``world`` gets every
+    ``world``-th index of it from the r-th on. ``len`` is the number of iterations to come if it is iterated now; an endless
+    one has none.
     """
 
     draw: Callable[[torch.Generator], Tensor]
@@ -34,28 +38,34 @@ class Batches:
     rank: int = 0
     world: int = 1
     device: torch.device | str = "cpu"
+    _next: tuple[int, int] = field(default=(0, 0), init=False, repr=False)  # the first epoch, and iterations to leave out
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world:
             raise ValueError(f"rank is {self.rank} of {self.world}; give a rank from 0 to below world")
-        if self.batch < 1 or self.batch % self.world:
+        if self.batch < 1:
+            raise ValueError(f"batch is {self.batch}; give the number of pictures of all ranks together, at least 1")
+        if self.batch % self.world:
             raise ValueError(
                 f"a batch of {self.batch} cannot be shared evenly by {self.world} ranks; "
                 "batch counts the pictures of all ranks together, make it a multiple of world"
             )
-        if self.epochs != "endless" and self.epochs < 0:
-            raise ValueError(f"epochs is {self.epochs}; give a number or 'endless'")
+        if self.epochs != "endless" and (not isinstance(self.epochs, int) or self.epochs < 0):
+            raise ValueError(f"epochs is {self.epochs!r}; give a whole number or 'endless'")
         if self.start < 0 or (self.epochs != "endless" and self.start > self.epochs * self.per_epoch):
             raise ValueError(f"start is {self.start}, expected an iteration of {self.epochs} x {self.per_epoch}")
+        self._next = (0, self.start)
 
     def __len__(self) -> int:
         if self.epochs == "endless":
             raise TypeError("endless batches have no length; per_epoch is the number of iterations in an epoch")
-        return self.epochs * self.per_epoch - self.start
+        return self.epochs * self.per_epoch - self._next[1]
 
     def __iter__(self) -> Iterator[Tensor]:
-        epoch, step = divmod(self.start, self.per_epoch)
-        while self.epochs == "endless" or epoch < self.epochs:
+        first, done = self._next
+        epoch, step = first + done // self.per_epoch, done % self.per_epoch
+        while self.epochs == "endless" or epoch < first + self.epochs:
+            self._next = (epoch + 1, 0)
             order = self.epoch(epoch).to(self.device)  # one copy an epoch, not one a batch
             for at in range(step, self.per_epoch):
                 yield order[at * self.batch + self.rank : (at + 1) * self.batch : self.world]
@@ -67,6 +77,12 @@ class Batches:
         mixed = int.from_bytes(sha256(f"{self.seed}/{number}".encode()).digest()[:4], "little")
         return self.draw(torch.Generator().manual_seed(mixed))
 
+    def set_epoch(self, epoch: int, step: int = 0) -> None:
+        """Say with which epoch, and which iteration in it, the next ``for`` begins: to go on with a loop over epochs."""
+        if epoch < 0 or not 0 <= step < self.per_epoch:
+            raise ValueError(f"epoch {epoch}, step {step} is not there; an epoch has the steps 0 to {self.per_epoch - 1}")
+        self._next = (epoch, step)
+
     def resumed(self, start: int) -> Batches:
         """The same batches from another iteration on, counted from the very first."""
         return replace(self, start=start)
@@ -75,19 +91,20 @@ class Batches:
 def uniform_batches(pool: Tensor | Sequence[int], batch: int, *, last: Last = "drop", **where: Any) -> Batches:
     """Every index of ``pool`` once an epoch, in random order; what does not fill a last batch is dropped or kept.
 
-    ``where`` is passed on: ``seed``, ``epochs`` (a number or "endless"), ``start``, ``rank``, ``world``, ``device``.
+    One that is kept may be shared unevenly: of 15 pictures in batches of 12, two ranks get 2 and 1 in the end. ``where`` is
+    passed on: ``seed``, ``epochs`` (a number or "endless"), ``start``, ``rank``, ``world``, ``device``.
     """
     pool = _indices(pool, "pool")
     if last not in ("drop", "keep"):
         raise ValueError(f"last={last!r} is not one of 'drop', 'keep'")
-    full, rest = divmod(len(pool), batch) if batch > 0 else (1, 0)
+    full, rest = divmod(len(pool), max(1, batch))  # a batch of 0 is refused below
     if last == "drop" and full == 0:
         raise ValueError(
             f"{len(pool)} pictures do not fill one batch of {batch}; make the batch smaller "
             "(in Python, uniform_batches(..., last='keep') gives smaller ones)"
         )
     if last == "keep" and 0 < rest < where.get("world", 1):  # an empty batch on one rank would stop the others for ever
-        raise ValueError(f"the last batch has {rest} pictures for {where['world']} ranks; use last='drop'")
+        raise ValueError(f"the last batch has {counted(rest, 'picture')} for {where['world']} ranks; use last='drop'")
     kept = len(pool) if last == "keep" else full * batch
     draw = functools.partial(_draw_uniform, pool=pool, kept=kept)
     return Batches(draw, batch, full + (last == "keep" and rest > 0), **where)
@@ -113,16 +130,16 @@ def domain_batches(
     many = len(tensors) if domains == "all" else domains
     if not 1 <= many <= len(tensors):
         raise ValueError(f"domains is {domains}, there are {len(tensors)} pools; give a number up to that, or 'all'")
-    if batch < 1 or batch % many:
+    if batch % many:
         raise ValueError(f"a batch of {batch} has no {many} equal parts; make it a multiple of {many}")
     part, world = batch // many, where.get("world", 1)
     if world > 0 and part % world:
         raise ValueError(
-            f"{part} pictures of each of {many} domains cannot be shared evenly by {world} ranks; "
+            f"{counted(part, 'picture')} of each of {many} domains cannot be shared evenly by {world} ranks; "
             f"make the batch a multiple of {many * world}"
         )
     if per_epoch is None:
-        per_epoch = max(1, sum(map(len, tensors)) // batch)
+        per_epoch = max(1, sum(map(len, tensors)) // max(1, batch))
     if per_epoch < 1:
         raise ValueError(f"per_epoch is {per_epoch}; an epoch has at least one iteration")
     draw = functools.partial(_draw_domains, pools=tensors, many=many, part=part, iterations=per_epoch)

@@ -7,7 +7,7 @@ A new method is a layer in `efdm.nn` or a change in `dg/batch.py`, and one row h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
@@ -132,6 +132,26 @@ _ROWS = (
 
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
 
+# of the papers, of `MATCHERS` and of everyday speech; records know the names of rows alone
+OTHER_NAMES: Mapping[str, str] = MappingProxyType({
+    "adain": "mixstyle",
+    "efdm": "efdmix",
+    "efdmix-fast": "efdmix",
+    "histogram-matching": "hm",
+    "baseline": "erm",
+    "vanilla": "erm",
+    "deepall": "erm",
+})  # fmt: skip
+
+
+def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> None:
+    """Raise for what is none of the rows, and say what it is called here where it has another name or other letters."""
+    spelled = value.lower().replace("_", "-").replace(" ", "-")
+    here = OTHER_NAMES.get(spelled, spelled)
+    if value not in rows and here in rows:
+        raise ValueError(f"{argument}={value!r} is called {here!r} here")
+    check_choice(argument, value, rows)
+
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """All options of a method: those given, checked, and the defaults of the others.
@@ -140,7 +160,7 @@ def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     >>> options_of("efdmix", {"alpha": 0.3})
     {'p': 0.5, 'alpha': 0.3}
     """
-    check_choice("method", method, METHODS)
+    check_method("method", method)
     options = METHODS[method].options
     for name in given:
         if name not in options:

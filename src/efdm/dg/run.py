@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,8 +24,8 @@ from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, publ
 from efdm.dg.step import Step
 from efdm.environment import environment
 from efdm.models.backbones import build_backbone
-from efdm.training.checkpoint import SECONDS, check_finite, write
-from efdm.training.files import Record, read_lines, write_json
+from efdm.training.checkpoint import SECONDS, alone_in, check_finite, write
+from efdm.training.files import Record, read_lines, rounded, write_json, write_lines
 from efdm.training.interrupt import unbroken
 from efdm.training.lanes import Work
 from efdm.training.log import Log
@@ -63,18 +63,18 @@ def training(settings: Settings, data: DomainSet, folder: Path | None, *, lanes:
     """A run from its beginning, or from the checkpoint in its folder, to its end. The data is on its device."""
     if folder is not None and (folder / DONE).exists():
         return _finished(settings, folder)
-    run = _Run(settings, data, folder, lanes, progress)
-    settings = run.settings
-    try:
-        yield from run.steps()
-    except (KeyboardInterrupt, GeneratorExit):
-        # exploded: nothing worth saving, and the run will say so itself when it goes on
-        with suppress(FloatingPointError), unbroken():
-            run.save()
-        raise
-    finally:
-        run.close()
-    return Trained(settings, run.model.eval(), run.records, data.classes)
+    with nullcontext() if folder is None else alone_in(folder):
+        run = _Run(settings, data, folder, lanes, progress)
+        try:
+            yield from run.steps()
+        except (KeyboardInterrupt, GeneratorExit):
+            # exploded: nothing worth saving, and the run will say so itself when it goes on
+            with suppress(FloatingPointError), unbroken():
+                run.save()
+            raise
+        finally:
+            run.close()
+    return Trained(run.settings, run.model.eval(), run.records, data.classes)
 
 
 def _finished(settings: Settings, folder: Path) -> Trained:
@@ -140,13 +140,12 @@ class _Run:
 
     def _open(self, folder: Path) -> Log:
         """The files of a run: new, or as they were at its checkpoint."""
-        folder.mkdir(parents=True, exist_ok=True)
         if self.done:
             self.records = [r for r in _records(folder) if r["step"] <= self.done]
         else:
             write_json(folder / FILE, dataclasses.asdict(self.settings))
             write_json(folder / "environment.json", self.environment)
-        (folder / RECORDS).write_text("".join(json.dumps(r) + "\n" for r in self.records))
+        write_lines(folder / RECORDS, self.records)
         return Log(folder, keep=("train", self.done) if self.done else None)
 
     def steps(self) -> Work[None]:
@@ -208,11 +207,12 @@ class _Run:
 
     def _note(self, counts: dict[str, Counts]) -> None:
         seconds = self.clock.seconds()
+        apart = [domain for domain in self.data.apart if domain in self.settings.test_domains]
         record = {
             "run": self.name, "settings": public(self.settings), "seed": self.settings.seed, "step": self.done,
-            "last": self.done == self.settings.iterations, "loss": _rounded(float(self.loss)), "seconds": _rounded(seconds),
-            "per_second": _rounded(self.done / seconds), "lanes": self.lanes, "device": " and ".join(self.devices), **counts,
-            "environment": self.environment,
+            "last": self.done == self.settings.iterations, "loss": rounded(float(self.loss)), "seconds": rounded(seconds),
+            "per_second": rounded(self.done / seconds), "lanes": self.lanes, "device": " and ".join(self.devices), **counts,
+            **({"apart": apart} if apart else {}), "environment": self.environment,
         }  # fmt: skip
         self.records.append(json.loads(json.dumps(record)))  # as it will be read: lists for tuples
         if self.folder is not None:
@@ -272,10 +272,6 @@ def _check_same_pictures(state: dict[str, Any], data: DomainSet, folder: Path) -
     """Raise where a run would go on with other batches than those it would have had."""
     if state.get("pictures", _counted(data)) != _counted(data):
         raise ValueError(f"these are not the pictures that the run in {folder} began with; give those, or begin another run")
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _records(folder: Path) -> list[Record]:

@@ -84,7 +84,8 @@ SCHEDULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType({
 
 def check(settings: Settings) -> None:
     """Raise for what can be seen to be wrong before a picture is looked at."""
-    options_of(settings.method, settings.options)
+    options = options_of(settings.method, settings.options)
+    METHODS[settings.method].make(len(settings.stages), None, **options)  # its parts check what they are given
     for name, allowed in {
         "batches": BATCHES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "augmentation": AUGMENTATIONS,
         "batchnorm": BATCHNORMS, "precision": PRECISIONS, "speed": SPEEDS,
@@ -104,6 +105,10 @@ def check(settings: Settings) -> None:
     }.items():
         if getattr(settings, name) < least:
             raise ValueError(f"{name} is {getattr(settings, name)}; give at least {least}")
+    for name, below in {"lr": math.inf, "momentum": 1, "weight_decay": math.inf}.items():
+        if not 0 <= getattr(settings, name) < below:  # nan is not, either
+            most = f" and below {below}" if math.isfinite(below) else ", and a finite one"
+            raise ValueError(f"{name} is {getattr(settings, name)}; give a number of at least 0{most}")
     _check_it_can_mix(settings)
     _check_domains(settings)
 

@@ -10,6 +10,7 @@ from efdm.dg.methods import METHODS
 from efdm.lab.plan import spoken
 from efdm.lab.results import Numbers, tabled
 from efdm.lab.run import Study
+from efdm.lab.scores import VALIDATION
 
 # settings that a caption tells, and in which words
 FACTS: Mapping[str, str] = {
@@ -18,6 +19,27 @@ FACTS: Mapping[str, str] = {
     "schedule": "{} schedule", "augmentation": "augmentation {}", "size": "{} px", "batchnorm": "batch normalisation {}",
     "precision": "{}",
 }  # fmt: skip
+
+# which pictures of a test domain count
+PICTURES: Mapping[str, tuple[str, str]] = {
+    "all": ("all", ""), "rest": ("the", ", without those held out"), "apart": ("the test", ", kept apart from the others"),
+    "": ("the", ""),
+}  # fmt: skip
+
+
+def score_words(study: Study, score: str, scored: str = "") -> str:
+    """Of what the accuracies in a table are, for the sentence that begins with them."""
+    records = [record for same in study.runs.values() for record in same]
+    apart, tested = ({domain for record in records for domain in record.get(key, ())} for key in ("apart", "test"))
+    some = f" (of {', '.join(sorted(apart))} the test pictures alone)" if scored and apart else ""
+    if some and apart == tested:
+        scored, some = "apart", ""
+    (which, but), several = PICTURES[scored], "" if study.recipe.listed == "test" else "s together"
+    return {
+        "pooled": f" over {which} pictures of the test domain{several}{but}{some}",
+        "mean of domains": f" over {which} pictures of each test domain{but}{some}; the mean of these accuracies",
+        VALIDATION: " on held-out pictures of the training domains; the test domains were not looked at",
+    }[score]
 
 
 def facts(study: Study) -> list[str]:

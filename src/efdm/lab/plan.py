@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from efdm.dg.methods import METHODS
+from efdm.dg.methods import METHODS, check_method
 from efdm.dg.protocols import PROTOCOLS, Cell
 from efdm.dg.settings import Settings, identity, public, settled
 from efdm.lab.recipe import Recipe
@@ -48,7 +48,7 @@ def expand(
     row, its grid, and at last ``changes``: what is nearer to the user goes before.
     """
     for row in methods or ():
-        check_choice("method", row, recipe.rows)
+        check_method("method", row, recipe.rows)
     for column in columns or ():
         check_choice("domain", column, domains)
     for column in recipe.columns:

@@ -1,8 +1,8 @@
 """Numbers that others published, each with its backbone and where it stands. They go beside ours and into no mean.
 
 "Paper" is Zhang et al., "Exact Feature Distribution Matching for Arbitrary Style Transfer and Domain Generalization", CVPR
-2022: mean and population standard deviation over 5 seeds, last epoch. Rows said to be in its source alone are in the LaTeX
-file that its authors made public but were not printed. Averages are as printed: that of EFDMix with labels, ResNet-18, is
+2022: mean and population standard deviation over 5 seeds, last epoch. Rows said to be in its source are commented out in the
+LaTeX file that its authors made public. Averages are as printed: that of EFDMix with labels, ResNet-18, is
 83.9 where its cells have a mean of 83.8.
 """
 
@@ -17,7 +17,7 @@ from efdm.data.pacs import LINES
 AVERAGE = "average"
 PACS = tuple(LINES)
 PRINTED = "paper, PACS table"
-SOURCE_ALONE = "paper's source alone, not printed"
+SOURCE_ALONE = "paper's source, not in its main table"
 PUBLISHED_STD = "population"  # a row of `STDS`
 Value = tuple[float, float | None]  # mean and standard deviation, which not every number has
 

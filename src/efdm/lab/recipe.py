@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from efdm.dg.methods import METHODS
+from efdm.dg.methods import check_method
 from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import Settings
 from efdm.lab.published import Published
@@ -87,7 +87,7 @@ class Recipe:
         object.__setattr__(self, "methods", {row: dict(changes) for row, changes in rows.items()})
         object.__setattr__(self, "settings", dict(self.settings))
         for row, changes in self.rows.items():
-            check_choice("method", changes.get("method", row), METHODS)
+            check_method("method", changes.get("method", row))
         for changes in (self.settings, self.grid, *self.rows.values(), *self.columns.values()):
             for name in changes:
                 check_choice("a setting", name, SETTABLE)
@@ -123,10 +123,9 @@ def recipe_path(name_or_path: str | Path) -> Path:
         return given
     if str(given) == given.name and packaged.is_file():
         return packaged
-    if given.suffix == ".py" and str(given) != given.name:
-        raise ValueError(f"there is no recipe {given}; give the path of a recipe's file, or the name of one that is listed")
-    check_choice("recipe", given.name, recipes())
-    raise ValueError(f"{given} is no file; give a recipe's name alone, or the path of its file")
+    if given.suffix != ".py" and str(given) == given.name:
+        check_choice("recipe", given.name, recipes())
+    raise ValueError(f"there is no file {given}; give the path of a recipe's file, or a name of `efdm dg list` alone")
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:

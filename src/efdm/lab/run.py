@@ -27,7 +27,9 @@ from efdm.lab.recipe import Recipe, described, from_description
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
 from efdm.lab.scores import VALIDATION
 from efdm.lab.selection import SELECTIONS
+from efdm.training.checkpoint import LOCK, alone_in, check_alone
 from efdm.training.files import write_json
+from efdm.training.settings import FILE as SETTINGS
 
 RECIPE = "recipe.json"
 DONE = "done"
@@ -98,34 +100,36 @@ def run(
     A training whose loss explodes does not stop the others: a FloatingPointError names it when they are finished, tables
     show it as missing, and the next go tries it again.
     """
+    check_folder(out)
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
     pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
     _check_trainings(recipe, [settings for _, settings in jobs], pictures)
-    study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
-    places = {planned.run: planned for planned, _ in jobs}
-    waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
-    there = len(places) - len(waiting)
-    started(Progress(there, len(places), None))
+    with alone_in(out):
+        study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
+        places = {planned.run: planned for planned, _ in jobs}
+        waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
+        there = len(places) - len(waiting)
+        started(Progress(there, len(places), None))
 
-    def finished(trained: Trained) -> None:
-        nonlocal there
-        append_records(out / FILE, trained.records)
-        there += 1
-        started(Progress(there, len(places), places[trained.records[-1]["run"]]))
+        def finished(trained: Trained) -> None:
+            nonlocal there
+            append_records(out / FILE, trained.records)
+            there += 1
+            started(Progress(there, len(places), places[trained.records[-1]["run"]]))
 
-    exploded: list[str] = []
-    for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
-        try:
-            train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
-        except FloatingPointError as error:  # it comes when all others of these are finished
-            exploded.append(str(error))
-    if exploded:
-        raise FloatingPointError(f"{'; '.join(exploded)}. Another go tries again what is missing.")
-    study = read_study(out)
-    if not study.missing:
-        (out / DONE).touch()
-    return study
+        exploded: list[str] = []
+        for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
+            try:
+                train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
+            except FloatingPointError as error:  # it comes when all others of these are finished
+                exploded.append(str(error))
+        if exploded:
+            raise FloatingPointError(f"{'; '.join(exploded)}. Another go tries again what is missing.")
+        study = read_study(out)
+        if not study.missing:
+            (out / DONE).touch()
+        return study
 
 
 def _by_splits(recipe: Recipe, trainings: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
@@ -170,10 +174,20 @@ def _check_batches(trainings: Sequence[Settings], data: DomainSet) -> None:
             raise ValueError(f"{settings.method}, trained on {', '.join(settings.train_domains)}: {error}{fits}") from error
 
 
-def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
-    """Write what was asked for, together with what was asked for before."""
+def check_folder(out: Path) -> None:
+    """Raise for a folder in which no run can be, and for one where another process is at work. Nothing is written."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; choose a folder for the run")
+    there = {path.name for path in out.iterdir()} - {LOCK} if out.exists() else set()
+    if SETTINGS in there:
+        raise ValueError(f"{out} is the folder of one training, not of a recipe's; choose another folder")
+    if there and not there & {RECIPE, FILE}:
+        raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
+    check_alone(out)
+
+
+def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
+    """Write what was asked for, together with what was asked for before."""
     if (out / RECIPE).exists():
         before = read_study(out)
         if before.recipe.name != recipe.name:
@@ -186,9 +200,6 @@ def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, devi
         recipe = _with_notes(before.recipe, recipe)
         plan = merged(before.plan, plan)
         _check_same_pictures(out, json.loads((out / RECIPE).read_text()), _counted(data))
-    elif out.is_dir() and any(out.iterdir()) and not (out / FILE).exists():
-        raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
-    out.mkdir(parents=True, exist_ok=True)
     (out / DONE).unlink(missing_ok=True)
     write_json(out / RECIPE, {
         "recipe": described(recipe), "domains": data.domain_names, **_counted(data), "plan": plan_as_json(plan),

@@ -14,9 +14,10 @@ VALIDATION = "training-domain validation"
 
 
 def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
-    """Correct and all pictures of a test domain: of "all", or of the "rest" without "val"."""
+    """Correct and all pictures of a test domain: of "all", or of the "rest" without "val". What a domain keeps ``apart`` for
+    tests has nothing of "val"."""
     correct, count = record["test"][domain]
-    if scored == "rest":
+    if scored == "rest" and domain not in record.get("apart", ()):
         seen_correct, seen = record["val"][domain]
         correct, count = correct - seen_correct, count - seen
     if count < 1:

@@ -115,7 +115,7 @@ SELECTIONS: Mapping[str, Selection] = {
         Selection("last", "last step, nothing selected", _nothing, "last", among="nothing"),
         Selection(
             VALIDATION,
-            "step (and settings, if there are several) with the best accuracy on held-out pictures of the training domains",
+            "step (and settings, if several) with the best mean accuracy on held-out pictures of the training domains",
             _training_domains,
             "every",
             val="train",

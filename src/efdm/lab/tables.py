@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from efdm.dg.protocols import PROTOCOLS
-from efdm.lab.captions import chosen_sentences, facts, row_sentences
+from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_words
 from efdm.lab.compare import (
     SEEDS,
     Difference,
@@ -63,7 +63,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     scored = protocol.scored if rule.scored == "protocol" else rule.scored
     caption = [
         f"{recipe.data}, {recipe.protocol}: {protocol.about}. A column is the {_listed(recipe.listed)}.",
-        f"Accuracy in %{_score_words(score, recipe.listed, scored)}.",
+        f"Accuracy in %{score_words(study, score, scored)}.",
         f"Selection: {selection} ({rule.about}).",
         _spread_words(study, std),
         *(chosen_sentences(made) if recipe.grid and rule.among == "settings" else []),
@@ -90,19 +90,6 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
 
 def _listed(side: str) -> str:
     return {"test": "test domain", "train": "training domain"}[side]
-
-
-# which pictures of a test domain count
-PICTURES: Mapping[str, tuple[str, str]] = {"all": ("all", ""), "rest": ("the", ", without those held out"), "": ("the", "")}
-
-
-def _score_words(score: str, listed: str, scored: str = "") -> str:
-    which, but = PICTURES[scored]
-    return {
-        "pooled": f" over {which} pictures of the test domain{'' if listed == 'test' else 's together'}{but}",
-        "mean of domains": f" over {which} pictures of each test domain{but}; the mean of these accuracies",
-        VALIDATION: " on held-out pictures of the training domains; the test domains were not looked at",
-    }[score]
 
 
 def _named(study: Study, score: str) -> str:
@@ -230,7 +217,7 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
     rows = list(dict.fromkeys(row for each in made.values() for row in each.rows))
     cells = [[row, *(_shown(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]
     caption = [
-        f"Averages over domains, accuracy in %{_score_words(score, recipe.listed)}.",
+        f"Averages over domains, accuracy in %{score_words(study, score)}.",
         _spread_words(study, std),
         "The columns look at different pictures: compare methods within a column.",
         *(f"{name}: {SELECTIONS[name].about}." for name in recipe.selections),

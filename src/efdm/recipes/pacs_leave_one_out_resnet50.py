@@ -6,8 +6,8 @@ time      not measured here, where ImageNet weights of ResNet-50 were not at han
 expected  the paper has 82.5 for ERM, 86.2 for MixStyle and 86.9 for EFDMix with domain labels, on average
 runs      160 (8 methods x 4 domains x 5 seeds)
 
-Mixing after layer1 and layer2 only. The paper's source has the numbers for layer1 to layer3, too (not printed): EFDMix 86.3
-with random partners and 86.8 with labels. Where the paper and its authors' code differ, both are here: see
+Mixing after layer1 and layer2 only. The paper's source has EFDMix after layer1 to layer3, too (commented out): 86.3 with
+random partners and 86.8 with labels. Where the paper and its authors' code differ, both are here: see
 pacs_leave_one_out_resnet18.
 """
 

@@ -22,4 +22,5 @@ recipe = Recipe(
     settings=PACS_MOBILENETV2,
     seeds=(0, 1, 2),
     contrasts=(("efdmix", "efdmix-random"), ("efdmix", "efdmix-neighbor")),
+    notes=("efdmix-stable would be the row of efdmix, bit for bit: our kernels put equal values in order of position.",),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from efdm.environment import environment
 from efdm.ops.choices import check_choice
 from efdm.style.measures import Lens, Seen
 from efdm.style.ways import Share, Way
-from efdm.training.files import Record, mend_lines, read_lines
+from efdm.training.files import Record, mend_lines, read_lines, rounded
 
 SEEN_AT = 384  # short side at which pictures are measured, whatever the size they were made in: distances depend on it
 RECORDS = "records.jsonl"
@@ -230,5 +230,5 @@ def _measure(lens: Lens, output: Tensor, content: Seen, style: Seen) -> dict[str
 
 
 def _short(value: float) -> float | None:
-    """Six digits; JSON knows no infinity."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    """JSON knows no infinity."""
+    return rounded(value) if math.isfinite(value) else None

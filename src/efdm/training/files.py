@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,17 @@ def write_json(path: Path, content: object) -> None:
     """At once, so that a crash leaves the old or the new file."""
     with whole_file(path) as file:
         file.write((json.dumps(content, indent=1) + "\n").encode())
+
+
+def rounded(value: float) -> float:
+    """To six digits; the others would be noise."""
+    return float(f"{value:.6g}")
+
+
+def write_lines(path: Path, records: Iterable[Record]) -> None:
+    """Records, one a line, instead of what the file had; at once, too."""
+    with whole_file(path) as file:
+        file.writelines((json.dumps(record) + "\n").encode() for record in records)
 
 
 def read_lines(path: Path, keys: Collection[str] = ()) -> list[Record]:

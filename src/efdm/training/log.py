@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+from efdm.training.files import Record, read_lines, rounded, write_lines
 
 
 class Log:
@@ -14,15 +17,14 @@ class Log:
 
     def __init__(self, run: Path, *, phases: Sequence[str] = ("train",), keep: tuple[str, int] | None = None) -> None:
         path = run / "log.jsonl"
-        kept = _until(path.read_text(), phases, *keep) if keep is not None and path.exists() else ""
-        path.write_text(kept)
+        write_lines(path, _until(path, phases, *keep) if keep is not None and path.exists() else ())
         self.folder, self.keep = run / "tensorboard", keep
         self.boards: dict[str, Any] = {}
         self.file = path.open("a")
 
     def write(self, phase: str, iteration: int, values: Mapping[str, float]) -> None:
-        rounded = {k: float(f"{v:.6g}") for k, v in values.items()}
-        self.file.write(json.dumps({"phase": phase, "iteration": iteration, **rounded}) + "\n")
+        told = {name: rounded(value) for name, value in values.items()}
+        self.file.write(json.dumps({"phase": phase, "iteration": iteration, **told}) + "\n")
         self.file.flush()
         if phase not in self.boards:
             self.boards[phase] = self._board(phase)
@@ -52,14 +54,9 @@ class Log:
         self.close()
 
 
-def _until(lines: str, phases: Sequence[str], phase: str, iteration: int) -> str:
+def _until(path: Path, phases: Sequence[str], phase: str, iteration: int) -> Iterator[Record]:
+    def place(record: Record) -> tuple[int, int]:
+        return phases.index(record["phase"]), record["iteration"]
+
     last = (phases.index(phase), iteration)
-    kept = ""
-    for line in lines.splitlines(keepends=True):
-        if not line.endswith("\n"):
-            break  # the machine stopped while it was written
-        record = json.loads(line)
-        if (phases.index(record["phase"]), record["iteration"]) > last:
-            break
-        kept += line
-    return kept
+    return takewhile(lambda record: place(record) <= last, read_lines(path, ("phase", "iteration")))

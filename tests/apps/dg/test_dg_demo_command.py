@@ -41,6 +41,12 @@ def test_the_demo_leaves_a_table_a_plot_and_a_sheet(tmp_path: Path, monkeypatch:
     assert "the table as a plot: needs matplotlib" in result.output
 
 
+def test_what_is_wrong_is_told_before_the_introduction(tmp_path: Path) -> None:
+    result = run("demo", "-o", tmp_path / "demo", "--seeds", 0)
+    assert result.exit_code == 2
+    assert result.output.startswith("--seeds 0 is no count")
+
+
 def test_with_several_seeds_the_deviation_is_explained_and_there_is_a_verdict(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     result = run("demo", "-o", tmp_path / "demo", "--iterations", 1, "--lanes", 1, "--seeds", 2)

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying
+from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying, training
 
 from efdm.data import named
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
+from efdm.training.checkpoint import alone_in
 
 
 def test_a_recipe_is_run_and_its_table_printed_and_nothing_is_repeated(
@@ -92,7 +93,8 @@ def test_a_copy_of_pacs_that_is_not_whole_has_another_name(tmp_path: Path) -> No
     ("changes", "message"),
     [
         ({"recipe": "digit_demo"}, "did you mean 'digits_demo'?"),
-        ({"recipe": "nowhere/mine.py"}, "there is no recipe nowhere/mine.py"),
+        ({"recipe": "mine.py"}, "there is no file mine.py; give the path of a recipe's file"),
+        ({"recipe": "nowhere/mine.py"}, "there is no file nowhere/mine.py"),
         (
             {"text": "recipe = Recip()"},
             "small.py, line 1, cannot be run as a recipe (NameError: name 'Recip' is not defined)",
@@ -125,6 +127,12 @@ def test_a_copy_of_pacs_that_is_not_whole_has_another_name(tmp_path: Path) -> No
         ({"--set": "seed=3"}, "seed come from the recipe"),
         ({"--set": "backbone=tinny"}, "did you mean 'tiny'"),
         ({"--split": "mine"}, "--split='mine' is not one of"),
+        ({"--split": "own"}, "--split: only PACS has such, and small is of mine; leave that out"),
+        ({"--lists": "x", "--copy": "partial"}, "--lists and --copy: only PACS has such"),
+        ({"--iterations": 3, "--set": "iterations=2"}, "--iterations and --set iterations both say what iterations is"),
+        ({"--seeds": ""}, "--seeds is empty (a variable of the shell that is not set?)"),
+        ({"--methods": ""}, "a list of names is empty (a variable of the shell"),
+        ({"--weights": ""}, "--weights is empty (a variable of the shell"),
         ({"--out": __file__}, "is a file; choose a folder"),
         ({"--iterations": 0}, "--iterations"),
     ],
@@ -175,6 +183,45 @@ def test_missing_pictures_are_told_of_before_missing_weights(tmp_path: Path) -> 
     result = run("run", "pacs_leave_one_out_resnet18", "-o", tmp_path / "out", "--weights", "nowhere.pth", "--device", "cpu")
     assert result.exit_code == 2
     assert "needs the pictures of pacs" in result.output
+    where = tmp_path / "nowhere"
+    result = run("run", "pacs_leave_one_out_resnet18", "-o", tmp_path / "out", "--data", where, "--device", "cpu")
+    assert result.exit_code == 2
+    assert str(where) in result.output
+    assert "timm" not in result.output
+
+
+def test_what_pacs_would_not_look_at_is_refused(tmp_path: Path) -> None:
+    lists = ("--split", "own", "--lists", tmp_path)
+    result = run("run", "pacs_ties_mobilenetv2", "--data", tmp_path, "-o", tmp_path / "out", *lists)
+    assert result.exit_code == 2
+    assert "reads no lists; leave --lists or --split out" in result.output
+
+
+def test_neither_writes_into_the_folder_of_the_other(trained: Path, recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    before = sorted(trained.iterdir())
+    for command in (studying(recipe, pictures, trained), ("demo", "-o", trained)):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "is the folder of one training" in result.output
+        assert "Digits in four styles" not in result.output
+    assert sorted(trained.iterdir()) == before
+    (tmp_path / "recipe.json").write_text("{}")
+    result = run(*training(pictures, tmp_path))
+    assert result.exit_code == 2
+    assert "holds the trainings of a recipe" in result.output
+
+
+def test_a_folder_where_somebody_works_is_told_of_before_pictures_are_read(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fcntl")
+    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    out = tmp_path / "out"
+    with alone_in(out):
+        for command in (training(pictures, out), studying(recipe, pictures, out), ("demo", "-o", out)):
+            result = run(*command)
+            assert result.exit_code == 2
+            assert f"is at work in {out}; wait until it has ended" in result.output
 
 
 def test_digits_need_no_folder_and_take_none(pictures: Path, tmp_path: Path) -> None:

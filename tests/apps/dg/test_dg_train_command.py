@@ -86,7 +86,7 @@ def test_an_interrupted_training_is_resumed_as_it_would_have_been(
     assert result.exit_code == 130
     hint = f"efdm dg train --resume --data {pictures} -o {tmp_path / 'run'}"
     assert hint in result.output
-    assert "resume it, or choose another folder" in run(*command).output
+    assert "resume it (--resume, in Python resume=True), or choose another folder" in run(*command).output
     other = draw(tmp_path / "other", ("day", "night", "rain"), ("cat", "cow", "dog"), 2)
     result = run("train", "--resume", "--data", other, "-o", tmp_path / "run")
     assert result.exit_code == 2
@@ -103,10 +103,15 @@ def test_a_finished_run_is_seen_before_pictures_are_read(
     trained: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
-    for more in ((), ("--resume",)):
-        result = run(*training(pictures, trained), *more)
-        assert result.exit_code == 2
-        assert "has a finished run" in result.output
+    result = run(*training(pictures, trained))
+    assert result.exit_code == 2
+    assert "has a finished run" in result.output
+    result = run("train", "--data", pictures, "-o", trained, "--resume")  # a script repeats this until all is done
+    assert result.exit_code == 0, result.output
+    assert f"is finished: {trained / 'model.safetensors'}" in result.output
+    result = run("train", "--data", pictures, "-o", trained, "--resume", "--iterations", 41)
+    assert result.exit_code == 2
+    assert "began with iterations 40, not 41" in result.output
 
 
 @pytest.mark.parametrize(
@@ -176,6 +181,10 @@ def test_damaged_pictures_are_left_out_of_training_and_told(pictures: Path, tmp_
     ("changes", "message"),
     [
         ({"method": "efdmx"}, "did you mean 'efdmix'?"),
+        ({"method": "adain"}, "--method='adain' is called 'mixstyle' here"),
+        ({"method": ""}, "--method is empty (a variable of the shell that is not set?)"),
+        ({"test_domains": ""}, "a list of names is empty (a variable of the shell"),
+        ({"set": "iterations=4"}, "--iterations and --set iterations both say what iterations is"),
         ({"backbone": "resnet1"}, "is no model of timm"),
         ({"weights": "nowhere.pth"}, "weights='nowhere.pth' is no file"),
         ({"test_domains": "snow"}, "--test-domains='snow' is not one of 'day', 'night', 'rain'"),

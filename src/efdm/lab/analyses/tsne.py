@@ -43,6 +43,8 @@ def embedded(vectors: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
 
 def allowed_perplexity(samples: int, wanted: float = PERPLEXITY) -> float:
     """Lower when there are few samples: a point has no more neighbours than others, and needs some three times as many."""
+    if not wanted > 0:
+        raise ValueError(f"perplexity is {wanted:g}; give a number above 0, such as {PERPLEXITY}")
     return min(float(wanted), (samples - 1) / 3)
 
 
@@ -119,6 +121,7 @@ def analyse(
     name: str = "",
 ) -> dict[str, Any]:
     """Write tsne.json (the probes), tsne.csv (the points) and tsne.png; returns what is in the JSON file."""
+    fitting = allowed_perplexity(len(indices), perplexity)
     domains = DomainNumbers(data, indices)
     labels = domains.of(indices)
     found = statistics(f[stage] for _, f in features_of(model, data, indices, stage, size, batch=batch))
@@ -128,7 +131,7 @@ def analyse(
         **facts("tsne", model, data, indices, size, name),
         "stage": stage,
         "channels": found["mean"].shape[1],
-        "perplexity": round(allowed_perplexity(len(indices), perplexity), 3),
+        "perplexity": round(fitting, 3),
         "perplexity_wanted": perplexity,
         "seed": SEED,
         "probe": "logistic regression on standardised channels, stratified cross-validation",
