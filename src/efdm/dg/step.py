@@ -16,8 +16,8 @@ from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import OPTIMIZERS, Settings
 from efdm.nn import domains_of_batch, find_stage, mixes_of, stages_of
+from efdm.ops.generator import torchs_generator
 from efdm.training import Capture, autocast
-from efdm.training.capture import torchs_generator
 from efdm.training.checkpoint import restore_optimizer, set_rate
 from efdm.training.compiled import compiled
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from efdm.ops.generator import torchs_generator
+
 _REMEMBERED = 256  # draws whose labels are kept for activations that are computed again in backward
 
 
@@ -83,10 +85,8 @@ def in_backward() -> bool:
 
 def _state(device: torch.device) -> bytes:
     """The state of torch's own generator, which checkpointing rewinds before it repeats a forward."""
-    if device.type != "cuda":
-        return bytes(torch.default_generator.get_state().numpy())
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return f"cuda:{index} ".encode() + bytes(torch.cuda.default_generators[index].get_state().numpy())
+    generator = torchs_generator(device)
+    return f"{generator.device} ".encode() + bytes(generator.get_state().numpy())
 
 
 def labels_for_draw(domains: Tensor | None, device: torch.device) -> Tensor | None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 import torch
 from torch import Tensor
 
+from efdm.ops.generator import torchs_generator
+
 SPEEDS = ("plain", "compile", "graph", "compile+graph")
 WARM_UP = 3  # steps before recording: libraries choose their algorithms, optimizers make their state
 
@@ -157,13 +159,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def torchs_generator(device: torch.device) -> torch.Generator:
-    """The one that is used on a device where no other is named."""
-    if device.type != "cuda":
-        return torch.default_generator
-    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
 def _released(*_: Tensor) -> dict[str, Tensor]:
