@@ -268,11 +268,22 @@ def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None
     bare = tmp_path / "bare"
     bare.mkdir()
     classes_first = [pack(folder / domain, bare / f"{domain}.zip") for domain in DOMAINS]
-    for source in (whole, per_domain, classes_first):
+    (bare / "README.md").write_text("text does not count")
+    for source in (whole, per_domain, classes_first, bare):
         other = load_domains(source, size=4)
         assert other.names == one.names
         assert torch.equal(other.images, one.images)
         assert named(other, "val") == named(one, "val")
+
+
+def test_a_folder_of_zips_with_anything_else_is_not_taken_for_domains(folder: Path, tmp_path: Path) -> None:
+    zips = tmp_path / "zips"
+    zips.mkdir()
+    for domain in DOMAINS:
+        pack(folder / domain, zips / f"{domain}.zip", under=f"{domain}/")
+    (zips / "sketch.tar").touch()  # it may be a domain, which would be missing without a word
+    with pytest.raises(PictureError, match="holds no pictures; give its zips themselves"):
+        load_domains(zips, size=4)
 
 
 def test_items_come_in_the_order_of_names(folder: Path) -> None:

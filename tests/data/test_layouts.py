@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -141,6 +142,17 @@ def test_lists_may_lie_in_the_zip_or_beside_it(tmp_path: Path) -> None:
         for path in root.rglob("*.jpg"):
             archive.write(path, path.relative_to(root).as_posix())
     assert by_listed(tmp_path / "set" / "pictures.zip") == expected
+
+
+def test_lists_may_lie_beside_the_zips_in_a_folder_of_them(tmp_path: Path) -> None:
+    root = lists(tmp_path / "set")
+    expected = by_listed(root)
+    for domain in ("art", "photo"):
+        with zipfile.ZipFile(root / f"{domain}.zip", "w") as archive:
+            for path in sorted((root / domain).rglob("*.jpg")):
+                archive.write(path, path.relative_to(root).as_posix())
+        shutil.rmtree(root / domain)
+    assert by_listed(root) == expected
 
 
 def test_what_is_on_a_list_alone_or_on_none_is_named(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from efdm.dg.methods import METHODS
 from efdm.dg.protocols import PROTOCOLS
@@ -209,6 +211,37 @@ def test_what_is_passed_on_tells_no_folders() -> None:
 def test_what_is_wrong_is_told_before_anything_is_done(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         check(dataclasses.replace(PLAIN, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"lr": "fast"}, "lr is 'fast'; give a number, such as 0.001"),
+        ({"lr": None}, "lr is None; give a number"),
+        ({"batch": "64"}, "batch is '64'; give a whole number, such as 64"),
+        ({"iterations": 1e0}, "iterations is 1.0; give a whole number, such as 5000"),
+        ({"evaluate_every": 0.5}, "evaluate_every is 0.5; give a whole number"),
+        ({"save_every": True}, "save_every is True; give a whole number"),
+        ({"backbone": 18}, "backbone is 18; give a string, such as 'resnet18'"),
+        ({"stages": "layer1"}, "stages is 'layer1'; give a tuple of strings, such as ('stage1', "),
+        ({"stages": ("layer1", 2)}, "stages is ('layer1', 2); give a tuple of strings"),
+        ({"test_domains": "sketch"}, "test_domains is 'sketch'; give a tuple of strings"),
+        ({"domains_per_batch": 2.0}, "domains_per_batch is 2.0; give a whole number or a string, such as 2"),
+        ({"options": 0.5}, "options is 0.5; give a mapping"),
+        ({"method": "efdmix", "options": {"p": "half"}}, "p is 'half'; give a number, such as 0.5"),
+        ({"method": "dropblock", "options": {"block": 3.5}}, "block is 3.5; give a whole number, such as 7"),
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_type_is_told_with_its_name_and_what_to_give(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+        check(dataclasses.replace(PLAIN, **changes))
+
+
+def test_values_that_say_the_same_are_taken() -> None:
+    check(dataclasses.replace(PLAIN, lr=1, method="efdmix", options={"p": 1}))
+    path = dataclasses.replace(PLAIN, weights=Path("here/w.pth"), device=torch.device("cpu"))
+    assert path == dataclasses.replace(PLAIN, weights=str(Path("here/w.pth")), device="cpu")
 
 
 def test_schedules_begin_with_all_of_the_rate() -> None:

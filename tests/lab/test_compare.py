@@ -92,7 +92,7 @@ def test_a_seed_that_was_not_asked_for_everywhere_leaves_it_incomplete() -> None
 def test_what_cannot_be_compared_is_said() -> None:
     n = made(erm={"a": [50]}, efdmix={"a": [60]})
     told = unjudged_sentences(n, [("erm", "efdmix"), ("erm", "hm", "dsu")], [("efdmix", "hm"), ("erm", "efdmix")])
-    assert told == ["2 of 4 orders and contrasts cannot be judged: there is no row hm and no row dsu."]
+    assert told == ["2 of 4 orders and contrasts cannot be judged: there is no row hm, dsu."]
     assert unjudged_sentences(n, [("erm", "hm")], []) == ["The order erm < hm cannot be judged: there is no row hm."]
     assert unjudged_sentences(n, [("erm", "efdmix")], []) == []
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.lab import Progress, Recipe, read_study, run, tables
 
-SHORT = {"iterations": 10, "batch": 6, "device": "cpu", "precision": "fp32", "speed": "plain", "evaluate_every": 5}
+SHORT = {
+    "backbone": "tiny", "iterations": 10, "batch": 6, "device": "cpu", "precision": "fp32", "speed": "plain",
+    "evaluate_every": 5,
+}  # fmt: skip
 RECIPE = Recipe(
     protocol="leave-one-out", data="noise", methods=["erm", "efdmix"], settings=SHORT, seeds=(0, 1), name="small",
     orders=(("erm", "efdmix"),),
@@ -43,6 +47,36 @@ def test_a_run_leaves_everything_a_table_needs(trainer: Trainer, tmp_path: Path)
     assert {p.wanted for p in told} == {16}
     assert json.loads((tmp_path / "out" / "environment.json").read_text())[0]["pictures"]["art"]["val"] == 4
     assert tables(study)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"settings": {**SHORT, "stages": ("stage1", "stge2")}},
+        {"methods": {"erm": {}, "efdmix": {"stages": ("stge2",)}}},
+        {"grid": {"stages": (("stage1",), ("stge2",))}},
+    ],
+    ids=["all", "row", "grid"],
+)
+def test_a_wrong_stage_is_told_before_anything_is_trained_or_written(
+    where: dict[str, Any], trainer: Trainer, tmp_path: Path
+) -> None:
+    random = torch.get_rng_state()
+    with pytest.raises(ValueError, match=r"has no stage 'stge2'\. Did you mean 'stage2'"):
+        run(replace(RECIPE, **where), small_set(), tmp_path / "out", train=trainer)
+    assert not trainer.trained
+    assert not (tmp_path / "out").exists()
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_stages_are_asked_only_of_what_mixes_and_is_still_to_be_trained(
+    trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anywhere = replace(RECIPE, settings={**SHORT, "stages": ("elsewhere",)})
+    assert run(anywhere, small_set(), tmp_path / "erm", methods=["erm"], train=trainer).missing == []
+    run(RECIPE, small_set(), tmp_path / "all", train=trainer)
+    monkeypatch.setattr(sys.modules[run.__module__], "build_backbone", lambda *_: pytest.fail("nothing is left to train"))
+    assert run(RECIPE, small_set(), tmp_path / "all", train=trainer).missing == []
 
 
 def test_an_interrupted_sweep_goes_on_and_repeats_nothing(trainer: Trainer, tmp_path: Path) -> None:

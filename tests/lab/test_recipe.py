@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -123,12 +124,14 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     ("change", "told"),
     [
         (("from efdm.lab", "import fooo\nfrom efdm.lab"), ", line 7, cannot be run as a recipe (ModuleNotFoundError: No"),
-        (("methods", "method"), ", line 8, cannot be run as a recipe (TypeError: Recipe"),
+        (("methods", "method"), ", line 8, cannot be run as a recipe (TypeError: Recipe.__init__() got an unexpected "
+         "keyword argument 'method'; did you mean 'methods'?)"),
+        (("methods", "seeds=3, methods"), ", line 8, cannot be run as a recipe (seeds is 3; give a tuple of whole numbers"),
         (("recipe =", "recipe = ="), ", line 8, cannot be run as a recipe (SyntaxError: invalid syntax"),
         (("methods", "settings={'iteration': 3}, methods"), ", line 8, cannot be run as a recipe (a setting='iteration' is"),
     ],
-    ids=["import", "argument", "syntax", "setting"],
-)
+    ids=["import", "argument", "type", "syntax", "setting"],
+)  # fmt: skip
 def test_what_is_wrong_in_a_recipe_is_told_with_its_file_and_line(
     change: tuple[str, str], told: str, tmp_path: Path
 ) -> None:
@@ -155,7 +158,7 @@ def test_every_packaged_recipe_has_a_line() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"protocol": "leave-two-out"}, {"methods": ["efdm"]}, {"methods": []}, {"methods": "erm"}, {"seeds": ()},
+        {"protocol": "leave-two-out"}, {"methods": ["efdm"]}, {"methods": []}, {"seeds": ()},
         {"settings": {"iteration": 3}}, {"settings": {"seed": 1}}, {"grid": {"rate": (1,)}}, {"columns": {"a": {"lrr": 1}}},
         {"methods": {"erm": {"lrr": 1}}}, {"selections": ("best",)},
         {"scores": ("f1",)}, {"std": "biased"}, {"orders": (("erm", "mixstyle"),)},
@@ -167,10 +170,40 @@ def test_a_wrong_recipe_is_told_at_once(wrong: dict[str, object]) -> None:
         Recipe(**{"protocol": "leave-one-out", "data": "x", "methods": ["erm"], **wrong})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"seeds": 3}, "seeds is 3; give a tuple of whole numbers, such as (0, 1, 2, 3, 4)"),
+        ({"seeds": (0.5,)}, "seeds is (0.5,); give a tuple of whole numbers"),
+        ({"methods": "erm"}, "methods is 'erm'; give a mapping or a list of strings, such as ['erm', 'efdmix']"),
+        ({"methods": {"erm": 3}}, "methods is {'erm': 3}; give a mapping"),
+        ({"grid": {"lr": 0.1}}, "grid is {'lr': 0.1}; give a mapping, such as {'lr': (0.001, 0.01)}"),
+        ({"grid": {"optimizer": "adam"}}, "grid is {'optimizer': 'adam'}; give a mapping, such as"),
+        ({"grid": {"lr": (0.1, "fast")}}, "lr is 'fast'; give a number, such as 0.001"),
+        ({"orders": ("erm", "dsu")}, "orders is ('erm', 'dsu'); give a tuple of tuples of strings, such as (('erm', "),
+        ({"contrasts": (("erm",),)}, "contrasts is (('erm',),); give a tuple of tuples of strings, such as (('mixstyle', "),
+        ({"selections": "last"}, "selections is 'last'; give a tuple of strings, such as ('last', "),
+        ({"notes": "A sentence."}, "notes is 'A sentence.'; give a tuple of strings"),
+        ({"picture_size": None}, "picture_size is None; give a whole number"),
+        ({"settings": {"stages": "layer1"}}, "stages is 'layer1'; give a tuple of strings, such as ('stage1', "),
+        ({"methods": {"erm": {"lr": None}}}, "lr is None; give a number, such as 0.001"),
+        ({"columns": {"a": {"batch": "64"}}}, "batch is '64'; give a whole number, such as 64"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_value_of_the_wrong_type_is_told_with_its_field_and_what_to_give(wrong: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+        Recipe(**{"protocol": "leave-one-out", "data": "x", "methods": ["erm"], **wrong})  # type: ignore[arg-type]
+
+
+def test_lists_and_ranges_are_as_good_as_tuples() -> None:
+    plain = Recipe("leave-one-out", "x", ["erm", "dsu"], seeds=(0, 1), orders=(("erm", "dsu"),))
+    same = Recipe("leave-one-out", "x", ["erm", "dsu"], seeds=range(2), orders=[["erm", "dsu"]])  # type: ignore[arg-type]
+    assert json.dumps(described(same)) == json.dumps(described(plain))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_comes_back_from_json(name: str) -> None:
-    import json
-
     recipe = load_recipe(name)
     back = from_description(json.loads(json.dumps(described(recipe))))
     assert json.dumps(described(back)) == json.dumps(described(recipe))

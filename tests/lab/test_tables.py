@@ -213,13 +213,35 @@ def test_comparisons_that_cannot_be_made_are_said() -> None:
     recipe = small(orders=(("erm", "efdmix"),), grid={"lr": (0.1, 0.01)})
     table = comparison_table(studied(recipe, steady))
     assert table.rows == []
-    assert table.caption == ["The order erm < efdmix cannot be judged: there is no row erm and no row efdmix."]
+    assert table.caption == ["The order erm < efdmix cannot be judged: there is no row erm, efdmix."]
     for form in ("text", "markdown"):
         assert "second - first" not in render(table, form)  # no head without rows
         assert "cannot be judged" in render(table, form)
     study = studied(small(orders=(("erm", "efdmix"),)), steady)
     part = replace(study, plan=[p for p in study.plan if p.row == "erm"])
     assert "there is no row efdmix" in " ".join(comparison_table(part).caption)
+
+
+def test_what_is_compared_at_the_last_step_is_by_validation_too() -> None:
+    def titles(**more: Any) -> list[str]:
+        made = tables(studied(small(orders=(("erm", "efdmix"),), **more), steady))
+        return [table.title for table in made if "comparisons" in table.title]
+
+    last, chosen = "small: comparisons, last", "small: comparisons, training-domain validation"
+    assert titles() == [last, chosen]
+    assert titles(selections=("last", "oracle")) == [last]
+    assert titles(grid={"lr": (0.1, 0.01)}) == [chosen]  # nothing chooses among the settings at the last step
+
+
+def test_the_average_of_published_numbers_is_over_the_columns_that_are_there() -> None:
+    line = Published(
+        "erm", "ResNet-18", "paper", {"photo": (96.0, 0.1), "art": (77.0, 0.6), "average": (86.5, None)}, seeds=5
+    )
+    study = studied(small(published=(line,)), steady)
+    assert {"photo", "art"} <= set(study.domains)
+    assert accuracy_table(study).rows[1][-1] == "86.5"
+    part = replace(study, domains=["photo"], plan=[p for p in study.plan if p.cell.test == ("photo",)])
+    assert accuracy_table(part).rows[1][3:] == ["96.0 ± 0.1", "-"]
 
 
 def test_a_part_of_a_recipe_is_told_shortly() -> None:
@@ -229,7 +251,7 @@ def test_a_part_of_a_recipe_is_told_shortly() -> None:
     part = replace(study, plan=[p for p in study.plan if p.row == "erm" and p.cell.test == ("photo",)])
     made = tables(part)
     assert [t.title for t in made] == [*(f"small: {rule}" for rule in part.recipe.selections), "small: comparisons, last"]
-    told = "3 of 3 orders and contrasts cannot be judged: there is no row efdmix and no row mixstyle."
+    told = "3 of 3 orders and contrasts cannot be judged: there is no row efdmix, mixstyle."
     assert (made[-1].rows, made[-1].caption) == ([], [told])
     assert tables(study)[-1].title == "small: selection rules"
 

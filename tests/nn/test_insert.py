@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -122,6 +123,14 @@ def test_domains_by_argument_and_by_block(device: torch.device) -> None:
         model(x)
     with pytest.raises(ValueError, match="needs domain labels"):
         model(x)  # a failed call leaves nothing behind
+
+
+@pytest.mark.parametrize("names", [["a", "b"] * 3, np.array(["a", "b"] * 3), [None] * 6], ids=["list", "array", "none"])
+def test_domains_by_name_are_told_how_to_become_labels(device: torch.device, names) -> None:
+    model = mix_after(Net().to(device), ["stem"], EFDMix(mix="crossdomain"))
+    with pytest.raises(ValueError, match=r"labels are integers, a tensor \(b,\), .* torch\.tensor\(\[names\.index"):
+        model(images(device), domains=names)
+    model(images(device), domains=[0, 1] * 3)
 
 
 def test_domains_are_dropped_after_a_call_that_failed(device: torch.device) -> None:

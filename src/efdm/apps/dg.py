@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -65,10 +66,11 @@ def table(
         if selection:
             check_choice("--selection", selection, lab.SELECTIONS)
             _check_asked(selection, study.recipe)
+            study = replace(study, recipe=replace(study.recipe, selections=(selection,)))
         if std:
             check_choice("--std", std, STDS)
-        if selection or form == "csv":  # CSV is for programs, which expect one table
-            tables = [lab.accuracy_table(study, selection or study.recipe.selections[0], std=std)]
+        if form == "csv":  # for programs, which expect one table
+            tables = [lab.accuracy_table(study, study.recipe.selections[0], std=std)]
         else:
             tables = lab.tables(study, std)
         if not form:

@@ -140,7 +140,7 @@ def load_domains(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> DomainSet:
-    """The pictures of a folder or zip, or of several, that lie as ``domain/class/picture``.
+    """The pictures of a folder or zip, or of several, or of a folder of zips, that lie as ``domain/class/picture``.
 
     ``split`` is the share of each class and domain that becomes "val", the rest being "train"; or lists of names,
     ``{"train": [...], "val": [...]}``, matched without extension. Folders between domain and class (``domain/train/class``)

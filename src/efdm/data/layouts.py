@@ -31,6 +31,7 @@ SPLIT_FOLDERS: Mapping[str, str] = {
     "images": "whole",
 }
 SPLITS = ("train", "val", "test")
+TEXTS = ("", ".txt", ".md")  # README, lists: what may lie beside zips of domains
 LAYOUT = "expected domain/class/picture or domain/train/class/picture, in any number of common outer folders"
 
 
@@ -59,6 +60,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], list[tu
     sources = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not sources:
         raise PictureError("there is no source; give a folder or a zip, or a list of them")
+    sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
     items, outside = [], []
     for path in sources:
         found = find_pictures(path)
@@ -76,6 +78,15 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], list[tu
     if twice:
         raise PictureError(f"{counted(len(twice), 'picture')} found twice, {some(twice)}; give each source once")
     return sorted(items, key=lambda i: (i.domain, i.label, i.name)), outside
+
+
+def _zips_of_domains(folder: Path) -> list[Path]:
+    """The zips of a folder that holds nothing else but text, such as lists; of anything else nothing."""
+    _, _, files = next(os.walk(folder), ("", [], []))
+    # folders of pictures are large: they are gone through once only
+    names = names_in(folder) if any(file.lower().endswith(".zip") for file in files) else []
+    other = any(PurePosixPath(name).suffix.lower() not in (".zip", *TEXTS) for name in names)
+    return [] if other else [folder / name for name in names if name.lower().endswith(".zip")]
 
 
 def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[list[Item], list[tuple[str, str]]]:

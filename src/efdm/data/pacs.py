@@ -163,6 +163,8 @@ def _checked(
         found = some(sorted({item.domain for item in items}))
         raise PictureError(f"{sources[0]} holds nothing of PACS, whose domains are {', '.join(PICTURES)}; it has {found}")
     problems, wrong = _against_lists(items, named["test"]) if named else _against_counts(items)
+    if gone := _domains_gone(items):
+        problems.insert(0, f"{_and(gone)} {'is' if len(gone) == 1 else 'are'} not there")
     skipped += wrong
     lost = ""
     if split == "official" and not named:
@@ -174,9 +176,11 @@ def _checked(
         what = some([*_renamed(items), *problems], 4, "; ")
         what = what or f"{counted(len(skipped), 'stray picture')}, {some([name for name, _ in skipped])}"
         also = f". And {lost}" if lost else ""
-        raise PictureError(
-            f"{sources[0]} is not the complete PACS: {what}. Copy or download it again, or choose copy='partial'{also}"
+        where = _and(list(map(str, sources))) + (" is" if len(sources) == 1 else " are")
+        again = (
+            "Give the others, too" if gone and len(problems) == 1 and sources[0].is_file() else "Copy or download it again"
         )
+        raise PictureError(f"{where} not the complete PACS: {what}. {again}, or choose copy='partial'{also}")
     if lost:
         raise PictureError(lost)
     left_out = {name for name, _ in wrong}
@@ -192,8 +196,9 @@ def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
     missing = [name for name in listed if key(name) not in there]
     unknown = [item.name for item in items if item.key not in known]
     problems = []
+    gone = _domains_gone(items)
     for domain, counts in PICTURES.items():
-        if lost := [name for name in missing if name.startswith(f"{domain}/")]:
+        if domain not in gone and (lost := [name for name in missing if name.startswith(f"{domain}/")]):
             problems.append(f"{domain} lacks {len(lost)} of {sum(counts)} pictures ({some(lost)})")
     if unknown:
         problems.append(f"{counted(len(unknown), 'picture')} not in the lists ({some(unknown)})")
@@ -207,15 +212,12 @@ def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
 def _against_counts(items: Sequence[Item]) -> Found:
     unknown = [item.name for item in items if not _is_of_pacs(item)]
     problems = [f"{counted(len(unknown), 'picture')} of no class and domain of PACS ({some(unknown)})"] if unknown else []
-    found = Counter((item.domain, item.label) for item in items)
+    found, gone = Counter((item.domain, item.label) for item in items), _domains_gone(items)
     for domain, counts in PICTURES.items():
-        if not any(found[domain, label] for label in CLASSES):
-            problems.append(f"{domain} is not there")
-            continue
         wrong = [
             f"{domain}/{label} has {counted(found[domain, label], 'picture')}, expected {count}"
             for label, count in zip(CLASSES, counts, strict=True)
-            if found[domain, label] != count
+            if found[domain, label] != count and domain not in gone
         ]
         if wrong:
             problems.append(wrong[0] + (f" (and {len(wrong) - 1} more classes differ)" if len(wrong) > 1 else ""))
@@ -224,6 +226,16 @@ def _against_counts(items: Sequence[Item]) -> Found:
 
 def _is_of_pacs(item: Item) -> bool:
     return item.domain in PICTURES and item.label in CLASSES
+
+
+def _domains_gone(items: Sequence[Item]) -> list[str]:
+    """Those of which no picture is there: one word of them is better than a count for each."""
+    there = {item.domain for item in items if _is_of_pacs(item)}
+    return [domain for domain in PICTURES if domain not in there]
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 def _renamed(items: Sequence[Item]) -> list[str]:

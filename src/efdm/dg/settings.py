@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from efdm.dg.augment import AUGMENTATIONS
+from efdm.dg.kinds import check_fields, check_kind
 from efdm.dg.methods import METHODS, options_of
 from efdm.models.backbones import NAMED, weights_checksum
 from efdm.ops.choices import check_choice
@@ -67,6 +69,10 @@ class Settings:
     log_every: int = 50
 
     def __post_init__(self) -> None:
+        for name, kind in {"weights": os.PathLike, "device": torch.device}.items():
+            if isinstance(getattr(self, name), kind):
+                object.__setattr__(self, name, str(getattr(self, name)))
+        check_fields(Settings, vars(self))
         for name in ("train_domains", "test_domains", "stages"):  # JSON makes lists of tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "options", dict(self.options))
@@ -85,6 +91,8 @@ SCHEDULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType({
 def check(settings: Settings) -> None:
     """Raise for what can be seen to be wrong before a picture is looked at."""
     options = options_of(settings.method, settings.options)
+    for name, default in METHODS[settings.method].options.items():
+        check_kind(name, options[name], type(default), default)
     METHODS[settings.method].make(len(settings.stages), None, **options)  # its parts check what they are given
     for name, allowed in {
         "batches": BATCHES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "augmentation": AUGMENTATIONS,

@@ -31,7 +31,7 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
     """Of what the accuracies in a table are, for the sentence that begins with them."""
     records = [record for same in study.runs.values() for record in same]
     apart, tested = ({domain for record in records for domain in record.get(key, ())} for key in ("apart", "test"))
-    some = f" (of {', '.join(sorted(apart))} the test pictures alone)" if scored and apart else ""
+    some = f" (of {', '.join(sorted(apart))} the test pictures alone)" if apart else ""
     if some and apart == tested:
         scored, some = "apart", ""
     (which, but), several = PICTURES[scored], "" if study.recipe.listed == "test" else "s together"

@@ -142,4 +142,4 @@ def unjudged_sentences(numbers: Numbers, orders: Sequence[Sequence[str]], contra
     words = (
         unjudged[0][0] if len(unjudged) == 1 else f"{len(unjudged)} of {len(asked)} orders and contrasts cannot be judged"
     )
-    return [f"{words}: there is no row {' and no row '.join(lacking)}."]
+    return [f"{words}: there is no row {', '.join(lacking)}."]

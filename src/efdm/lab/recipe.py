@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from efdm.dg.kinds import check_fields
 from efdm.dg.methods import check_method
 from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import Settings
@@ -22,12 +23,17 @@ from efdm.lab.published import Published
 from efdm.lab.scores import SCORES, STDS
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
+from efdm.words import nearest
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 TOLD = ("claim", "command", "time", "expected", "runs")  # what every docstring says, each at the beginning of a line
 Changes = Mapping[str, Any]
 # the others come from the recipe's data, protocol and seeds
 SETTABLE = tuple(f.name for f in fields(Settings) if f.name not in ("data", "train_domains", "test_domains", "seed"))
+EXAMPLES = {
+    "methods": ["erm", "efdmix"], "grid": {"lr": (0.001, 0.01)}, "orders": (("erm", "efdmix"),),
+    "contrasts": (("mixstyle", "efdmix"),), "settings": {"batch": 32}, "columns": {"photo": {"iterations": 1000}},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,22 +81,26 @@ class Recipe:
     expected: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(Recipe, vars(self), EXAMPLES)
+        object.__setattr__(self, "seeds", tuple(self.seeds))  # of a range, too, which JSON does not know
         check_choice("protocol", self.protocol, PROTOCOLS)
         check_choice("std", self.std, STDS)
         for name in self.selections:
             check_choice("selections", name, SELECTIONS)
         for name in self.scores:
             check_choice("scores", name, SCORES)
-        if isinstance(self.methods, str) or not self.methods or not self.seeds or not self.selections:
+        if not self.methods or not self.seeds or not self.selections:
             raise ValueError("a recipe needs at least one method (a list or a mapping), one seed and one selection")
         rows = self.methods if isinstance(self.methods, Mapping) else {name: {} for name in self.methods}
         object.__setattr__(self, "methods", {row: dict(changes) for row, changes in rows.items()})
         object.__setattr__(self, "settings", dict(self.settings))
         for row, changes in self.rows.items():
             check_method("method", changes.get("method", row))
-        for changes in (self.settings, self.grid, *self.rows.values(), *self.columns.values()):
+        points = [{name: value} for name, values in self.grid.items() for value in values]
+        for changes in (self.settings, *points, *self.rows.values(), *self.columns.values()):
             for name in changes:
                 check_choice("a setting", name, SETTABLE)
+            check_fields(Settings, changes)
         for row in (name for chain in (*self.orders, *self.contrasts) for name in chain):
             check_choice("a row of orders and contrasts", row, self.rows)
         if not self.scores:
@@ -135,13 +145,20 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     try:
         found = runpy.run_path(str(path)).get("recipe")
     except Exception as error:
-        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}{_meant(error)}"
         raise ValueError(f"{path}{_line(error, path)} cannot be run as a recipe ({what})") from error
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
     told = sayings(docstring(path))
     given: dict[str, Any] = {"name": path.stem, "claim": told.get("claim", ""), "expected": told.get("expected", "")}
     return replace(found, **{key: value for key, value in given.items() if not getattr(found, key)})
+
+
+def _meant(error: Exception) -> str:
+    """The argument of `Recipe` that may have been meant by one that it does not have."""
+    unknown = re.match(r"Recipe.* unexpected keyword argument '(\w+)'$", str(error))
+    close = nearest(unknown[1], [f.name for f in fields(Recipe)]) if unknown else ""
+    return f"; did you mean {close}?" if close else ""
 
 
 def _line(error: Exception, path: Path) -> str:

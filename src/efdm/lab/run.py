@@ -15,8 +15,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from efdm.data.domains import DomainSet
 from efdm.data.named import DIGITS, load_named
+from efdm.dg.methods import METHODS
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
@@ -27,6 +30,8 @@ from efdm.lab.recipe import Recipe, described, from_description
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
 from efdm.lab.scores import VALIDATION
 from efdm.lab.selection import SELECTIONS
+from efdm.models.backbones import build_backbone
+from efdm.nn import find_stage
 from efdm.training.checkpoint import LOCK, alone_in, check_alone
 from efdm.training.files import write_json
 from efdm.training.settings import FILE as SETTINGS
@@ -105,6 +110,8 @@ def run(
     pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
     _check_trainings(recipe, [settings for _, settings in jobs], pictures)
+    before = read_study(out).runs if (out / RECIPE).exists() else {}
+    _check_stages([settings for planned, settings in jobs if planned.run not in before])
     with alone_in(out):
         study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
         places = {planned.run: planned for planned, _ in jobs}
@@ -149,6 +156,19 @@ def _check_trainings(recipe: Recipe, trainings: Sequence[Settings], data: Domain
         for settings in same:
             check(settings)
         _check_batches(same, pictures)
+
+
+def _check_stages(trainings: Iterable[Settings]) -> None:
+    """Raise for what is no stage of its backbone: methods that need none are trained first, and would not tell."""
+    stages: dict[str, dict[str, None]] = {}  # by backbone, each once
+    for each in trainings:
+        if METHODS[each.method].make(len(each.stages), None, **each.options).layers is not None:
+            stages.setdefault(each.backbone, {}).update(dict.fromkeys(each.stages))
+    for backbone, names in stages.items():
+        with torch.random.fork_rng(devices=[]):  # nobody's numbers are drawn for it
+            model = build_backbone(backbone, 2)
+        for name in names:
+            find_stage(model, name)
 
 
 def _check_val(recipe: Recipe, trainings: Sequence[Settings], data: DomainSet) -> None:

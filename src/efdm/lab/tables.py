@@ -150,6 +150,8 @@ def _bare(cell: Value | str, deviations: str = "told") -> list[str]:
 
 def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
     cells = [line.values.get(column, MISSING) for column in (*columns, AVERAGE)]
+    if not line.values.keys() - {AVERAGE} <= set(columns):
+        cells[-1] = MISSING  # an average over others
     return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
 
 
@@ -258,7 +260,10 @@ def tables(study: Study, std: str = "") -> list[Table]:
     recipe = study.recipe
     made = [accuracy_table(study, rule, score, std) for rule in recipe.selections for score in recipe.scores]
     if recipe.orders or recipe.contrasts:
-        made.append(comparison_table(study, recipe.selections[0]))
+        first, *others = recipe.selections
+        rules = [first, *(rule for rule in others if rule == VALIDATION)]  # what is said, and whether it depends on the rule
+        compared = [comparison_table(study, rule) for rule in rules]
+        made += [table for table in compared if table.rows] or compared[:1]
     if len(recipe.selections) > 1:
         summary = summary_table(study, std=std)
         if not {cell for row in summary.rows for cell in row[1:]} <= {MISSING, INCOMPLETE, DIFFER}:

@@ -89,6 +89,17 @@ def _state(device: torch.device) -> bytes:
     return f"{generator.device} ".encode() + bytes(generator.get_state().numpy())
 
 
+def _as_labels(domains: object) -> Tensor:
+    try:
+        return torch.as_tensor(domains)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"domains is a {type(domains).__name__} of other things than numbers; labels are integers, a tensor (b,), one "
+            "for each sample: make them of names by torch.tensor([names.index(domain) for domain in domains]), names being "
+            "a list of all your domains"
+        ) from error
+
+
 def labels_for_draw(domains: Tensor | None, device: torch.device) -> Tensor | None:
     """The labels to use for a draw: those given, or in a repeated forward those the same draw had the first time."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
@@ -97,7 +108,7 @@ def labels_for_draw(domains: Tensor | None, device: torch.device) -> Tensor | No
     if in_backward() and state in _by_state:
         return _by_state[state]
     if domains is not None:
-        _by_state[state] = torch.as_tensor(domains).clone()  # a copy: loaders fill their buffers again
+        _by_state[state] = _as_labels(domains).clone()  # a copy: loaders fill their buffers again
         while len(_by_state) > _REMEMBERED:
             _by_state.popitem(last=False)
     return domains

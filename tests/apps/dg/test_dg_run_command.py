@@ -34,6 +34,15 @@ def test_a_recipe_is_run_and_its_table_printed_and_nothing_is_repeated(
     assert runs_of(tmp_path / "out") == before
 
 
+def test_a_wrong_stage_is_told_before_erm_is_trained(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    result = run(*studying(recipe, pictures, tmp_path / "out", "--set", "stages=stage1,layr2"))
+    assert result.exit_code == 2
+    assert "has no stage 'layr2'" in result.output
+    assert not (tmp_path / "out").exists()
+    result = run(*studying(recipe, pictures, tmp_path / "out"))  # put right, in the same folder
+    assert result.exit_code == 0, result.output
+
+
 def test_an_interrupted_run_says_how_to_go_on_and_goes_on(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

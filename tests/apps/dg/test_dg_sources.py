@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_empty_folders_are_told_before_the_training(tmp_path: Path) -> None:
     told, _, after = run(*training(pictures, tmp_path / "out")).output.partition("accuracy on")
     assert f"{pictures / 'day' / 'owl'} holds no pictures" in told
     assert after
+
+
+def test_a_folder_of_zips_is_taken_as_their_pictures_are(tmp_path: Path) -> None:
+    pictures = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"))
+    for domain in ("day", "night"):
+        shutil.make_archive(str(tmp_path / "zips" / domain), "zip", pictures, domain)
+    told = [run(*training(source, tmp_path / f"of_{source.name}")) for source in (pictures, tmp_path / "zips")]
+    assert [result.exit_code for result in told] == [0, 0], told[1].output
+    of_folder, of_zips = (result.output.partition("accuracy on")[2].split("\n\n")[0] for result in told)
+    assert of_folder == of_zips != ""
 
 
 @pytest.mark.parametrize("domains", [PACS, (*PACS[:3], "clipart")], ids=["pacs", "almost"])
