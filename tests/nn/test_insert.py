@@ -6,34 +6,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from small_net import Net, images, mixing
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from efdm import EFDMix, activate, activated, deactivate, deactivated, domains_of_batch, mix_after, unmix
 from efdm.nn import DSU, find_stage, mixes_of, stages_of
-
-
-class Net(nn.Module):
-    def __init__(self, checkpointed: bool = False) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.body = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
-        self.head = nn.Linear(8, 5)
-        self.checkpointed = checkpointed
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.stem(x)
-        x = checkpoint(self.body, x, use_reentrant=False) if self.checkpointed else self.body(x)
-        return self.head(x.mean((2, 3)))
-
-
-def images(device: torch.device, batch: int = 6) -> torch.Tensor:
-    return torch.randn(batch, 3, 10, 10, device=device)
-
-
-def mixing(model: nn.Module, x: torch.Tensor, **kwargs) -> bool:
-    """Whether two calls differ: batch statistics aside, only mixing makes them."""
-    return not torch.equal(model(x, **kwargs), model(x, **kwargs))
 
 
 def test_mixes_in_training_only(device: torch.device) -> None:
@@ -171,27 +148,6 @@ def test_a_stage_kept_in_eval_is_left_alone(device: torch.device) -> None:
     assert not mixing(model, x)
 
 
-@pytest.mark.parametrize("mix", ["random", "crossdomain"])
-def test_gradient_checkpointing_repeats_the_draws(mix: str, device: torch.device) -> None:
-    x, domains, grads = images(device), torch.tensor([0, 0, 1, 1, 2, 2]), []
-    for checkpointed in (False, True):
-        torch.manual_seed(3)
-        model = mix_after(Net(checkpointed).to(device), ["body"], EFDMix(p=1.0, alpha=5.0, mix=mix))
-        mix_after(model, ["body.0"], EFDMix(p=1.0, alpha=5.0, mix=mix))
-        torch.manual_seed(4)
-        model(x, domains=domains).square().sum().backward()
-        grads.append([p.grad for p in model.parameters()])
-    for a, b in zip(*grads, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_checkpointing_with_a_generator_of_ones_own_is_refused(device: torch.device) -> None:
-    layer = EFDMix(p=1.0, generator=torch.Generator(device))
-    model = mix_after(Net(checkpointed=True).to(device), ["body.0"], layer)
-    with pytest.raises(RuntimeError, match="cannot be rewound"):
-        model(images(device)).sum().backward()
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_amp(dtype: torch.dtype, device: torch.device) -> None:
     model = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0))
@@ -203,37 +159,6 @@ def test_amp(dtype: torch.dtype, device: torch.device) -> None:
     scaler.step(optimizer)
     scaler.update()
     assert all(p.isfinite().all() for p in model.parameters())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mix", ["random", "crossdomain"])
-def test_compiled_model_without_graph_breaks(mix: str, device: torch.device) -> None:
-    torch._dynamo.reset()
-    model = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, mix=mix))
-    x, domains = images(device), torch.arange(6, device=device)
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    if mix == "random":
-        assert mixing(compiled, x)
-        compiled(x).sum().backward()
-    with domains_of_batch(domains):
-        assert mixing(compiled, x)
-    assert mixing(compiled, x, domains=domains)
-    with deactivated(model):
-        assert not mixing(compiled, x)
-    model.eval()
-    assert not mixing(compiled, x)
-
-
-@pytest.mark.slow
-def test_a_plain_model_compiled_before_does_not_hide_the_mixing(device: torch.device) -> None:
-    torch._dynamo.reset()
-    x = images(device)
-    early = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0))
-    torch.compile(Net().to(device), backend="aot_eager")(x)
-    assert mixing(torch.compile(early, backend="aot_eager"), x)
-    late = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0))
-    assert mixing(torch.compile(late, backend="aot_eager"), x)
-    assert not mixing(torch.compile(Net().to(device), backend="aot_eager"), x)
 
 
 def test_a_model_that_wants_domains_gets_them(device: torch.device) -> None:
@@ -291,44 +216,6 @@ def test_a_prefix_where_tokens_would_be_channels_is_refused() -> None:
     with pytest.raises(ValueError, match=r"prefix=1 are leading tokens.*channel_dim=-1"):
         mix_after(model, ["stem", "body"], [EFDMix(), DSU(prefix=1)])
     assert mixes_of(model) == []
-
-
-def test_compilers_look_at_the_hooks_of_a_loaded_model() -> None:
-    saved = pickle.dumps(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]))
-    with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):  # as in a new process
-        pickle.loads(saved)
-        assert not torch._dynamo.config.skip_nnmodule_hook_guards
-
-
-def test_labels_of_a_compiled_call_that_failed_are_dropped() -> None:
-    torch._dynamo.reset()
-    compiled = torch.compile(mix_after(Net(), ["stem"], EFDMix(p=1.0, mix="crossdomain")), backend="eager")
-    with pytest.raises(RuntimeError):
-        compiled(torch.zeros(4, 99, 4, 4), domains=torch.arange(4))
-    with pytest.raises(ValueError, match="needs domain labels"):
-        torch.compile(EFDMix(p=1.0, mix="crossdomain"), backend="eager")(torch.rand(4, 3, 5))
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device: torch.device) -> None:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, mix="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()).to(
-        device
-    )
-    grads = []
-    # the plain run second: what it remembers must not help the other
-    for run in (lambda x: checkpoint(net, x, use_reentrant=reentrant), net):
-        torch.manual_seed(1)
-        inputs = [torch.randn(4, 2, 7, device=device, requires_grad=True) for _ in range(2)]
-        losses = []
-        for x, labels in zip(inputs, ([0, 0, 1, 1], [0, 1, 2, 3]), strict=True):
-            with domains_of_batch(torch.tensor(labels)):
-                losses.append(run(x).square().sum())
-                if len(losses) == 2:
-                    sum(losses).backward()  # while the second batch's labels are current
-        grads.append([x.grad for x in inputs])
-    for a, b in zip(*grads, strict=True):
-        torch.testing.assert_close(a, b)
 
 
 def test_a_loaded_model_keeps_its_hooks(tmp_path) -> None:
