@@ -20,7 +20,7 @@ from efdm.apps.dg_show import Bars
 from efdm.data import named
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.dg.methods import check_method, options_of
+from efdm.dg.methods import check_method, mixes, options_of
 from efdm.dg.run import CHECKPOINT, DONE, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
 from efdm.dg.train import check_run_folder
@@ -181,15 +181,10 @@ def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
     """Where features are mixed: as was said, or where the backbone has them. Raises for what is no stage of it."""
     model = try_weights(known, option="--size")
     stages = tuple(known.get("stages") or stages_at(model) or Settings.stages)
-    if "stages" in known or _mixes(known["method"]):
+    if "stages" in known or mixes(known["method"]):
         for stage in stages:
             find_stage(model, stage)
     return stages
-
-
-def _mixes(method: str) -> bool:
-    """Whether it does anything after stages."""
-    return METHODS[method].make(1, None, **METHODS[method].options).layers is not None
 
 
 def _settings(where: Mapping[str, tuple[str, ...]], count: int, name: str, given: dict[str, Any]) -> Settings:
@@ -221,7 +216,7 @@ def _plan(settings: Settings, data: DomainSet) -> str:
     listed = f" ({', '.join(data.classes)})" if len(data.classes) <= dg_open.FEW else ""
     options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
     method = f"{settings.method} ({options})" if options else settings.method
-    stages = f" (stages {', '.join(settings.stages)})" if _mixes(settings.method) else ""
+    stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
     length = f"{counted(settings.iterations, 'iteration')} of {counted(settings.batch, 'picture')}"
     return (
         f"{len(data)} pictures of {len(data.classes)} classes{listed}; learning from "

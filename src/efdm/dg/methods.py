@@ -169,6 +169,17 @@ def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, **given}
 
 
+def mixes(method: str) -> bool:
+    """Whether it does anything after stages.
+
+    >>> from efdm.dg.methods import mixes
+    >>> mixes("efdmix"), mixes("erm")
+    (True, False)
+    """
+    row = METHODS[method]
+    return row.make(1, None, **row.options).layers is not None
+
+
 def attach(
     method: str,
     model: nn.Module,

@@ -122,6 +122,7 @@ class _Run:
             _check_same_pictures(state, data, folder)
         self.settings, self.data, self.folder, self.lanes, self.progress = settings, data, folder, lanes, progress
         self.name, self.environment = identity(settings), environment(settings.device)
+        self.apart = [domain for domain in data.apart if domain in settings.test_domains]
         kinds = [*([] if state is None else state.get("devices", [])), torch.device(settings.device).type]
         self.devices = list(dict.fromkeys(kinds))
         torch.manual_seed(settings.seed)  # initial weights
@@ -207,12 +208,11 @@ class _Run:
 
     def _note(self, counts: dict[str, Counts]) -> None:
         seconds = self.clock.seconds()
-        apart = [domain for domain in self.data.apart if domain in self.settings.test_domains]
         record = {
             "run": self.name, "settings": public(self.settings), "seed": self.settings.seed, "step": self.done,
             "last": self.done == self.settings.iterations, "loss": rounded(float(self.loss)), "seconds": rounded(seconds),
             "per_second": rounded(self.done / seconds), "lanes": self.lanes, "device": " and ".join(self.devices), **counts,
-            **({"apart": apart} if apart else {}), "environment": self.environment,
+            **({"apart": self.apart} if self.apart else {}), "environment": self.environment,
         }  # fmt: skip
         self.records.append(json.loads(json.dumps(record)))  # as it will be read: lists for tuples
         if self.folder is not None:

@@ -19,7 +19,7 @@ import torch
 
 from efdm.data.domains import DomainSet
 from efdm.data.named import DIGITS, load_named
-from efdm.dg.methods import METHODS
+from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
@@ -162,7 +162,7 @@ def _check_stages(trainings: Iterable[Settings]) -> None:
     """Raise for what is no stage of its backbone: methods that need none are trained first, and would not tell."""
     stages: dict[str, dict[str, None]] = {}  # by backbone, each once
     for each in trainings:
-        if METHODS[each.method].make(len(each.stages), None, **each.options).layers is not None:
+        if mixes(each.method):
             stages.setdefault(each.backbone, {}).update(dict.fromkeys(each.stages))
     for backbone, names in stages.items():
         with torch.random.fork_rng(devices=[]):  # nobody's numbers are drawn for it
