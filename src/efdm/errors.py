@@ -1,0 +1,50 @@
+"""Errors with fields. The message is written for Python; a front end may phrase it in its own terms from the fields."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+FolderProblem = Literal["busy", "finished", "started", "not started", "other settings", "other data"]
+
+
+class SettingError(ValueError):
+    """A setting cannot be used. ``settings`` names the arguments or fields that the user can change."""
+
+    def __init__(self, message: str, settings: str | Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.settings = (settings,) if isinstance(settings, str) else tuple(settings)
+
+
+class DamagedFileError(ValueError):
+    """A file exists but cannot be read. The message names the file, the problem and what to try."""
+
+    def __init__(self, path: str | os.PathLike[str], problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: {problem}; {remedy}")
+        self.path, self.problem, self.remedy = Path(path), problem, remedy
+
+
+class RunFolderError(ValueError):
+    """A run can neither start nor resume in ``folder``."""
+
+    def __init__(self, message: str, folder: str | os.PathLike[str], problem: FolderProblem) -> None:
+        super().__init__(message)
+        self.folder, self.problem = Path(folder), problem
+
+
+class DivergedError(FloatingPointError):
+    """The loss or the weights of a run are no longer finite. ``settings`` names what to lower."""
+
+    def __init__(self, message: str, iteration: int, settings: Sequence[str] = ("lr",)) -> None:
+        super().__init__(message)
+        self.iteration, self.settings = iteration, tuple(settings)
+
+
+class MissingExtraError(ImportError):
+    """An optional package is not installed. ``extra`` is the extra of ``efdm`` that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; run: pip install 'efdm[{extra}]'", name=package)
+        self.package, self.extra = package, extra

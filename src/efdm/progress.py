@@ -1,0 +1,24 @@
+"""The one report that long-running functions send to their ``progress`` callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``done`` of ``total`` steps of the task ``label``. ``values`` are numbers to show beside it, such as the loss."""
+
+    label: str
+    done: int
+    total: int
+    values: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Report = Callable[[Progress], None]
+
+
+def ignore(progress: Progress) -> None:
+    """Do nothing: the default callback."""
