@@ -13,6 +13,7 @@ from sweeps import Trainer, small_set
 
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
+from efdm.errors import SettingError
 from efdm.lab import Progress, Recipe, read_study, run, tables
 
 SHORT = {
@@ -102,6 +103,27 @@ def test_a_training_whose_last_record_is_torn_is_done_again_and_no_other(trainer
     assert trainer.trained[16:] == [before[-1]]
     assert not study.missing
     assert [r["step"] for r in study.runs[before[-1]]] == [5, 10]
+
+
+def test_shards_divide_the_runs_and_merge_into_one_study(trainer: Trainer, tmp_path: Path) -> None:
+    folders = [tmp_path / str(index) for index in (1, 2, 3)]
+    sizes = [
+        len(run(RECIPE, small_set(), folder, shard=(index, 3), train=trainer).plan)
+        for index, folder in enumerate(folders, 1)
+    ]
+    assert sizes == [6, 5, 5]
+    assert len(set(trainer.trained)) == 16
+    merged = read_study(*folders)
+    assert len(merged.plan) == 16
+    assert not merged.missing
+
+
+@pytest.mark.parametrize("shard", [(0, 3), (4, 3), (1, 0)])
+def test_a_shard_outside_its_count_is_refused(shard: tuple[int, int], tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="shard") as caught:
+        run(RECIPE, small_set(), tmp_path / "out", shard=shard)
+    assert caught.value.settings == ("shard",)
+    assert not (tmp_path / "out").exists()
 
 
 def test_records_of_two_machines_are_put_behind_one_another(trainer: Trainer, tmp_path: Path) -> None:

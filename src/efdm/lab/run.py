@@ -25,6 +25,7 @@ from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
 from efdm.dg.train import Trained, train_together
 from efdm.environment import environment
+from efdm.errors import SettingError
 from efdm.lab.plan import Planned, expand, merged, plan_as_json, plan_from_json, points
 from efdm.lab.recipe import Recipe, described, from_description
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
@@ -38,6 +39,7 @@ from efdm.training.settings import FILE as SETTINGS
 
 RECIPE = "recipe.json"
 DONE = "done"
+Job = tuple[Planned, Settings]
 
 
 class Progress(NamedTuple):
@@ -86,6 +88,7 @@ def run(
     seeds: Sequence[int] | None = None,
     methods: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
+    shard: tuple[int, int] = (1, 1),
     lanes: int = 1,
     notes: Sequence[str] = (),
     started: Callable[[Progress], None] = lambda _: None,
@@ -97,7 +100,9 @@ def run(
     """Train what is missing of a recipe and leave its records in the folder ``out``.
 
     ``seeds``, ``methods`` (rows) and ``domains`` (columns) take a part of the recipe; a later go in the same folder may take
-    another, and the tables show all that was ever asked for. ``changes`` are settings: ``iterations``, ``device``,
+    another, and the tables show all that was ever asked for. ``shard=(i, n)`` takes every n-th of these runs, starting with
+    the i-th (counted from 1), for n machines or GPUs with a folder each; `read_study` merges the folders.
+    ``changes`` are settings: ``iterations``, ``device``,
     ``weights``... ``lanes`` trainings go side by side on one GPU. ``notes`` go under the tables: what is special about this
     copy of the pictures, say. ``progress`` is told of steps, ``started`` of trainings. ``train`` does what `train_together`
     does, and may do it elsewhere.
@@ -109,6 +114,7 @@ def run(
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
     pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
+    jobs = _take_shard(jobs, *shard)
     _check_trainings(recipe, [settings for _, settings in jobs], pictures)
     before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages([settings for planned, settings in jobs if planned.run not in before])
@@ -137,6 +143,13 @@ def run(
         if not study.missing:
             (out / DONE).touch()
         return study
+
+
+def _take_shard(jobs: list[Job], index: int, count: int) -> list[Job]:
+    """Return every ``count``-th job, starting with the ``index``-th (counted from 1)."""
+    if not 1 <= index <= count:
+        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got ({index}, {count})", "shard")
+    return jobs[index - 1 :: count]
 
 
 def _by_splits(recipe: Recipe, trainings: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
