@@ -4,15 +4,16 @@ Functions on features are in `efdm.ops`, layers in `efdm.nn`, row kernels in `ef
 """
 
 from efdm.nn import (
+    DSU,
+    CrossNorm,
     EFDMix,
     FeatureMix,
     MixStyle,
-    activate,
-    activated,
-    deactivate,
-    deactivated,
+    active,
     domains_of_batch,
     mix_after,
+    set_active,
+    stages_of,
     unmix,
 )
 from efdm.ops import (
@@ -37,21 +38,20 @@ from efdm.version import VERSION
 __version__ = VERSION
 
 __all__ = [
+    "DSU",
     "MATCHERS",
+    "CrossNorm",
     "EFDMix",
     "FeatureMix",
     "MixStyle",
     "Partners",
     "PreparedStyle",
-    "activate",
-    "activated",
+    "active",
     "adain",
     "adamean",
     "adastd",
     "blend",
     "channel_stats",
-    "deactivate",
-    "deactivated",
     "domains_of_batch",
     "efdm",
     "efdmix",
@@ -60,6 +60,8 @@ __all__ = [
     "mix_after",
     "mixstyle",
     "prepare",
+    "set_active",
+    "stages_of",
     "tied_share",
     "unmix",
 ]

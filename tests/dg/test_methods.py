@@ -112,11 +112,11 @@ def test_rows_are_what_they_are_called() -> None:
         model = Net()
         attach(name, model, STAGES)
         for layer in mixes_of(model):
-            mix = getattr(layer, "mix", "random")
-            assert mix in PAIRINGS
-            assert row.batches == ("uniform" if mix == "random" else "domains")
-            assert ("labels" in name) == (mix == "crossdomain")
-            assert ("halves" in name) == (mix == "halves")
+            pairing = getattr(layer, "pairing", "random")
+            assert pairing in PAIRINGS
+            assert row.batches == ("uniform" if pairing == "random" else "domains")
+            assert ("labels" in name) == (pairing == "crossdomain")
+            assert ("halves" in name) == (pairing == "halves")
             settings = getattr(layer, "options", {})
             if name != "crossnorm":
                 assert name.endswith("-flow") == (settings.get("style_grad") == "flow")

@@ -15,7 +15,7 @@ def main(rank: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
-    mix_after(net, ["1"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain"))
+    mix_after(net, ["1"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     torch.manual_seed(rank)  # each process draws its own partners and weights

@@ -61,7 +61,7 @@ def test_family(name: str) -> None:
             calls.append((features, out, *layout))
             return out
 
-    mix_after(model, [f"stage{i + 1}" for i in range(count)], Seeing(p=1.0, alpha=5.0, mix="crossdomain"))
+    mix_after(model, [f"stage{i + 1}" for i in range(count)], Seeing(p=1.0, alpha=5.0, pairing="crossdomain"))
     assert list(model.state_dict()) == keys
     x = torch.randn(4, 3, size, size)
     model.train()(x, domains=torch.tensor([0, 0, 1, 1])).sum().backward()

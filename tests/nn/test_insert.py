@@ -9,7 +9,7 @@ import torch
 from small_net import Net, images, mixing
 from torch import nn
 
-from efdm import EFDMix, activate, activated, deactivate, deactivated, domains_of_batch, mix_after, unmix
+from efdm import EFDMix, active, domains_of_batch, mix_after, set_active, unmix
 from efdm.nn import DSU, find_stage, mixes_of, stages_of
 
 
@@ -43,10 +43,10 @@ def test_removable(device: torch.device) -> None:
 
 @pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
 def test_copies_mix_on_their_own(copies, device: torch.device) -> None:
-    model, x = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain")), images(device)
+    model, x = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")), images(device)
     twin = copies(model)
     assert mixing(twin, x, domains=torch.arange(6))
-    deactivate(twin)
+    set_active(twin, False)
     assert not mixing(twin, x, domains=torch.arange(6))
     assert mixing(model, x, domains=torch.arange(6))
     assert len(mixes_of(twin)) == 1
@@ -70,12 +70,12 @@ def test_each_insertion_draws_anew(device: torch.device) -> None:
 
 def test_switches(device: torch.device) -> None:
     model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0)), images(device)
-    assert not mixing(deactivate(model), x)
-    with activated(model):
+    assert not mixing(set_active(model, False), x)
+    with active(model):
         assert mixing(model, x)
     assert not mixing(model, x)
-    assert mixing(activate(model), x)
-    with deactivated(model), pytest.raises(RuntimeError), activated(model):
+    assert mixing(set_active(model), x)
+    with active(model, False), pytest.raises(RuntimeError), active(model):
         raise RuntimeError
     assert mixing(model, x)
 
@@ -83,13 +83,13 @@ def test_switches(device: torch.device) -> None:
 def test_switches_reach_layers_of_the_model_itself(device: torch.device) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), EFDMix(p=1.0, alpha=5.0)).to(device)
     x = images(device)
-    with deactivated(model):
+    with active(model, False):
         assert not mixing(model, x)
     assert mixing(model, x)
 
 
 def test_domains_by_argument_and_by_block(device: torch.device) -> None:
-    model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain")), images(device)
+    model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")), images(device)
     domains = torch.tensor([0, 0, 1, 1, 2, 2])
     assert mixing(model, x, domains=domains)
     with domains_of_batch(domains):
@@ -104,14 +104,14 @@ def test_domains_by_argument_and_by_block(device: torch.device) -> None:
 
 @pytest.mark.parametrize("names", [["a", "b"] * 3, np.array(["a", "b"] * 3), [None] * 6], ids=["list", "array", "none"])
 def test_domains_by_name_are_told_how_to_become_labels(device: torch.device, names) -> None:
-    model = mix_after(Net().to(device), ["stem"], EFDMix(mix="crossdomain"))
+    model = mix_after(Net().to(device), ["stem"], EFDMix(pairing="crossdomain"))
     with pytest.raises(ValueError, match=r"labels are integers, a tensor \(b,\), .* torch\.tensor\(\[names\.index"):
         model(images(device), domains=names)
     model(images(device), domains=[0, 1] * 3)
 
 
 def test_domains_are_dropped_after_a_call_that_failed(device: torch.device) -> None:
-    model = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, mix="crossdomain"))
+    model = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, pairing="crossdomain"))
     with pytest.raises(RuntimeError):
         model(torch.zeros(2, 99, 4, 4, device=device), domains=torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="needs domain labels"):
@@ -167,7 +167,7 @@ def test_a_model_that_wants_domains_gets_them(device: torch.device) -> None:
             assert domains is not None
             return super().forward(x)
 
-    model = mix_after(Wants().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain"))
+    model = mix_after(Wants().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
     assert mixing(model, images(device), domains=torch.arange(6))
 
 
@@ -234,7 +234,7 @@ def test_a_loaded_model_keeps_its_hooks(tmp_path) -> None:
 def test_threads_that_share_a_model_keep_their_labels() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    model = mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"], EFDMix(p=1.0, alpha=5.0, mix="crossdomain"))
+    model = mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
 
     def work(batch: int) -> None:
         for _ in range(150):

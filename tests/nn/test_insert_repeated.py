@@ -10,16 +10,16 @@ from small_net import Net, images, mixing
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from efdm import EFDMix, deactivated, domains_of_batch, mix_after
+from efdm import EFDMix, active, domains_of_batch, mix_after
 
 
-@pytest.mark.parametrize("mix", ["random", "crossdomain"])
-def test_gradient_checkpointing_repeats_the_draws(mix: str, device: torch.device) -> None:
+@pytest.mark.parametrize("pairing", ["random", "crossdomain"])
+def test_gradient_checkpointing_repeats_the_draws(pairing: str, device: torch.device) -> None:
     x, domains, grads = images(device), torch.tensor([0, 0, 1, 1, 2, 2]), []
     for checkpointed in (False, True):
         torch.manual_seed(3)
-        model = mix_after(Net(checkpointed).to(device), ["body"], EFDMix(p=1.0, alpha=5.0, mix=mix))
-        mix_after(model, ["body.0"], EFDMix(p=1.0, alpha=5.0, mix=mix))
+        model = mix_after(Net(checkpointed).to(device), ["body"], EFDMix(p=1.0, alpha=5.0, pairing=pairing))
+        mix_after(model, ["body.0"], EFDMix(p=1.0, alpha=5.0, pairing=pairing))
         torch.manual_seed(4)
         model(x, domains=domains).square().sum().backward()
         grads.append([p.grad for p in model.parameters()])
@@ -37,9 +37,9 @@ def test_checkpointing_with_a_generator_of_ones_own_is_refused(device: torch.dev
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device: torch.device) -> None:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, mix="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()).to(
-        device
-    )
+    net = nn.Sequential(
+        nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, pairing="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()
+    ).to(device)
     grads = []
     # the plain run second: what it remembers must not help the other
     for run in (lambda x: checkpoint(net, x, use_reentrant=reentrant), net):
@@ -57,19 +57,19 @@ def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mix", ["random", "crossdomain"])
-def test_compiled_model_without_graph_breaks(mix: str, device: torch.device) -> None:
+@pytest.mark.parametrize("pairing", ["random", "crossdomain"])
+def test_compiled_model_without_graph_breaks(pairing: str, device: torch.device) -> None:
     torch._dynamo.reset()
-    model = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, mix=mix))
+    model = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, pairing=pairing))
     x, domains = images(device), torch.arange(6, device=device)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    if mix == "random":
+    if pairing == "random":
         assert mixing(compiled, x)
         compiled(x).sum().backward()
     with domains_of_batch(domains):
         assert mixing(compiled, x)
     assert mixing(compiled, x, domains=domains)
-    with deactivated(model):
+    with active(model, False):
         assert not mixing(compiled, x)
     model.eval()
     assert not mixing(compiled, x)
@@ -96,8 +96,8 @@ def test_compilers_look_at_the_hooks_of_a_loaded_model() -> None:
 
 def test_labels_of_a_compiled_call_that_failed_are_dropped() -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(mix_after(Net(), ["stem"], EFDMix(p=1.0, mix="crossdomain")), backend="eager")
+    compiled = torch.compile(mix_after(Net(), ["stem"], EFDMix(p=1.0, pairing="crossdomain")), backend="eager")
     with pytest.raises(RuntimeError):
         compiled(torch.zeros(4, 99, 4, 4), domains=torch.arange(4))
     with pytest.raises(ValueError, match="needs domain labels"):
-        torch.compile(EFDMix(p=1.0, mix="crossdomain"), backend="eager")(torch.rand(4, 3, 5))
+        torch.compile(EFDMix(p=1.0, pairing="crossdomain"), backend="eager")(torch.rand(4, 3, 5))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from efdm import deactivated, mix_after
+from efdm import active, mix_after
 from efdm.nn import DSU, CrossNorm, DropBlock, EFDMix, FeatureLayer, MixStyle, draw, mixes_of
 
 LAYERS = {
@@ -127,7 +127,7 @@ def test_goes_after_stages_and_is_copied_with_a_model(make, copies, device: torc
     twin = copies(model)
     assert len(mixes_of(twin)) == 1
     assert not torch.equal(twin(x), twin(x))
-    with deactivated(twin):
+    with active(twin, False):
         assert torch.equal(twin(x), twin(x))
 
 
@@ -157,7 +157,7 @@ def test_has_no_state(make) -> None:
     [
         (DSU(), "DSU(p=0.5, eps=1e-06)"),
         (DropBlock(channel_dim=-1, prefix=1), "DropBlock(p=0.1, block=7, channel_dim=-1, prefix=1)"),
-        (CrossNorm(mix="crossdomain"), "CrossNorm(p=0.5, mix='crossdomain', eps=1e-05)"),
+        (CrossNorm(pairing="crossdomain"), "CrossNorm(p=0.5, pairing='crossdomain', eps=1e-05)"),
         (DSU(generator=torch.Generator()), "DSU(p=0.5, eps=1e-06, generator='<cpu>')"),
     ],
     ids=lambda v: type(v).__name__,

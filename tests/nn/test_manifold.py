@@ -7,7 +7,7 @@ import torch
 from tolerances import close
 from torch import Tensor, nn
 
-from efdm import deactivate, deactivated, mix_after
+from efdm import active, mix_after, set_active
 from efdm.nn import ManifoldMixup, draw
 
 
@@ -98,7 +98,7 @@ def test_says_when_it_was_not_asked_first(device: torch.device) -> None:
     mixup(*batch(device))
     with pytest.raises(RuntimeError, match="a batch of 5, and these are features of 3"):
         model(batch(device, 3)[0])
-    with deactivated(model):
+    with active(model, False):
         model(batch(device, 3)[0])
 
 
@@ -118,7 +118,7 @@ def test_switched_off_it_leaves_the_batch_and_forgets(device: torch.device) -> N
     model = mix_after(Seeing(), ["one", "two"], mixup.layers)
     images, targets = batch(device)
     mixup(images, targets)
-    with deactivated(model):
+    with active(model, False):
         same = mixup(images, targets)
     assert same[0] is images
     assert same[1] is targets
@@ -129,7 +129,7 @@ def test_switched_off_it_leaves_the_batch_and_forgets(device: torch.device) -> N
 def test_a_depth_that_is_switched_off_mixes_no_targets(device: torch.device) -> None:
     mixup = ManifoldMixup(2, generator=torch.Generator(device).manual_seed(0))
     model = mix_after(Seeing(), ["one", "two"], mixup.layers)
-    deactivate(model.one)
+    set_active(model.one, False)
     changed = 0
     for _ in range(20):
         images, targets = mixup(*batch(device))

@@ -49,12 +49,12 @@ def test_is_efdmix_of_its_draws(device: torch.device) -> None:
     close(out, efdmix(x, x[partner], lam))
 
 
-@pytest.mark.parametrize("mix", ["random", "crossdomain", "halves"])
+@pytest.mark.parametrize("pairing", ["random", "crossdomain", "halves"])
 @pytest.mark.parametrize("batch", [1, 2, 5])
-def test_small_and_odd_batches(batch: int, mix: str, device: torch.device) -> None:
+def test_small_and_odd_batches(batch: int, pairing: str, device: torch.device) -> None:
     x = features(device, batch)
     with domains_of_batch(torch.arange(batch) % 3):
-        out = EFDMix(p=1.0, mix=mix)(x)
+        out = EFDMix(p=1.0, pairing=pairing)(x)
     assert out.isfinite().all()
     if batch == 1:
         assert torch.equal(out, x)
@@ -62,7 +62,7 @@ def test_small_and_odd_batches(batch: int, mix: str, device: torch.device) -> No
 
 def test_the_gate_opens_as_often_as_it_says(device: torch.device) -> None:
     x = features(device, 2)
-    layer = EFDMix(p=0.3, alpha=50.0, mix="crossdomain")
+    layer = EFDMix(p=0.3, alpha=50.0, pairing="crossdomain")
     with domains_of_batch(torch.tensor([0, 1])):
         opened = sum(not torch.equal(layer(x), x) for _ in range(400))
     assert 85 < opened < 160  # 120 expected, standard deviation 9
@@ -112,10 +112,10 @@ def test_two_seeded_runs_agree(device: torch.device) -> None:
 
 
 def test_truthful_repr() -> None:
-    assert repr(EFDMix()) == "EFDMix(method='efdm', p=0.5, alpha=0.1, mix='random')"
+    assert repr(EFDMix()) == "EFDMix(method='efdm', p=0.5, alpha=0.1, pairing='random')"
     layer = MixStyle(0.25, 0.3, "crossdomain", eps=1e-5, channel_dim=-1, prefix=1)
     assert repr(layer) == (
-        "MixStyle(method='adain', p=0.25, alpha=0.3, mix='crossdomain', eps=1e-05, channel_dim=-1, prefix=1)"
+        "MixStyle(method='adain', p=0.25, alpha=0.3, pairing='crossdomain', eps=1e-05, channel_dim=-1, prefix=1)"
     )
     layer.active = False
     assert "active=False" in repr(layer)
@@ -128,7 +128,7 @@ def test_truthful_repr() -> None:
         ({"alpha": 0.0}, "alpha=0.0 must be positive"),
         ({"alpha": 1e-40}, "at least 1e-6"),
         ({"alpha": float("inf")}, "alpha=inf must be positive and finite"),
-        ({"mix": "cross-domain"}, "did you mean 'crossdomain'"),
+        ({"pairing": "cross-domain"}, "did you mean 'crossdomain'"),
     ],
 )
 def test_bad_settings(settings: dict, message: str) -> None:
@@ -176,13 +176,13 @@ def test_channels_last(device: torch.device) -> None:
 def test_flow_reaches_the_partners(device: torch.device) -> None:
     x = features(device).requires_grad_()
     with domains_of_batch(torch.arange(6)):
-        EFDMix(p=1.0, alpha=5.0, mix="crossdomain", style_grad="flow")(x).sum().backward()
+        EFDMix(p=1.0, alpha=5.0, pairing="crossdomain", style_grad="flow")(x).sum().backward()
     assert not torch.equal(x.grad, torch.ones_like(x))
     assert x.grad.sum().item() > x.numel()
 
 
 def test_labels_of_a_block_end_with_it(device: torch.device) -> None:
-    layer = EFDMix(p=1.0, mix="crossdomain")
+    layer = EFDMix(p=1.0, pairing="crossdomain")
     with domains_of_batch(torch.tensor([0, 1])), domains_of_batch(torch.tensor([0, 1, 2])):
         layer(features(device, 3))
     with pytest.raises(ValueError, match="needs domain labels"):
@@ -190,10 +190,10 @@ def test_labels_of_a_block_end_with_it(device: torch.device) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mix", ["random", "crossdomain", "halves"])
-def test_compiles_in_one_graph(mix: str, device: torch.device) -> None:
+@pytest.mark.parametrize("pairing", ["random", "crossdomain", "halves"])
+def test_compiles_in_one_graph(pairing: str, device: torch.device) -> None:
     torch._dynamo.reset()
-    layer = EFDMix(p=1.0, alpha=5.0, mix=mix)
+    layer = EFDMix(p=1.0, alpha=5.0, pairing=pairing)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     x = features(device).requires_grad_()
     g = torch.randn_like(x)
@@ -202,7 +202,7 @@ def test_compiles_in_one_graph(mix: str, device: torch.device) -> None:
     assert not torch.equal(out, x)
     out.backward(g)
     assert torch.equal(x.grad, g)
-    outs = {compiled(features(device)).sum().item() for _ in range(2)} if mix == "random" else {0, 1}
+    outs = {compiled(features(device)).sum().item() for _ in range(2)} if pairing == "random" else {0, 1}
     assert len(outs) == 2
 
 
@@ -216,17 +216,17 @@ def test_the_compiled_gate_is_drawn_at_every_call(device: torch.device) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mix", ["random", "crossdomain", "halves"])
-def test_compiled_with_changing_batches(mix: str, device: torch.device) -> None:
+@pytest.mark.parametrize("pairing", ["random", "crossdomain", "halves"])
+def test_compiled_with_changing_batches(pairing: str, device: torch.device) -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(EFDMix(p=1.0, alpha=5.0, mix=mix), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(EFDMix(p=1.0, alpha=5.0, pairing=pairing), fullgraph=True, backend="aot_eager")
     for batch in (6, 6, 5, 4, 1, 6):
         with domains_of_batch(torch.arange(batch, device=device) % 3):
             compiled(features(device, batch).requires_grad_()).sum().backward()
 
 
 def test_labels_can_be_given_to_the_layer(device: torch.device) -> None:
-    layer, x = EFDMix(p=1.0, alpha=5.0, mix="crossdomain"), features(device)
+    layer, x = EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"), features(device)
     assert not torch.equal(layer(x, domains=torch.arange(6)), x)
 
 
@@ -258,7 +258,7 @@ def test_wrong_options_are_told_at_once(settings: dict, error: type) -> None:
 def test_threads_keep_their_labels() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    layer = EFDMix(p=1.0, alpha=5.0, mix="crossdomain")
+    layer = EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")
 
     def work(batch: int) -> None:
         for _ in range(200):
@@ -308,7 +308,7 @@ def test_random_ties_compiled_with_changing_batches(device: torch.device) -> Non
 
 def test_without_alpha_nothing_of_ones_own_is_kept(device: torch.device) -> None:
     x = features(device, 2)
-    out = EFDMix(p=1.0, alpha=None, mix="crossdomain")(x, domains=torch.tensor([0, 1]))
+    out = EFDMix(p=1.0, alpha=None, pairing="crossdomain")(x, domains=torch.tensor([0, 1]))
     assert torch.equal(out, efdm(x, x.flip(0)))
 
 
@@ -316,7 +316,7 @@ def test_crossnorm_takes_the_statistics_of_the_partner(device: torch.device) -> 
     x = (
         features(device, 2) * torch.rand(2, 4, 1, 1, device=device) + torch.randn(2, 4, 1, 1, device=device)
     ).requires_grad_()
-    out = CrossNorm(p=1.0, mix="crossdomain", eps=0.0)(x, domains=torch.tensor([0, 1]))
+    out = CrossNorm(p=1.0, pairing="crossdomain", eps=0.0)(x, domains=torch.tensor([0, 1]))
     for ours, partners in zip(channel_stats(out)[:2], channel_stats(x.flip(0))[:2], strict=True):
         close(ours, partners)
     # the published code detaches nothing: the gradient is that of AdaIN with everything flowing

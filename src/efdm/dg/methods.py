@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
-from efdm.nn import DSU, CrossNorm, DropBlock, FeatureLayer, FeatureMix, ManifoldMixup, mix_after
+from efdm.nn import DSU, CrossNorm, DropBlock, FeatureLayer, FeatureMix, ManifoldMixup, Pairing, mix_after
 from efdm.ops.choices import check_choice
 
 
@@ -67,11 +67,11 @@ _MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
 _DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # a half is one domain: nobody looks at labels
 
 
-def _mix(name: str, about: str, source: str, matcher: str, mix: str = "random", **settings: object) -> Method:
+def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "random", **settings: object) -> Method:
     """A row of `MATCHERS`, mixed within the batch. Pairs across domains want batches that have two in equal parts."""
-    make = _layer(FeatureMix, method=matcher, mix=mix, **settings)
-    batches = "uniform" if mix == "random" else "domains"
-    return Method(name, about, source, make, _MIX, batches, least=2, domains=_DOMAINS[mix])
+    make = _layer(FeatureMix, method=matcher, pairing=pairing, **settings)
+    batches = "uniform" if pairing == "random" else "domains"
+    return Method(name, about, source, make, _MIX, batches, least=2, domains=_DOMAINS[pairing])
 
 
 _ROWS = (

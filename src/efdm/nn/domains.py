@@ -66,7 +66,7 @@ def domains_of_batch(domains: Tensor) -> Iterator[None]:
 
     >>> import torch
     >>> from efdm import EFDMix, domains_of_batch
-    >>> mix = EFDMix(p=1.0, mix="crossdomain")
+    >>> mix = EFDMix(p=1.0, pairing="crossdomain")
     >>> with domains_of_batch(torch.tensor([0, 0, 1, 1])):
     ...     out = mix(torch.rand(4, 8, 7, 7))
     """

@@ -197,36 +197,33 @@ def mixes_of(model: nn.Module) -> list[FeatureLayer]:
     return list(dict.fromkeys(found))
 
 
-def activate(model: Model) -> Model:
-    """Switch all mixing layers of the model on (they still mix in training only). Returns the same model."""
-    for mix in mixes_of(model):
-        mix.active = True
-    return model
+def set_active(model: Model, active: bool = True) -> Model:
+    """Switch every feature layer of a model on or off and return the model. Active layers change features in training only.
 
-
-def deactivate(model: Model) -> Model:
-    """Switch all mixing layers of the model off. Returns the same model."""
-    for mix in mixes_of(model):
-        mix.active = False
+    >>> from torch import nn
+    >>> from efdm import EFDMix, set_active
+    >>> set_active(nn.Sequential(nn.Conv2d(3, 8, 3), EFDMix()), False)[1]
+    EFDMix(method='efdm', p=0.5, alpha=0.1, pairing='random', active=False)
+    """
+    for layer in mixes_of(model):
+        layer.active = active
     return model
 
 
 @contextmanager
-def _switched(model: nn.Module, active: bool) -> Iterator[None]:
-    before = [(mix, mix.active) for mix in mixes_of(model)]
-    (activate if active else deactivate)(model)
+def active(model: Model, active: bool = True) -> Iterator[Model]:
+    """Switch every feature layer of a model on or off inside a ``with`` block, and restore each layer afterwards.
+
+    >>> import torch
+    >>> from efdm import EFDMix, active
+    >>> layer, features = EFDMix(p=1.0), torch.rand(4, 8, 7, 7)
+    >>> with active(layer, False):
+    ...     print(layer(features) is features)
+    True
+    """
+    before = {layer: layer.active for layer in mixes_of(model)}
     try:
-        yield
+        yield set_active(model, active)
     finally:
-        for mix, was in before:
-            mix.active = was
-
-
-def activated(model: nn.Module) -> Any:
-    """``with activated(model):`` mixing is on in the block, and as it was afterwards."""
-    return _switched(model, True)
-
-
-def deactivated(model: nn.Module) -> Any:
-    """``with deactivated(model):`` mixing is off in the block, and as it was afterwards."""
-    return _switched(model, False)
+        for layer, was_active in before.items():
+            layer.active = was_active

@@ -57,7 +57,7 @@ class _MixedAt(FeatureLayer):
             had = "no batch yet" if drawn is None else f"a batch of {drawn.partner.shape[0]}"
             raise RuntimeError(
                 f"manifold mixup has drawn for {had}, and these are features of {batch} samples: call "
-                "`images, targets = mixup(images, targets)` before the model sees a batch, or `deactivate(model)`; "
+                "`images, targets = mixup(images, targets)` before the model sees a batch, or `set_active(model, False)`; "
                 "a copied model has a mixup of its own only where both are copied at once"
             )
         return drawn.mixed_at(self.depth, features)
@@ -72,7 +72,7 @@ class ManifoldMixup:
     Called with a batch it draws partners, one weight from ``Beta(alpha, alpha)`` and one depth: 0 is the pictures
     themselves, 1 the first of the stages. It mixes targets, and pictures at depth 0; its ``layers``, one for each stage, mix
     features at their depth with the same partners and weight. What was drawn holds until the next batch. With all layers
-    switched off (`deactivate`) a batch stays as it is; with some, so does one that was drawn for their depth.
+    switched off (`set_active`) a batch stays as it is; with some, so does one that was drawn for their depth.
 
     Args:
         stages: how many stages there are. alpha: of the weight. p: the chance that a batch is mixed at all.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from efdm.nn.draw import Generator, permutation, uniform
 
-Pairing = Callable[[int, Tensor | None, torch.device, Generator], Tensor]
+Pairing = Literal["random", "crossdomain", "halves"]  # the rows of `PAIRINGS`
+PairingFunction = Callable[[int, Tensor | None, torch.device, Generator], Tensor]
 
 
 def random_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
@@ -26,9 +28,9 @@ def crossdomain_pairs(batch: int, domains: Tensor | None, device: torch.device, 
     """
     if domains is None:
         raise ValueError(
-            "mix='crossdomain' needs domain labels: call model(images, domains=labels) after mix_after, "
+            "pairing='crossdomain' needs domain labels: call model(images, domains=labels) after mix_after, "
             "layer(features, domains=labels) yourself, or use the block `with domains_of_batch(labels):`; "
-            "mix='random' does without"
+            "pairing='random' does without"
         )
     labels = torch.as_tensor(domains, device=device)
     if labels.shape != (batch,):
@@ -58,7 +60,7 @@ def paired(values: Tensor, partner: Tensor) -> Tensor:
     return values.index_select(0, partner)
 
 
-PAIRINGS: Mapping[str, Pairing] = MappingProxyType({
+PAIRINGS: Mapping[Pairing, PairingFunction] = MappingProxyType({
     "random": random_pairs,
     "crossdomain": crossdomain_pairs,
     "halves": half_pairs,
