@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from torn import tear_files
 
-from efdm.files import cache_folder, whole_file
+from efdm.files import atomic_write, cache_folder
 
 
 def write(path: Path, data: bytes = b"new") -> None:
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(data)
 
 
@@ -25,7 +25,7 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, t
 def test_a_file_takes_its_place_when_it_is_finished(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with whole_file(str(path)) as file:
+    with atomic_write(str(path)) as file:
         file.write(b"new, and longer")
         file.flush()
         assert path.read_bytes() == b"old"
@@ -46,7 +46,7 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(
         raise failure
 
     def write_and_fail() -> None:
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(b"a part of the new one")
             fail()
 
@@ -72,7 +72,7 @@ def test_a_link_stays_a_link_also_where_nothing_is_behind_it_yet(tmp_path: Path)
 
 def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with whole_file(path) as one:
+    with atomic_write(path) as one:
         one.write(b"one")
         write(path, b"two")
         assert path.read_bytes() == b"two"

@@ -16,7 +16,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write in a ``with``, at whose end it takes its place: nobody ever sees a part of it.
 
     What was there is kept until then, and for good if something goes wrong. Its folder must exist.

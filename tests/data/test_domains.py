@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 def test_pictures_labels_and_domains_belong_together(tmp_path: Path) -> None:
     grays = fill(tmp_path)
     calls = []
-    data = load_domains(tmp_path, size=7, workers=3, progress=lambda *at: calls.append(at))
+    data = load_domains(tmp_path, size=7, workers=3, progress=lambda at: calls.append((at.done, at.total)))
     assert data.images.shape == (30, 3, 7, 7)
     assert data.images.dtype == torch.uint8
     assert data.classes == sorted(CLASSES)
@@ -173,8 +173,8 @@ def test_lists_beside_the_domains_go_before_a_share_and_not_before_names(folder:
     data = load_domains(folder, size=2)
     assert named(data, "test") == set(names[::5]) - {names[5]}
     assert [name for name, _ in data.skipped] == [names[5]]
-    assert data.apart == list(DOMAINS)
-    assert load_domains(folder, size=2, split={"train": [names[0]]}).apart == []
+    assert data.official_test == list(DOMAINS)
+    assert load_domains(folder, size=2, split={"train": [names[0]]}).official_test == []
 
 
 def test_an_empty_folder_is_noted(folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from efdm.data.video import VIDEO_KINDS, VideoError, VideoReader, VideoWriter, video_kind
+from efdm.data.video import VIDEO_FORMATS, VideoError, VideoReader, VideoWriter, video_format
 
 av = pytest.importorskip("av")
 
@@ -127,7 +127,7 @@ def test_the_number_of_frames_is_estimated_where_unknown(tmp_path: Path) -> None
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", VIDEO_KINDS)
+@pytest.mark.parametrize("suffix", VIDEO_FORMATS)
 def test_every_kind_is_written_and_read_back(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"out{suffix}"
     with VideoWriter(path, fps=FPS) as writer:
@@ -292,7 +292,7 @@ def test_a_file_that_ends_early_says_after_how_many_frames(tmp_path: Path) -> No
 
 def test_unknown_extensions_name_the_known_ones() -> None:
     with pytest.raises(VideoError, match=r"\.mp4.*\.gif"):
-        video_kind("out.xyz")
+        video_format("out.xyz")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

@@ -80,10 +80,10 @@ def test_a_share_that_holds_out_nothing_or_all_is_told(share: float) -> None:
 def test_an_oracle_needs_test_to_be_all_of_a_domain_or_to_have_nothing_of_val() -> None:
     data = small_set()
     check_unseen(data)
-    assert data.apart == []
+    assert data.official_test == []
     data.splits["photo"]["test"] = data.splits["photo"]["train"]
     check_unseen(data)
-    assert data.apart == ["photo"]
+    assert data.official_test == ["photo"]
     data.splits["photo"]["test"] = data.splits["photo"]["val"]
     with pytest.raises(ValueError, match="test pictures of photo are not all of it, and some are for 'val'"):
         check_unseen(data)

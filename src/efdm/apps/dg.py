@@ -21,7 +21,7 @@ from efdm.apps.dg_predict import predict
 from efdm.apps.dg_run import run
 from efdm.apps.dg_show import show_tables
 from efdm.apps.dg_train import train_one
-from efdm.data.images import write_whole
+from efdm.data.images import write_bytes
 from efdm.dg import METHODS
 from efdm.lab.recipe import docstring, recipe_path, sayings
 from efdm.lab.scores import STDS
@@ -80,7 +80,7 @@ def table(
         if out is None:
             console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
         else:
-            write_whole(out, text.encode())
+            write_bytes(out, text.encode())
             console.print(str(out), markup=False, highlight=False, soft_wrap=True)
 
 

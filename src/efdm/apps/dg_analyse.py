@@ -12,7 +12,7 @@ from rich.console import Console
 from efdm.apps import dg_open
 from efdm.apps.devices import pick_device
 from efdm.apps.dg_show import Bars
-from efdm.data import named
+from efdm.data import datasets
 from efdm.dg import load_classifier
 from efdm.lab.analyses import ANALYSES, Analysis, pick
 from efdm.ops.choices import check_choice
@@ -51,11 +51,11 @@ def analyse(
         path = dg_open.model_file(checkpoint)
         classifier = load_classifier(path, target)
         told, size = classifier.settings, classifier.size
-        sources = data or ([Path(named.DIGITS)] if told["data"] == named.DIGITS else [])
+        sources = data or ([Path(datasets.DIGITS)] if told["data"] == datasets.DIGITS else [])
         if not sources:
             raise ValueError(f"{path} was trained on {told['data']}; give such pictures as --data")
         with Bars(console) as bars:
-            pictures = named.load_named(dg_open.kind_of(sources), sources, classifier.kept, progress=bars.reading)
+            pictures = datasets.load_dataset(dg_open.kind_of(sources), sources, classifier.kept, progress=bars.reading)
         takes = inspect.signature(row.analyse).parameters
         if "stages" in takes:
             options.setdefault("stages", classifier.stages)

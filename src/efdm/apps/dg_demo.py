@@ -18,7 +18,7 @@ from efdm.apps import dg_open
 from efdm.apps.dg_cores import cores
 from efdm.apps.dg_run import go
 from efdm.apps.dg_show import Bars, show_tables, training_name
-from efdm.data import named, write_picture
+from efdm.data import datasets, write_picture
 from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.dg.run import MODEL
@@ -54,7 +54,7 @@ def demo(
         parts = {"seeds": dg_open.seeds(seeds), "methods": None, "domains": None}
         check_folder(out)
         recipe = lab.load_recipe(RECIPE)
-        data = named.load_named(named.DIGITS, [], recipe.settings["size"])
+        data = datasets.load_dataset(datasets.DIGITS, [], recipe.settings["size"])
         console.print(ABOUT, highlight=False)
         changes = dg_open.suited(torch.device("cpu"), recipe.settings)
         changes |= {"iterations": iterations} if iterations else {}

@@ -17,14 +17,15 @@ from rich.console import Console
 
 from efdm.apps.dg_show import training_name
 from efdm.apps.tell import tell
-from efdm.data import digits, named, pacs
+from efdm.data import datasets, digits, pacs
 from efdm.data.domains import DomainSet
-from efdm.data.images import unwritable
-from efdm.data.layouts import find_items, some
+from efdm.data.images import write_error
+from efdm.data.layouts import find_items
 from efdm.dg import METHODS
 from efdm.dg.run import MODEL
 from efdm.dg.settings import Settings, read_settings
 from efdm.ops.choices import check_choice
+from efdm.text import first_few
 from efdm.training.device import suited as usually_suited
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError)  # OSError: pictures, weights, folders
@@ -55,7 +56,7 @@ def sentences(console: Console, interrupted: Callable[[], str], *, out: Path | N
     except EXPECTED as error:
         told: Exception = error
         if out is not None and isinstance(error, OSError) and error.errno and _on_the_way(error.filename, out):
-            told = unwritable(error, out)
+            told = write_error(error, out)
         tell(console, _as_options(str(told)))
         raise typer.Exit(2) from error
     except torch.OutOfMemoryError as error:
@@ -70,7 +71,7 @@ def check_writable(out: Path) -> None:
     """Raise for a folder that can be seen to be closed, before anything is read for it. Nothing is made."""
     nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if nearest.is_dir() and not os.access(nearest, os.W_OK | os.X_OK):
-        raise unwritable(PermissionError(), out)
+        raise write_error(PermissionError(), out)
 
 
 def _on_the_way(name: object, folder: Path) -> bool:
@@ -97,7 +98,7 @@ def model_file(path: Path) -> Path:
     told = [str(run) for run in inside]
     with suppress(OSError, ValueError, TypeError):  # a model can be used without its settings
         told[:3] = [f"{run} ({training_name(read_settings(run))})" for run in inside[:3]]
-    raise ValueError(f"{path} has no model itself; give the folder of one training inside: {some(told)}")
+    raise ValueError(f"{path} has no model itself; give the folder of one training inside: {first_few(told)}")
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -201,8 +202,8 @@ class Listing(NamedTuple):
 
 # of sets that are always called the same
 LISTINGS: Mapping[str, Listing] = {
-    named.DIGITS: Listing(list(digits.STYLES), list(digits.CLASSES)),
-    named.PACS: Listing(list(pacs.PICTURES), list(pacs.CLASSES)),
+    datasets.DIGITS: Listing(list(digits.STYLES), list(digits.CLASSES)),
+    datasets.PACS: Listing(list(pacs.PICTURES), list(pacs.CLASSES)),
 }
 
 
@@ -215,7 +216,7 @@ def listing(kind: str, sources: Sequence[Path]) -> Listing:
 
 def kind_of(sources: Sequence[Path]) -> str:
     """ "digits" when the word itself was given; a folder of that name is ./digits."""
-    return named.DIGITS if [str(source) for source in sources] == [named.DIGITS] else "folder"
+    return datasets.DIGITS if [str(source) for source in sources] == [datasets.DIGITS] else "folder"
 
 
 def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet | Listing) -> None:
@@ -223,8 +224,8 @@ def refuse_swapped(option: str, given: Sequence[str] | None, data: DomainSet | L
     for name in given or ():
         if name in data.classes and name not in data.domain_names:
             raise ValueError(
-                f"{option} {name}: that is a class here, the domains are {some(data.domain_names, FEW)}; are your folders "
-                "domain/class?"
+                f"{option} {name}: that is a class here, the domains are {first_few(data.domain_names, FEW)}; "
+                "are your folders domain/class?"
             )
 
 
@@ -252,13 +253,13 @@ def uneven_classes(data: DomainSet, domains: Sequence[str], tested: Sequence[str
             for domain in (domain for domain in domains if domain not in having):
                 lacking.setdefault(domain, []).append(label)
     return [
-        *(f"{domain} has no {some(labels)}" for domain, labels in lacking.items()),
-        *(f"only {domains_have} {some(labels)}" for domains_have, labels in alone.items()),
+        *(f"{domain} has no {first_few(labels)}" for domain, labels in lacking.items()),
+        *(f"only {domains_have} {first_few(labels)}" for domains_have, labels in alone.items()),
     ]
 
 
 def tell_skipped(console: Console, data: DomainSet, where: str) -> None:
     if data.skipped:
-        first = some([reason for _, reason in data.skipped])
+        first = first_few([reason for _, reason in data.skipped])
         told = f"left out because they could not be used: {len(data.skipped)} of {len(data) + len(data.skipped)} pictures"
         console.print(f"{told} ({first}); {where} names them", soft_wrap=True, markup=False, highlight=False)

@@ -22,11 +22,12 @@ from efdm.apps.devices import pick_device
 from efdm.apps.tell import tell
 from efdm.data import PictureError, find_pictures
 from efdm.data.domains import decode_items
-from efdm.data.images import write_whole
-from efdm.data.layouts import Item, some
+from efdm.data.images import write_bytes
+from efdm.data.layouts import Item
 from efdm.dg import Classifier, load_classifier
 from efdm.dg.evaluate import predict as probabilities
 from efdm.ops.choices import check_choice
+from efdm.text import first_few
 
 console = Console()
 
@@ -86,7 +87,7 @@ def predict(
                 if len(items) > AT_ONCE:
                     shown.show("looking at pictures", min(begin + AT_ONCE, len(items)), len(items))
         if out is not None and found:
-            write_whole(out, WRITERS[out.suffix.lower()](found, classifier, labels, columns).encode())
+            write_bytes(out, WRITERS[out.suffix.lower()](found, classifier, labels, columns).encode())
     failed = len(items) - len(found)
     _report(found, classifier, labels, columns, out)
     if failed and len(items) > 1:
@@ -107,8 +108,8 @@ def _items(source: Path, *, prefixed: bool) -> Iterator[Item]:
 def _check_labels(items: Sequence[Item], classes: Sequence[str]) -> None:
     if unknown := sorted({item.label for item in items} - set(classes)):
         raise ValueError(
-            f"--labels folders: {some(unknown)} {'is no class' if len(unknown) == 1 else 'are no classes'} of this model, "
-            f"which knows {some(classes, 10)}; expected class/picture or domain/class/picture"
+            f"--labels folders: {first_few(unknown)} {'is no class' if len(unknown) == 1 else 'are no classes'} of this "
+            f"model, which knows {first_few(classes, 10)}; expected class/picture or domain/class/picture"
         )
 
 

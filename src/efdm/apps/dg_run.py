@@ -17,9 +17,9 @@ from efdm.apps import dg_open
 from efdm.apps.devices import pick_device
 from efdm.apps.dg_cores import train_on_cores, use_threads
 from efdm.apps.dg_show import Bars, show_tables
-from efdm.data import named
+from efdm.data import datasets
 from efdm.data.domains import DomainSet
-from efdm.data.images import unreadable
+from efdm.data.images import read_error
 from efdm.data.pacs import PICTURES
 from efdm.dg import Settings, train_together
 from efdm.dg.methods import check_method
@@ -91,7 +91,7 @@ def run(
         _check_parts(chosen, data or [], parts)
         if not (out / RECIPE).exists():  # later the file may be gone: a run that was begun does not need it
             if gone := [source for source in data or [] if not source.exists()]:
-                raise unreadable(FileNotFoundError(), gone[0])
+                raise read_error(FileNotFoundError(), gone[0])
             try_weights(own)
         with Bars(console) as bars:
             size = told.get("size") or chosen.picture_size or own.get("size", Settings.size)
@@ -136,7 +136,7 @@ def _of_pacs(recipe: lab.Recipe, **given: Any) -> dict[str, Any]:
     for name, choices in {"split": ("official", "own"), "copy": ("complete", "partial")}.items():
         if name in given:
             check_choice(f"--{name}", given[name], choices)
-    if given and recipe.data != named.PACS:
+    if given and recipe.data != datasets.PACS:
         options = " and ".join(f"--{name}" for name in given)
         raise ValueError(f"{options}: only PACS has such, and {recipe.name} is of {recipe.data}; leave that out")
     if "lists" in given and given.get("split") == "own":
@@ -145,10 +145,10 @@ def _of_pacs(recipe: lab.Recipe, **given: Any) -> dict[str, Any]:
 
 
 def _check_sources(recipe: lab.Recipe, sources: list[Path]) -> None:
-    if recipe.data == named.DIGITS and sources:
+    if recipe.data == datasets.DIGITS and sources:
         raise ValueError(f"{recipe.name} has its digits embedded; leave --data out")
-    if recipe.data != named.DIGITS and not sources:
-        like = f"{', '.join(PICTURES)}, and its lists" if recipe.data == named.PACS else "domain/class/picture"
+    if recipe.data != datasets.DIGITS and not sources:
+        like = f"{', '.join(PICTURES)}, and its lists" if recipe.data == datasets.PACS else "domain/class/picture"
         raise ValueError(f"{recipe.name} needs the pictures of {recipe.data}; give their folder or zips as --data ({like})")
 
 
@@ -167,7 +167,7 @@ def _pictures(
     recipe: lab.Recipe, sources: list[Path], size: int, bars: Bars, pacs: Mapping[str, Any]
 ) -> tuple[lab.Recipe, DomainSet]:
     """The pictures of a recipe, and the recipe with their name: another split or a part of PACS is not PACS."""
-    data = named.load_named(recipe.data, sources, size, progress=bars.reading, **pacs)
+    data = datasets.load_dataset(recipe.data, sources, size, progress=bars.reading, **pacs)
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
     return replace(recipe, data=", ".join([recipe.data, *special])), data
 

@@ -16,6 +16,7 @@ from efdm.apps.bars import progress
 from efdm.dg.settings import Settings
 from efdm.lab.rendering import render
 from efdm.lab.tables import Table
+from efdm.progress import Progress
 
 
 def show_tables(console: Console, tables: Sequence[Table]) -> None:
@@ -69,8 +70,8 @@ class Bars:
     def stop(self) -> None:
         self._shown.stop()
 
-    def reading(self, done: int, total: int) -> None:
-        self._shown.show("reading pictures", done, total)
+    def reading(self, at: Progress) -> None:
+        self._shown.show(at.label, at.done, at.total)
 
     def trainings(self, told: lab.Progress) -> None:
         self._finished, self._wanted = told.finished, told.wanted

@@ -17,7 +17,7 @@ from efdm.apps.devices import pick_device
 from efdm.apps.dg_cores import use_threads
 from efdm.apps.dg_run import try_weights
 from efdm.apps.dg_show import Bars
-from efdm.data import named
+from efdm.data import datasets
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.methods import check_method, mixes, options_of
@@ -29,9 +29,9 @@ from efdm.lab.run import RECIPE
 from efdm.models.backbones import OWN
 from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
+from efdm.text import plural
 from efdm.training.checkpoint import alone_in
 from efdm.training.files import write_json
-from efdm.words import counted
 
 console = Console()
 Many = list[str] | None
@@ -119,7 +119,7 @@ def train_one(
             return
         with Bars(console) as bars:
             side = began.size if began else known.get("size", Settings.size)
-            pictures = named.load_named(kind, data, side, progress=bars.reading)
+            pictures = datasets.load_dataset(kind, data, side, progress=bars.reading)
             if began is None:
                 settings = _settings(where, len(pictures.select(where["train_domains"], "train")), name, known)
                 check(settings)
@@ -143,7 +143,7 @@ def _check_folder(out: Path, *, resume: bool) -> None:
 
 def _defaults(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is not the same for all: the digits are trained as in their recipe, and timm has no weights for our models."""
-    if kind != named.DIGITS:
+    if kind != datasets.DIGITS:
         return {**DEFAULTS, "weights": "random"} if given.get("backbone") in OWN else dict(DEFAULTS)
     settings = load_recipe("digits_demo").settings
     return {"method": DEFAULTS["method"], **{name: value for name, value in settings.items() if name != "device"}}
@@ -158,7 +158,7 @@ def _interrupted(out: Path, data: Sequence[Path]) -> str:
 
 def _name(kind: str, sources: Sequence[Path]) -> str:
     """Of the pictures, for the records: without the folders that they lie in."""
-    return kind if kind == named.DIGITS else ", ".join(source.resolve().name for source in sources)
+    return kind if kind == datasets.DIGITS else ", ".join(source.resolve().name for source in sources)
 
 
 def _domains(listed: dg_open.Listing, given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -217,7 +217,7 @@ def _plan(settings: Settings, data: DomainSet) -> str:
     options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
     method = f"{settings.method} ({options})" if options else settings.method
     stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
-    length = f"{counted(settings.iterations, 'iteration')} of {counted(settings.batch, 'picture')}"
+    length = f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')}"
     return (
         f"{len(data)} pictures of {len(data.classes)} classes{listed}; learning from "
         f"{', '.join(settings.train_domains)}, {tested}\n"

@@ -37,8 +37,8 @@ from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL
+from efdm.text import plural
 from efdm.training import PRECISIONS
-from efdm.words import counted
 
 console = Console()
 
@@ -149,7 +149,7 @@ def _styles(given: Sequence[str]) -> list[Source | Painting]:
 
 def _tell_videos(source: Path, advice: str) -> None:
     if videos := count_videos(source):
-        tell(console, f"{counted(videos, 'video')} in {source} left out; {advice}")
+        tell(console, f"{plural(videos, 'video')} in {source} left out; {advice}")
 
 
 Many = list[Path] | None
@@ -241,7 +241,7 @@ def stylize(
 
 def _report(tally: Tally, out: Path) -> None:
     if tally.done:
-        what = f"{counted(tally.done, 'picture')} in {out}" if out.is_dir() else str(out)
+        what = f"{plural(tally.done, 'picture')} in {out}" if out.is_dir() else str(out)
         console.print(what, markup=False, highlight=False, soft_wrap=True)
     if tally.failed and tally.done + tally.failed > 1:
         tell(console, f"{tally.failed} of {tally.done + tally.failed} pictures failed")

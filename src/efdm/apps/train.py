@@ -20,6 +20,7 @@ from efdm.apps.networks import with_option
 from efdm.apps.tell import tell
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
+from efdm.progress import Progress
 from efdm.style import train as training
 from efdm.style.settings import read_settings
 from efdm.style.step import processes
@@ -143,9 +144,9 @@ def _run(settings: training.Settings, out: Path, resume: bool) -> None:
             if first:
                 shown.show(p.phase, p.iteration, p.iterations, told=told, pace=p.per_second)
 
-        def reading(done: int, total: int) -> None:
+        def reading(at: Progress) -> None:
             if first:
-                shown.show("reading pictures", done, total)
+                shown.show(at.label, at.done, at.total)
 
         training.train(settings, out, resume=resume, progress=progress, reading=reading)
     if first:

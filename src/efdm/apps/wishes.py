@@ -14,12 +14,12 @@ from torch import Tensor
 from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
 from efdm.data.folders import names_in
 from efdm.data.paint import STYLES, paint
-from efdm.data.video_kinds import video_kind
+from efdm.data.video_formats import video_format
 from efdm.ops.choices import check_choice
 from efdm.style.look import Look, shares
 from efdm.style.pictures import PAINTED, Size
 from efdm.style.stylizer import Stylizer
-from efdm.words import counted
+from efdm.text import plural
 
 MIXES = ("none", "equal")
 SOUND = ("keep", "drop")  # of a video
@@ -110,7 +110,7 @@ def make_wishes(
     count, mixed = len(styles), bool(weights) or mix == "equal"
     names = _unique([style.stem.replace("/", "-") for style in styles])
     if weights and len(weights) != count:
-        both = f"{counted(count, 'style')} and {counted(len(weights), 'weight')}"
+        both = f"{plural(count, 'style')} and {plural(len(weights), 'weight')}"
         raise ValueError(f"{both}; give --weight once for each style")
     if weights:
         shares(weights, count)  # refuses bad numbers now, and not after a model was loaded
@@ -120,12 +120,12 @@ def make_wishes(
         regions = len(content_masks)
         if count not in (1, regions) or len(style_masks) not in (0, regions):
             raise ValueError(
-                f"{regions} --content-mask, {counted(count, 'style')} and {len(style_masks)} --style-mask; give one style "
+                f"{regions} --content-mask, {plural(count, 'style')} and {len(style_masks)} --style-mask; give one style "
                 "for all regions or one for each, and no style mask or one for each"
             )
         return [Wish(_joined(names), tuple(styles), None, tuple(content_masks), tuple(style_masks))]
     if len(style_masks) not in (0, count):
-        raise ValueError(f"{counted(count, 'style')} and {len(style_masks)} --style-mask; give one for each style, or none")
+        raise ValueError(f"{plural(count, 'style')} and {len(style_masks)} --style-mask; give one for each style, or none")
     if mixed:
         return [Wish(_joined(names), tuple(styles), tuple(weights) or None, style_masks=tuple(style_masks))]
     return [Wish(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count)]
@@ -160,7 +160,7 @@ def make_namer(
             raise ValueError(f"{out} has an extension that cannot be written; use one of {', '.join(WRITABLE)}, or a folder")
         return lambda source, wish: out
     if not out.is_dir() and suffix in WRITABLE:
-        several = f"{counted(len(contents), 'picture')} in {counted(len(wishes), 'look')}"
+        several = f"{plural(len(contents), 'picture')} in {plural(len(wishes), 'look')}"
         raise ValueError(f"{out} is one file; for {several}, give a folder")
     _make_folder(out)
     return lambda source, wish: out / f"{source.stem}__{wish.name}.png"
@@ -174,7 +174,7 @@ def check_video(out: Path, wishes: Sequence[Wish]) -> None:
         )
     if out.is_dir() or not out.suffix:
         raise ValueError(f"{out} is not the name of a video; give a file name such as {out / 'out.mp4'}")
-    video_kind(out)
+    video_format(out)
 
 
 def count_videos(source: Path) -> int:

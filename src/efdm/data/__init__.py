@@ -3,6 +3,7 @@ and `ImageSet` for training, whose `Pack` lets a GPU cut random crops by itself.
 `PictureError`, one sentence that can be shown to a user as it is."""
 
 from efdm.data.folders import Source, find_pictures
+from efdm.data.image_set import Crops, ImageSet, Pack, draw_crops, take_crops
 from efdm.data.images import (
     READABLE,
     WRITABLE,
@@ -15,7 +16,6 @@ from efdm.data.images import (
     resize_short_side,
     write_picture,
 )
-from efdm.data.sets import Crops, ImageSet, Pack, draw_crops, take_crops
 
 __all__ = [
     "READABLE",

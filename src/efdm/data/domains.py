@@ -12,9 +12,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from efdm.data.image_set import READING, bytes_of, digest
 from efdm.data.images import PictureError, StrPath, resize
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
-from efdm.data.sets import Progress, bytes_of
+from efdm.progress import Progress, Report, ignore
 
 Fit = Literal["stretch", "crop"]
 
@@ -113,9 +114,15 @@ class DomainSet:
         return {domain: dict(zip(self.classes, row, strict=True)) for domain, row in rows}
 
     @property
-    def apart(self) -> list[str]:
+    def official_test(self) -> list[str]:
         """The domains that keep test pictures apart: their "test" is not all of them."""
         return [d for d, of_class in self.counts("class").items() if len(self.splits[d]["test"]) < sum(of_class.values())]
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of names, stored size, labels, domains and splits; it is the same on every device."""
+        splits = {d: {name: at.tolist() for name, at in self.splits[d].items()} for d in self.domain_names}
+        numbers = [self.labels.tolist(), self.domains.tolist(), list(self.images.shape[2:])]
+        return digest([self.names, self.classes, self.domain_names, *numbers, splits])
 
     def table(self) -> str:
         """The counts as text: a line for each domain, with its splits and, where they are few, its classes."""
@@ -138,7 +145,7 @@ def load_domains(
     seed: int = 0,
     fit: Fit = "stretch",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Report = ignore,
 ) -> DomainSet:
     """The pictures of a folder or zip, or of several, or of a folder of zips, that lie as ``domain/class/picture``.
 
@@ -167,7 +174,7 @@ def decode_items(
     fit: Fit = "stretch",
     classes: Sequence[str] | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Report = ignore,
 ) -> DomainSet:
     """Read all pictures into one tensor, ``workers`` at a time (default: one a core).
 
@@ -189,8 +196,7 @@ def decode_items(
                 kept.append((item, part))
             else:
                 skipped.append((item.name, str(result)))
-            if progress is not None:
-                progress(done, len(items))
+            progress(Progress(READING, done, len(items)))
     if not kept:
         raise PictureError(f"none of {len(items)} pictures could be read; the first: {skipped[0][1]}")
     classes = sorted({i.label for i in items}) if classes is None else list(classes)

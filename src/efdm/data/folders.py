@@ -20,8 +20,8 @@ from efdm.data.images import (
     PictureError,
     StrPath,
     decode,
+    read_error,
     to_picture,
-    unreadable,
 )
 
 MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, unpacked
@@ -44,14 +44,14 @@ class Source:
         try:
             return open(self.path, "rb") if self.member is None else io.BytesIO(_unpacked(self.path, self.member))
         except OSError as error:
-            raise unreadable(error, self.path) from error
+            raise read_error(error, self.path) from error
 
     def read(self, *, max_pixels: int = MAX_PIXELS) -> Picture:
         try:
             with self.open() as file:
                 return to_picture(decode(file, self.name, max_pixels=max_pixels))
         except OSError as error:
-            raise unreadable(error, self.path) from error
+            raise read_error(error, self.path) from error
 
 
 # --- finding ---------------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def find_pictures(source: StrPath) -> list[Source]:
     path = Path(source)
     if not path.is_dir() and path.suffix.lower() != ".zip":
         if not path.exists():
-            raise unreadable(FileNotFoundError(), path)
+            raise read_error(FileNotFoundError(), path)
         return [Source(path.name, _safe(path.name), path)]
     members = _members(path)
     found, stems = [], set[str]()
@@ -133,7 +133,7 @@ def _archive_names(path: Path) -> set[str]:
     try:
         return {info.filename for info in _archive(path).infolist() if not info.is_dir()}
     except OSError as error:
-        raise unreadable(error, path) from error
+        raise read_error(error, path) from error
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from efdm.data import png16
 from efdm.data.profiles import managed
-from efdm.files import whole_file
+from efdm.files import atomic_write
 
 Depth = Literal["8", "16"]
 Array = NDArray[Any]  # (h, w, 3 or 4) of uint8 or uint16
@@ -102,7 +102,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
         with open(path, "rb") as file:
             return to_picture(decode(file, str(path), max_pixels=max_pixels))
     except OSError as error:
-        raise unreadable(error, path) from error
+        raise read_error(error, path) from error
 
 
 def from_image(image: Image.Image) -> Picture:
@@ -118,7 +118,7 @@ def read_mask(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     return (bright if picture.alpha is None else bright * picture.alpha[0]) >= 0.5
 
 
-def unreadable(error: OSError, path: StrPath, one: str = "picture") -> PictureError:
+def read_error(error: OSError, path: StrPath, one: str = "picture") -> PictureError:
     """Why the system does not let us read a file, of which ``one`` was expected, as a sentence."""
     sentences = {
         FileNotFoundError: "does not exist; check the name",
@@ -236,21 +236,21 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
         data = png16.encode(pixels) if written_depth == "16" else _encode(pixels, kind, quality)
     except Exception as error:  # such as sizes that a format cannot hold
         raise PictureError(f"{path} could not be written as {kind.format} ({error}); try .png") from error
-    write_whole(path, data)
+    write_bytes(path, data)
 
 
-def write_whole(path: StrPath, data: bytes) -> None:
+def write_bytes(path: StrPath, data: bytes) -> None:
     """Write a file so that nobody ever sees a part of it; missing folders are made."""
     target = Path(os.path.realpath(path))  # the folder to make is that of the file behind a link
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as file:
+        with atomic_write(target) as file:
             file.write(data)
     except OSError as error:
-        raise unwritable(error, path) from error
+        raise write_error(error, path) from error
 
 
-def unwritable(error: OSError, path: StrPath) -> PictureError:
+def write_error(error: OSError, path: StrPath) -> PictureError:
     """What the system says about a place that cannot be written, as a sentence."""
     sentences = {
         PermissionError: "may not be written by you; choose another folder",

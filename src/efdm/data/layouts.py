@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from efdm.data.folders import Source, find_pictures, names_in
-from efdm.data.images import READABLE, PictureError, StrPath, unreadable
-from efdm.words import counted
+from efdm.data.images import READABLE, PictureError, StrPath, read_error
+from efdm.text import first_few, plural
 
 Split = float | Mapping[str, Iterable[str]]
 
@@ -76,7 +76,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], list[tu
         raise PictureError(f"the domains of {sources[0]} have no class in common ({one}); {LAYOUT}")
     twice = [name for name, times in Counter(i.name for i in items).items() if times > 1]
     if twice:
-        raise PictureError(f"{counted(len(twice), 'picture')} found twice, {some(twice)}; give each source once")
+        raise PictureError(f"{plural(len(twice), 'picture')} found twice, {first_few(twice)}; give each source once")
     return sorted(items, key=lambda i: (i.domain, i.label, i.name)), outside
 
 
@@ -103,7 +103,7 @@ def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[li
     others = [source.name for outer, _, source in read if outer != usual]
     if len(items) < 0.9 * len(found):  # a stray picture is left out; more is another layout
         examples = sorted({outer: source.name for outer, _, source in read}.values())
-        raise PictureError(f"{path} holds pictures such as {some(examples)}; {LAYOUT}")
+        raise PictureError(f"{path} holds pictures such as {first_few(examples)}; {LAYOUT}")
     return items, [(name, f"{name} lies outside the folders of the other pictures and was left out") for name in others]
 
 
@@ -135,7 +135,7 @@ def empty_folders(items: Sequence[Item]) -> list[str]:
 
     if lost := [folder for folder in hollow(roots) if not _any_file(folder)]:
         raise PictureError(
-            f"there are no pictures in {some([str(f) for f in lost])}; copy that domain again, or remove its folder"
+            f"there are no pictures in {first_few([str(f) for f in lost])}; copy that domain again, or remove its folder"
         )
     empty = hollow({folder.parent for folder in classes} | domains)
     return [f"{folder} holds no pictures; was it copied as a whole?" for folder in empty]
@@ -143,11 +143,6 @@ def empty_folders(items: Sequence[Item]) -> list[str]:
 
 def _any_file(folder: Path, endings: tuple[str, ...] = ("",)) -> bool:
     return any(path.is_file() and path.name.lower().endswith(endings) for path in folder.rglob("*"))
-
-
-def some(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
-    """The first few of many names."""
-    return between.join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -167,8 +162,8 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], list[tuple[str, str
     if lost := [file for at, file in wanted.items() if at not in lists]:
         here = next(iter(lists.values()))
         raise PictureError(
-            f"{here.path.parent} has {here.name}, but no {some(lost)}; lay the lists of all domains there, or take all away "
-            "to have pictures held out without them"
+            f"{here.path.parent} has {here.name}, but no {first_few(lost)}; put the lists of all domains there, or remove "
+            "all of them to hold out a share of each class"
         )
     there, labels = {item.key for item in items}, {item.label for item in items}
     parts: dict[str, str] = {}
@@ -176,9 +171,9 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], list[tuple[str, str
     for (domain, part), source in lists.items():
         names = {key(name): name for name in _read_list(source, domain)}
         if not names.keys() & there:
-            raise PictureError(f"none of {counted(len(names), 'picture')} in {source.path} is there; copy {domain} again")
+            raise PictureError(f"none of {plural(len(names), 'picture')} in {source.path} is there; copy {domain} again")
         if both := [name for stem, name in names.items() if stem in parts]:
-            raise PictureError(f"both lists of {domain} name {some(both)}; keep each picture in one")
+            raise PictureError(f"both lists of {domain} name {first_few(both)}; keep each picture in one")
         parts |= dict.fromkeys(names, part)
         gone = [n for stem, n in names.items() if stem not in there and n.split("/")[1] in labels]  # not: whole classes
         skipped += [(name, f"{name} is in {source.name} but not there") for name in gone]
@@ -201,7 +196,7 @@ def _read_list(source: Source, domain: str) -> list[str]:
         with source.open() as file:
             lines = file.read().decode("utf-8-sig", "replace").splitlines()
     except OSError as error:
-        raise unreadable(error, source.path) from error
+        raise read_error(error, source.path) from error
     names = [line.strip().rpartition(" ")[0] for line in lines if line.strip()]
     if wrong := [name for name in names if name.count("/") != 2 or not name.startswith(f"{domain}/")]:
         raise PictureError(f"{source.path} has {wrong[0]!r}; expected lines like '{domain}/class/name.jpg 0'")
@@ -243,14 +238,16 @@ def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> 
         raise ValueError(f"lists are for {', '.join(sorted(unknown))}; name them {', '.join(SPLITS)}")
     wanted = {split: {key(name): name for name in names} for split, names in lists.items()}
     if both := sorted(wanted.get("train", {}).keys() & wanted.get("val", {}).keys()):
-        raise ValueError(f"{counted(len(both), 'name')} in the lists of both train and val, {some(both)}; keep each in one")
+        raise ValueError(
+            f"{plural(len(both), 'name')} in the lists of both train and val, {first_few(both)}; keep each in one"
+        )
     known = Counter(item.key for item in items)
     for split, names in wanted.items():
         if lost := [name for stem, name in names.items() if stem not in known]:
-            raise PictureError(f"the source lacks {counted(len(lost), 'picture')} of the list {split!r}, {some(lost)}")
+            raise PictureError(f"the source lacks {plural(len(lost), 'picture')} of the list {split!r}, {first_few(lost)}")
         if double := [name for stem, name in names.items() if known[stem] > 1]:
             raise PictureError(
-                f"{counted(len(double), 'name')} could be several files, {some(double)}; keep one format of each"
+                f"{plural(len(double), 'name')} could be several files, {first_few(double)}; keep one format of each"
             )
     whole: set[str] = set() if "test" in wanted else {"test"}
     return [{split for split, names in wanted.items() if item.key in names} | whole for item in items]

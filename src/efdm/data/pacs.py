@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from efdm.data.domains import DomainSet, decode_items
-from efdm.data.images import PictureError, StrPath, unreadable
-from efdm.data.layouts import Item, assign, find_items, key, some
-from efdm.data.sets import Progress
-from efdm.words import counted
+from efdm.data.images import PictureError, StrPath, read_error
+from efdm.data.layouts import Item, assign, find_items, key
+from efdm.progress import Report, ignore
+from efdm.text import first_few, plural
 
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")  # labels 1..7 of the lists, in this order
 # Pictures of each class, counted in the test lists; in sum the 2048, 2344, 1670 and 3929 that the authors give.
@@ -45,7 +45,7 @@ def load_pacs(
     size: int = 227,
     seed: int = 0,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Report = ignore,
 ) -> DomainSet:
     """PACS from its folder, from zips of its domains, or from a folder that holds those zips.
 
@@ -66,10 +66,8 @@ def load_pacs(
     parts = assign(items, lines or 0.1, seed)
     data = decode_items(items, parts, size=size, classes=CLASSES, workers=workers, progress=progress)
     if copy == "complete" and data.skipped:
-        bad = some([reason for _, reason in data.skipped])
-        raise PictureError(
-            f"{counted(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'"
-        )
+        bad = first_few([reason for _, reason in data.skipped])
+        raise PictureError(f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'")
     return replace(data, skipped=skipped + data.skipped)
 
 
@@ -114,8 +112,8 @@ def read_lists(folder: Path) -> dict[str, list[str]]:
         if train & val or train | val != test:
             odd = sorted((train & val) | ((train | val) ^ test))
             raise PictureError(
-                f"the lists of {domain} in {folder} disagree about {counted(len(odd), 'picture')}, {some(odd)}: each of the "
-                "test list should be in one of train and crossval; download the lists again"
+                f"the lists of {domain} in {folder} disagree about {plural(len(odd), 'picture')}, {first_few(odd)}; each "
+                "picture of the test list must be in one of train and crossval; download the lists again"
             )
         for word, names in parts.items():
             out[LISTS[word]] += names
@@ -126,7 +124,7 @@ def _read_list(path: Path, domain: str, lines: int) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise unreadable(error, path) from error
+        raise read_error(error, path) from error
     except UnicodeDecodeError as error:
         raise PictureError(f"{path} is not a text file; download the lists again") from error
     names = []
@@ -139,7 +137,9 @@ def _read_list(path: Path, domain: str, lines: int) -> list[str]:
             raise PictureError(f"{path}, line {number} is {line!r}; expected a line like '{domain}/dog/name.jpg 1'")
         names.append(name)
     if twice := [name for name, times in Counter(map(key, names)).items() if times > 1]:
-        raise PictureError(f"{path} names {counted(len(twice), 'picture')} twice, {some(twice)}; download the lists again")
+        raise PictureError(
+            f"{path} names {plural(len(twice), 'picture')} twice, {first_few(twice)}; download the lists again"
+        )
     if len(names) != lines:
         raise PictureError(f"{path} has {len(names)} lines, the published list {lines}; download the lists again")
     return names
@@ -160,7 +160,7 @@ def _checked(
     """The pictures of PACS and what was left out. Raises for what cannot be used so, the pictures before the lists."""
     items, skipped = find_items(sources)
     if not any(_is_of_pacs(item) for item in items):
-        found = some(sorted({item.domain for item in items}))
+        found = first_few(sorted({item.domain for item in items}))
         raise PictureError(f"{sources[0]} holds nothing of PACS, whose domains are {', '.join(PICTURES)}; it has {found}")
     problems, wrong = _against_lists(items, named["test"]) if named else _against_counts(items)
     if gone := _domains_gone(items):
@@ -173,8 +173,8 @@ def _checked(
             "or choose split='own', a reproducible split that is not the one of published numbers"
         )
     if copy == "complete" and (problems or skipped):
-        what = some([*_renamed(items), *problems], 4, "; ")
-        what = what or f"{counted(len(skipped), 'stray picture')}, {some([name for name, _ in skipped])}"
+        what = "; ".join([*_renamed(items), *problems][:4])
+        what = what or f"{plural(len(skipped), 'stray picture')}, {first_few([name for name, _ in skipped])}"
         also = f". And {lost}" if lost else ""
         where = _and(list(map(str, sources))) + (" is" if len(sources) == 1 else " are")
         again = (
@@ -199,23 +199,25 @@ def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
     gone = _domains_gone(items)
     for domain, counts in PICTURES.items():
         if domain not in gone and (lost := [name for name in missing if name.startswith(f"{domain}/")]):
-            problems.append(f"{domain} lacks {len(lost)} of {sum(counts)} pictures ({some(lost)})")
+            problems.append(f"{domain} lacks {len(lost)} of {sum(counts)} pictures ({first_few(lost)})")
     if unknown:
-        problems.append(f"{counted(len(unknown), 'picture')} not in the lists ({some(unknown)})")
+        problems.append(f"{plural(len(unknown), 'picture')} not in the lists ({first_few(unknown)})")
     twice = [name for name, times in Counter(item.key for item in items).items() if times > 1 and name in known]
     if twice:
-        raise PictureError(f"{counted(len(twice), 'picture')} there in two formats ({some(twice)}); keep one of each")
+        raise PictureError(f"{plural(len(twice), 'picture')} there in two formats ({first_few(twice)}); keep one of each")
     reasons = [(name, f"{name} is in the lists but not in this copy") for name in missing]
     return problems, reasons + [(name, f"{name} is not in the lists and was left out") for name in unknown]
 
 
 def _against_counts(items: Sequence[Item]) -> Found:
     unknown = [item.name for item in items if not _is_of_pacs(item)]
-    problems = [f"{counted(len(unknown), 'picture')} of no class and domain of PACS ({some(unknown)})"] if unknown else []
+    problems = (
+        [f"{plural(len(unknown), 'picture')} of no class and domain of PACS ({first_few(unknown)})"] if unknown else []
+    )
     found, gone = Counter((item.domain, item.label) for item in items), _domains_gone(items)
     for domain, counts in PICTURES.items():
         wrong = [
-            f"{domain}/{label} has {counted(found[domain, label], 'picture')}, expected {count}"
+            f"{domain}/{label} has {plural(found[domain, label], 'picture')}, expected {count}"
             for label, count in zip(CLASSES, counts, strict=True)
             if found[domain, label] != count and domain not in gone
         ]

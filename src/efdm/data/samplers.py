@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from efdm.words import counted
+from efdm.text import plural
 
 Last = Literal["drop", "keep"]
 Epochs = int | Literal["endless"]
@@ -104,7 +104,7 @@ def uniform_batches(pool: Tensor | Sequence[int], batch: int, *, last: Last = "d
             "(in Python, uniform_batches(..., last='keep') gives smaller ones)"
         )
     if last == "keep" and 0 < rest < where.get("world", 1):  # an empty batch on one rank would stop the others for ever
-        raise ValueError(f"the last batch has {counted(rest, 'picture')} for {where['world']} ranks; use last='drop'")
+        raise ValueError(f"the last batch has {plural(rest, 'picture')} for {where['world']} ranks; use last='drop'")
     kept = len(pool) if last == "keep" else full * batch
     draw = functools.partial(_draw_uniform, pool=pool, kept=kept)
     return Batches(draw, batch, full + (last == "keep" and rest > 0), **where)
@@ -135,7 +135,7 @@ def domain_batches(
     part, world = batch // many, where.get("world", 1)
     if world > 0 and part % world:
         raise ValueError(
-            f"{counted(part, 'picture')} of each of {many} domains cannot be shared evenly by {world} ranks; "
+            f"{plural(part, 'picture')} of each of {many} domains cannot be shared evenly by {world} ranks; "
             f"make the batch a multiple of {many * world}"
         )
     if per_epoch is None:

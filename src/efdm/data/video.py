@@ -16,21 +16,30 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data.images import StrPath, on_white
-from efdm.data.video_kinds import TICK, VIDEO_KINDS, VideoError, VideoKind, load_av, open_source, palette_graph, video_kind
+from efdm.data.video_formats import (
+    TICK,
+    VIDEO_FORMATS,
+    VideoError,
+    VideoFormat,
+    load_av,
+    open_source,
+    palette_graph,
+    video_format,
+)
 
 if TYPE_CHECKING:
     from efdm.data.sound import Soundtrack
 
 __all__ = [
-    "VIDEO_KINDS",
+    "VIDEO_FORMATS",
     "Frame",
     "VideoError",
-    "VideoKind",
+    "VideoFormat",
     "VideoReader",
     "VideoWriter",
     "load_av",
     "open_source",
-    "video_kind",
+    "video_format",
 ]
 
 USUAL_RATE = Fraction(25)  # where a file does not say
@@ -152,7 +161,7 @@ def _is_cover(stream: Any) -> bool:
 class VideoWriter:
     """Write frames to a video that is there as a whole or not at all: use it in a ``with``.
 
-    The kind of file is that of the extension (`VIDEO_KINDS`). With ``sound_of`` the sound of that video is kept: copied as
+    The kind of file is that of the extension (`VIDEO_FORMATS`). With ``sound_of`` the sound of that video is kept: copied as
     it is where the new file may hold it, encoded again otherwise. ``aspect`` is the width of a pixel for its height.
     Sizes are those of the first frame; where the encoder needs even numbers, an odd size gets one more row or column, a
     repeated one.
@@ -166,7 +175,7 @@ class VideoWriter:
         sound_of: StrPath | None = None,
         aspect: Fraction = Fraction(1),
     ) -> None:
-        self.path, self.kind = Path(path), video_kind(path)
+        self.path, self.kind = Path(path), video_format(path)
         self.fps = Fraction(fps).limit_denominator(1001)
         self.frames = 0
         self._sound_of, self._aspect = sound_of, aspect

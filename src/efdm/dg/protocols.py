@@ -124,7 +124,7 @@ def _hash(seed: int, name: str) -> bytes:
 def check_unseen(data: DomainSet) -> None:
     """Raise unless "test" is all of a domain or has nothing of "val": only then do the counts of both tell what an oracle
     has not seen."""
-    apart = data.apart
+    apart = data.official_test
     for domain in data.domain_names:
         parts = data.splits[domain]
         if not len(parts["val"]):

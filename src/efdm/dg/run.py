@@ -122,7 +122,7 @@ class _Run:
             _check_same_pictures(state, data, folder)
         self.settings, self.data, self.folder, self.lanes, self.progress = settings, data, folder, lanes, progress
         self.name, self.environment = identity(settings), environment(settings.device)
-        self.apart = [domain for domain in data.apart if domain in settings.test_domains]
+        self.apart = [domain for domain in data.official_test if domain in settings.test_domains]
         kinds = [*([] if state is None else state.get("devices", [])), torch.device(settings.device).type]
         self.devices = list(dict.fromkeys(kinds))
         torch.manual_seed(settings.seed)  # initial weights

@@ -96,7 +96,7 @@ def _compile(source: str, options: Sequence[str]) -> bytes:
 
 def _binary(source: str, options: Sequence[str]) -> bytes:
     """Compile, or read what an earlier run compiled. A cache that cannot be written is not an error."""
-    from efdm.files import cache_folder, whole_file  # late: `import efdm` does without
+    from efdm.files import atomic_write, cache_folder  # late: `import efdm` does without
 
     major, minor = ctypes.c_int(), ctypes.c_int()
     _libraries()[1].nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
@@ -108,7 +108,7 @@ def _binary(source: str, options: Sequence[str]) -> bytes:
         binary = _compile(source, options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:  # other processes may be reading
+        with atomic_write(path) as file:  # other processes may be reading
             file.write(binary)
     except OSError:
         pass

@@ -18,7 +18,7 @@ from typing import Literal
 
 from efdm.lab.results import Numbers
 from efdm.lab.scores import standard_error
-from efdm.words import counted
+from efdm.text import plural
 
 Verdict = Literal["higher", "lower", "not decided", "incomplete"]
 SEEDS = 3  # with fewer, one seed that is like another would decide
@@ -101,9 +101,9 @@ def order_sentence(differences: Sequence[Difference]) -> str:
     elif "lower" in verdicts:
         head = f"The order {chain} does not hold"
     elif "not decided" in verdicts:
-        head = f"The order {chain} is not decided at {counted(seeds, 'seed')}"
+        head = f"The order {chain} is not decided at {plural(seeds, 'seed')}"
     else:
-        head = f"The order {chain} holds at {counted(seeds, 'seed')}"
+        head = f"The order {chain} holds at {plural(seeds, 'seed')}"
     return f"{head}: {'; '.join(map(_said, differences))}."
 
 
@@ -112,7 +112,7 @@ def contrast_sentence(d: Difference) -> str:
     words = {
         "higher": f"{d.second} is better than {d.first}",
         "lower": f"{d.second} is worse than {d.first}",
-        "not decided": f"Between {d.first} and {d.second} no difference can be told at {counted(d.seeds, 'seed')}",
+        "not decided": f"Between {d.first} and {d.second} no difference can be told at {plural(d.seeds, 'seed')}",
         "incomplete": f"{d.first} and {d.second} cannot be compared yet",
     }
     return f"{words[d.verdict]}: {_said(d)}."

@@ -23,7 +23,7 @@ from efdm.lab.published import Published
 from efdm.lab.scores import SCORES, STDS
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
-from efdm.words import nearest
+from efdm.text import suggest
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 TOLD = ("claim", "command", "time", "expected", "runs")  # what every docstring says, each at the beginning of a line
@@ -157,7 +157,7 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
 def _meant(error: Exception) -> str:
     """The argument of `Recipe` that may have been meant by one that it does not have."""
     unknown = re.match(r"Recipe.* unexpected keyword argument '(\w+)'$", str(error))
-    close = nearest(unknown[1], [f.name for f in fields(Recipe)]) if unknown else ""
+    close = suggest(unknown[1], [f.name for f in fields(Recipe)]) if unknown else ""
     return f"; did you mean {close}?" if close else ""
 
 

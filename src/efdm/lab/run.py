@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.named import DIGITS, load_named
 from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
@@ -33,6 +33,7 @@ from efdm.lab.scores import VALIDATION
 from efdm.lab.selection import SELECTIONS
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
+from efdm.progress import Report, ignore
 from efdm.training.checkpoint import LOCK, alone_in, check_alone
 from efdm.training.files import write_json
 from efdm.training.settings import FILE as SETTINGS
@@ -69,7 +70,7 @@ def load_data(
     source: str | Path | Sequence[str | Path] | None,
     *,
     size: int = 0,
-    reading: Callable[[int, int], None] | None = None,
+    reading: Report = ignore,
 ) -> DomainSet:
     """The pictures that a recipe names, kept at ``size``, by default at the size that the recipe says."""
     size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
@@ -77,7 +78,7 @@ def load_data(
         raise ValueError(
             f"{recipe.name or 'the recipe'} needs the pictures of {recipe.data}; give their folder or zip as --data"
         )
-    return load_named(recipe.data, source or (), size, progress=reading)
+    return load_dataset(recipe.data, source or (), size, progress=reading)
 
 
 def run(
@@ -93,7 +94,7 @@ def run(
     notes: Sequence[str] = (),
     started: Callable[[Progress], None] = lambda _: None,
     progress: Callable[[Any], None] = lambda _: None,
-    reading: Callable[[int, int], None] | None = None,
+    reading: Report = ignore,
     train: Callable[..., None] = train_together,
     **changes: Any,
 ) -> Study:

@@ -24,7 +24,7 @@ from efdm.lab.run import Study
 from efdm.lab.scores import STDS, VALIDATION, standard_error
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
-from efdm.words import counted
+from efdm.text import plural
 
 MISSING = "-"
 INCOMPLETE, DIFFER = "incomplete", "seeds differ"
@@ -113,7 +113,7 @@ def _cell(made: Numbers, row: str, column: str, std: str) -> Value | str:
     if column not in made.wanted[row]:
         return MISSING
     found, wanted = list(made.found[row][column].values()), len(made.wanted[row][column])
-    return _of_seeds(found, wanted, std) if found else f"0 of {counted(wanted, 'seed')}"
+    return _of_seeds(found, wanted, std) if found else f"0 of {plural(wanted, 'seed')}"
 
 
 def _average(made: Numbers, row: str, std: str) -> Value | str:

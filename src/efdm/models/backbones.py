@@ -18,7 +18,7 @@ from efdm.models.compat import allow_torchvision
 from efdm.models.tiny import Tiny
 from efdm.models.vgg import CONVS_PER_BLOCK, WIDTHS
 from efdm.models.weights import MissingWeights, checksum_once, folders, read
-from efdm.words import nearest
+from efdm.text import suggest
 
 State = dict[str, Tensor]
 NAMED = ("random", "timm")  # weights that are no file
@@ -122,7 +122,7 @@ def _of_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
         known = ", ".join(OWN)
         raise ImportError(f"{name} is looked for in timm, which is not here; pip install timm (ours: {known})") from error
     if not timm.is_model(name):
-        close = nearest(name, [*OWN, *timm.list_models()], 3)
+        close = suggest(name, [*OWN, *timm.list_models()], 3)
         hint = f"; did you mean {close}?" if close else ""
         raise ValueError(f"{name!r} is no model of timm {timm.__version__}, and not one of {', '.join(OWN)}{hint}")
     try:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from efdm.files import cache_folder, whole_file
+from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
 
@@ -288,7 +288,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, told: dict[st
     # as bytes: safetensors itself writes files that nobody else may read
     data = _in_order(save({k: v.contiguous() for k, v in tensors.items()}, told))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(data)
 
 

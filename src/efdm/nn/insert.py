@@ -102,9 +102,9 @@ def find_stage(model: nn.Module, stage: str) -> Stage:
     if name in modules:
         layout = (family.channel_dim, family.prefix(model)) if family and name in known.values() else (1, 0)
         return Stage(name, modules[name], layout)
-    from efdm.words import nearest  # late: only those need it who misspell
+    from efdm.text import suggest  # late: only those need it who misspell
 
-    close = nearest(stage, [*known, *modules], 3)
+    close = suggest(stage, [*known, *modules], 3)
     hint = f" Did you mean {close}?" if close else ""
     presets = ", ".join(f"{s} ({m})" for s, m in known.items())
     children = ", ".join(name for name, _ in model.named_children())

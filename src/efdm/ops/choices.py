@@ -24,9 +24,9 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     allowed = NAMED[argument] if allowed is None else allowed
     if value in allowed:
         return
-    from efdm.words import nearest  # late: only those need it who misspell
+    from efdm.text import suggest  # late: only those need it who misspell
 
-    close = nearest(str(value), allowed)
+    close = suggest(str(value), allowed)
     hint = f"; did you mean {close}?" if close else ""
     raise ValueError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}")
 

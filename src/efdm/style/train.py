@@ -20,6 +20,7 @@ from efdm.environment import environment
 from efdm.models import StyleNetwork, build
 from efdm.models.weights import load_encoder, load_network, load_normalised_encoder, save_network
 from efdm.nn.losses import random_directions
+from efdm.progress import Report, ignore
 from efdm.style.checkpoint import checkpoint, restore
 from efdm.style.objective import DIRECTIONS, PaperObjective, ReconstructionObjective, SmallObjective
 from efdm.style.records import preview
@@ -153,7 +154,7 @@ def train(
     *,
     resume: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
-    reading: Callable[[int, int], None] | None = None,
+    reading: Report = ignore,
 ) -> StyleNetwork:
     """Train a network and leave it, with the records of the run, in the folder ``run``.
 
@@ -192,7 +193,7 @@ def _open(
     folder: Path,
     resume: bool,
     progress: Callable[[Progress], None],
-    reading: Callable[[int, int], None] | None,
+    reading: Report,
 ) -> Run:
     """Read the pictures and make the network."""
     device = torch.device(settings.device)

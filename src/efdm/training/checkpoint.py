@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.files import whole_file
+from efdm.files import atomic_write
 
 SECONDS = 300.0  # a checkpoint is never older than this and one step: what a machine that stops without a word may cost
 LOCK = "lock"  # in a folder while somebody works there; the number of the process
@@ -26,7 +26,7 @@ def check_finite(content: Mapping[str, Any], when: str) -> None:
 
 
 def write(content: Mapping[str, Any], path: Path) -> None:
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         torch.save(content, file)
 
 

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from efdm.files import whole_file
+from efdm.files import atomic_write
 
 Record = dict[str, Any]
 
 
 def write_json(path: Path, content: object) -> None:
     """At once, so that a crash leaves the old or the new file."""
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write((json.dumps(content, indent=1) + "\n").encode())
 
 
@@ -26,7 +26,7 @@ def rounded(value: float) -> float:
 
 def write_lines(path: Path, records: Iterable[Record]) -> None:
     """Records, one a line, instead of what the file had; at once, too."""
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.writelines((json.dumps(record) + "\n").encode() for record in records)
 
 

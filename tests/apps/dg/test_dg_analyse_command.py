@@ -8,7 +8,7 @@ import pytest
 from dg_commands import run, training
 
 from efdm.apps import dg_analyse
-from efdm.data import named
+from efdm.data import datasets
 from efdm.dg import load_classifier
 from efdm.lab.analyses import ANALYSES
 
@@ -100,6 +100,6 @@ def test_pictures_are_kept_as_they_were_in_training(
         raise ValueError(f"read at {size}")
 
     monkeypatch.setattr(dg_analyse, "load_classifier", lambda *a: load_classifier(*a)._replace(kept=20))
-    monkeypatch.setattr(named, "load_named", stop)
+    monkeypatch.setattr(datasets, "load_dataset", stop)
     result = run("analyse", "ties", "--checkpoint", trained, "--data", pictures, "-o", tmp_path / "out")
     assert "read at 20" in result.output

@@ -9,7 +9,7 @@ import pytest
 from dg_commands import RECIPE, draw, run, studying, training
 
 from efdm.apps import dg_open
-from efdm.data import named
+from efdm.data import datasets
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.dg import METHODS
 from efdm.lab import recipes
@@ -70,7 +70,7 @@ def commands_that_write(trained: Path, pictures: Path, recipe: Path, out: Path) 
 def test_a_closed_folder_is_told_of_before_pictures_are_read(
     trained: Path, pictures: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     monkeypatch.setattr(dg_open.os, "access", lambda path, _: Path(path) != tmp_path)  # root may write everywhere
     out = tmp_path / "deep" / "run"
     for command in commands_that_write(trained, pictures, recipe, out):
@@ -123,7 +123,7 @@ def test_a_model_that_does_not_take_the_size_is_told_of_at_once(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("timm")
-    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     vit = "vit_tiny_patch16_224"
     for option, command in {
         "--size": training(pictures, tmp_path / "out", backbone=vit, size=64),

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from efdm.apps import dg_open
-from efdm.data.named import DIGITS, load_named
+from efdm.data.datasets import DIGITS, load_dataset
 from efdm.dg.protocols import check_unseen
 
 
@@ -38,7 +38,7 @@ def test_what_suits_a_device_goes_behind_what_a_recipe_says() -> None:
 
 def test_classes_of_several_domains_are_told_by_the_odd_one() -> None:
     pytest.importorskip("sklearn")
-    some = load_named(DIGITS, [], 16)
+    some = load_dataset(DIGITS, [], 16)
     assert dg_open.uneven_classes(some, some.domain_names) == []
     first, second, *_ = some.domain_names
     without = some.subset(((some.domains != 0) | (some.labels > 1)).nonzero()[:, 0])
@@ -51,7 +51,7 @@ def test_classes_of_several_domains_are_told_by_the_odd_one() -> None:
 
 def test_a_copy_of_pacs_without_held_out_pictures_is_sent_to_the_option() -> None:
     pytest.importorskip("sklearn")
-    data = load_named(DIGITS, [], 16)
+    data = load_dataset(DIGITS, [], 16)
     bare = {domain: {**parts, "val": parts["val"][:0]} for domain, parts in data.splits.items()}
     with pytest.raises(typer.Exit), dg_open.sentences(console := Console(file=StringIO(), width=200), str):
         check_unseen(replace(data, splits=bare))

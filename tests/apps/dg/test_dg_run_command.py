@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying, training
 
-from efdm.data import named
+from efdm.data import datasets
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
 from efdm.training.checkpoint import alone_in
@@ -174,7 +174,7 @@ def test_what_is_wrong_with_a_run_is_one_sentence(
 def test_a_wrong_row_or_column_is_told_before_pictures_are_read(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str], told: str
 ) -> None:
-    monkeypatch.setattr(named, "load_named", None)
+    monkeypatch.setattr(datasets, "load_dataset", None)
     result = run("run", recipe, "--data", pictures, "-o", tmp_path / "out", "--device", "cpu", *wrong)
     assert result.exit_code == 2, result.output
     assert told in result.output
@@ -224,7 +224,7 @@ def test_a_folder_where_somebody_works_is_told_of_before_pictures_are_read(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fcntl")
-    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     out = tmp_path / "out"
     with alone_in(out):
         for command in (training(pictures, out), studying(recipe, pictures, out), ("demo", "-o", out)):

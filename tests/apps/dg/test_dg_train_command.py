@@ -8,7 +8,7 @@ import pytest
 import torch
 from dg_commands import Interrupted, draw, run, training
 
-from efdm.data import named
+from efdm.data import datasets
 from efdm.data.domains import load_domains
 from efdm.dg import Settings, count_correct, load_classifier
 from efdm.lab import load_recipe
@@ -102,7 +102,7 @@ def test_an_interrupted_training_is_resumed_as_it_would_have_been(
 def test_a_finished_run_is_seen_before_pictures_are_read(
     trained: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     result = run(*training(pictures, trained))
     assert result.exit_code == 2
     assert "has a finished run" in result.output
@@ -127,7 +127,7 @@ def test_a_finished_run_is_seen_before_pictures_are_read(
 def test_what_names_can_tell_is_told_before_pictures_are_read(
     pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: object, message: str
 ) -> None:
-    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     result = run(*training(pictures, tmp_path / "out"), option, value)
     assert result.exit_code == 2, result.output
     assert message in " ".join(result.output.split())
@@ -138,7 +138,7 @@ def test_another_run_is_not_resumed_and_that_is_told_before_pictures_are_read(
 ) -> None:
     (tmp_path / "settings.json").write_text((trained / "settings.json").read_text())
     (tmp_path / "checkpoint.pt").touch()
-    monkeypatch.setattr(named, "load_named", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     result = run("train", "--resume", "--data", pictures, "-o", tmp_path, "--iterations", 41)
     assert result.exit_code == 2
     assert "began with iterations 40, not 41" in result.output

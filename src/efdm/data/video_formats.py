@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from efdm.data.images import PictureError, StrPath, unreadable
+from efdm.data.images import PictureError, StrPath, read_error
 
 CRF = 18  # x264's scale of quality: smaller is better and larger; its own default is 23
 VP9_CRF = 24  # on VP9's scale, about the same
@@ -17,7 +17,7 @@ TICK = Fraction(1, 120_000)  # a whole number of ticks for 24, 25, 30, 50, 60 fr
 
 
 @dataclass(frozen=True)
-class VideoKind:
+class VideoFormat:
     """A kind of file to write: container, encoder, and which sound it takes as it is ("any" for all)."""
 
     format: str
@@ -31,24 +31,24 @@ class VideoKind:
 
 
 _H264 = {"crf": str(CRF), "preset": "medium"}
-_MP4 = VideoKind(
+_MP4 = VideoFormat(
     "mp4", "libx264", options=_H264, container={"movflags": "+faststart"},
     sound_kept=("aac", "mp3", "ac3", "eac3", "alac", "opus"),
 )  # fmt: skip
-VIDEO_KINDS: Mapping[str, VideoKind] = MappingProxyType({
+VIDEO_FORMATS: Mapping[str, VideoFormat] = MappingProxyType({
     ".mp4": _MP4,
     ".m4v": _MP4,
-    ".mov": VideoKind(
+    ".mov": VideoFormat(
         "mov", "libx264", options=_H264, container={"movflags": "+faststart"},
         sound_kept=("aac", "mp3", "ac3", "eac3", "alac", "pcm_s16le", "pcm_s24le"),
     ),
-    ".mkv": VideoKind("matroska", "libx264", options=_H264, sound_kept=("any",)),
-    ".webm": VideoKind(
+    ".mkv": VideoFormat("matroska", "libx264", options=_H264, sound_kept=("any",)),
+    ".webm": VideoFormat(
         "webm", "libvpx-vp9", options={"crf": str(VP9_CRF), "b": "0", "row-mt": "1", "cpu-used": "4"},
         sound_kept=("opus", "vorbis"), sound_codec="libopus",
     ),
     # hundredths of a second is all a GIF knows; it repeats for ever
-    ".gif": VideoKind("gif", "gif", pixels="pal8", container={"loop": "0"}, tick=Fraction(1, 100), sound_codec=None),
+    ".gif": VideoFormat("gif", "gif", pixels="pal8", container={"loop": "0"}, tick=Fraction(1, 100), sound_codec=None),
 })  # fmt: skip
 
 
@@ -65,11 +65,11 @@ def load_av() -> Any:
     return av
 
 
-def video_kind(path: StrPath) -> VideoKind:
-    """The row of `VIDEO_KINDS` for a file name."""
-    kind = VIDEO_KINDS.get(Path(path).suffix.lower())
+def video_format(path: StrPath) -> VideoFormat:
+    """The row of `VIDEO_FORMATS` for a file name."""
+    kind = VIDEO_FORMATS.get(Path(path).suffix.lower())
     if kind is None:
-        raise VideoError(f"{path} has an extension that cannot be written as a video; use one of {', '.join(VIDEO_KINDS)}")
+        raise VideoError(f"{path} has an extension that cannot be written as a video; use one of {', '.join(VIDEO_FORMATS)}")
     return kind
 
 
@@ -87,7 +87,7 @@ def open_source(path: Path) -> Any:
             "again, or save it as MP4"
         ) from error
     except OSError as error:
-        raise VideoError(str(unreadable(error, path, "video"))) from error
+        raise VideoError(str(read_error(error, path, "video"))) from error
 
 
 def palette_graph(height: int, width: int, tick: Fraction) -> Any:

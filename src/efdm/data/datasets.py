@@ -11,6 +11,7 @@ from typing import Any
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet, load_domains
 from efdm.data.pacs import PICTURES, load_pacs
+from efdm.progress import Report, ignore
 
 DIGITS, PACS = "digits", "pacs"
 # all other names are those of folders and zips that lie as domain/class/picture
@@ -26,12 +27,12 @@ UNCHECKED = (
 )
 
 
-def load_named(
+def load_dataset(
     name: str,
     sources: str | Path | Sequence[str | Path],
     size: int,
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Report = ignore,
     **options: Any,
 ) -> DomainSet:
     """The pictures of a set, kept at ``size``; ``options`` are of its loader: lists and splits of PACS, say."""

@@ -65,7 +65,7 @@ def test_damaged_pictures_are_skipped_and_remembered(folder: Path) -> None:
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
     Image.new("RGB", (500, 2)).save(folder / "strip.png")
     seen: list[tuple[int, int]] = []
-    images = ImageSet.load(folder, progress=lambda done, total: seen.append((done, total)))
+    images = ImageSet.load(folder, progress=lambda at: seen.append((at.done, at.total)))
     assert images.names == sorted(SIZES)
     reasons = dict(images.skipped)
     assert list(reasons) == ["cut.png", "empty.jpg", "gone.png", "strip.png"]

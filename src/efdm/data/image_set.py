@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,11 +15,12 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Source, find_pictures
-from efdm.data.images import MAX_PIXELS, PictureError, StrPath, decode, on_white, resize, short_side_size, unreadable
+from efdm.data.images import MAX_PIXELS, PictureError, StrPath, decode, on_white, read_error, resize, short_side_size
 from efdm.data.profiles import narrowed
+from efdm.progress import Progress, Report, ignore
 
+READING = "reading pictures"  # label of the progress reports
 MAX_ASPECT = 8  # a longer strip would grow without bound when its short side is made large enough for a crop
-Progress = Callable[[int, int], object]  # (done, total)
 
 
 class Crops(NamedTuple):
@@ -64,7 +67,7 @@ class ImageSet:
         short_side: int | None = None,
         min_side: int = 256,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: Report = ignore,
         max_pixels: int = MAX_PIXELS,
     ) -> ImageSet:
         """Decode all pictures, ``workers`` at a time (default: one a core).
@@ -83,8 +86,7 @@ class ImageSet:
                     names.append(item.name)
                 else:
                     skipped.append((item.name, str(result)))
-                if progress is not None:
-                    progress(done, len(sources))
+                progress(Progress(READING, done, len(sources)))
         if not images:
             first = f"; the first: {skipped[0][1]}" if skipped else ""
             raise PictureError(f"none of {len(sources)} pictures could be read{first}")
@@ -100,6 +102,10 @@ class ImageSet:
     def sizes(self) -> Tensor:
         """``(N, 2)`` heights and widths."""
         return torch.tensor([image.shape[1:] for image in self.images])
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of names and sizes."""
+        return digest([self.names, self.sizes.tolist()])
 
     def crops(self, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Tensor:
         """A random square of each picture named, half of them mirrored: uint8 ``(b, 3, size, size)``."""
@@ -118,6 +124,11 @@ class ImageSet:
         for image, start, area in zip(self.images, starts.tolist(), areas.tolist(), strict=True):
             pixels[:, start : start + area] = image.reshape(3, -1)
         return Pack(pixels, starts, sizes, int(sizes.min()))
+
+
+def digest(values: object) -> str:
+    """Return the SHA-256 of values that JSON can hold, as hexadecimal digits."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _load(source: Source, short_side: int | None, min_side: int, max_pixels: int) -> Tensor | PictureError:
@@ -140,7 +151,7 @@ def bytes_of(source: Source, name: str, *, near: int | None, max_pixels: int = M
     except PictureError as error:
         return error
     except OSError as error:
-        return unreadable(error, source.path)
+        return read_error(error, source.path)
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     if len(image) == 4:
         image = (on_white(image[:3] / 255, image[3:] / 255) * 255).round().to(torch.uint8)

@@ -1,0 +1,48 @@
+"""Descriptions of data sets: a run resumes only with the pictures that it started with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from efdm.data.domains import DomainSet
+from efdm.data.image_set import ImageSet
+from efdm.errors import RunFolderError
+
+SHA256 = "pictures_sha256"
+
+
+def describe(data: DomainSet | ImageSet) -> dict[str, Any]:
+    """Return the counts of a set (by domain and class, by domain and split) and its fingerprint, ready for JSON."""
+    if isinstance(data, ImageSet):
+        return {"pictures": len(data), SHA256: data.fingerprint()}
+    return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
+
+
+def check_same(
+    before: Mapping[str, Any], data: DomainSet | ImageSet | Mapping[str, Any], folder: str | os.PathLike[str]
+) -> None:
+    """Raise `RunFolderError` if ``data``, or its description, differs from the description ``before`` of ``folder``.
+
+    Entries that either description lacks are not compared: older folders hold counts only.
+    """
+    now = data if isinstance(data, Mapping) else describe(data)
+    for entry in ("pictures", "splits", SHA256):
+        if entry in before and entry in now and before[entry] != now[entry]:
+            what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])
+            raise RunFolderError(
+                f"{folder} was started with other data ({what}); use the same data or another folder", folder, "other data"
+            )
+
+
+def _difference(before: Any, now: Any, path: str = "") -> str:
+    """Return the first entry in which two nested counts differ, such as ``photo/dog: 3 before, now 2``."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        name = next(name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0))
+        return _difference(before.get(name, 0), now.get(name, 0), f"{path}/{name}" if path else name)
+    return f"{path or 'pictures'}: {_total(before)} before, now {_total(now)}"
+
+
+def _total(count: Any) -> int:
+    return sum(map(_total, count.values())) if isinstance(count, Mapping) else count

@@ -1,0 +1,33 @@
+"""Helpers for the wording of messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+def plural(count: int, noun: str) -> str:
+    """Return the count and the noun, with an "s" unless the count is 1.
+
+    >>> plural(1, "picture"), plural(2, "picture")
+    ('1 picture', '2 pictures')
+    """
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def first_few(names: Sequence[str], count: int = 3) -> str:
+    """Join the first ``count`` names and say how many are left.
+
+    >>> first_few(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
+
+
+def suggest(name: str, names: Iterable[str], count: int = 1) -> str:
+    """Return up to ``count`` quoted names that resemble ``name``, or an empty string.
+
+    >>> suggest("adian", ["adain", "efdm"]), suggest("x", ["adain", "efdm"])
+    ("'adain'", '')
+    """
+    return " or ".join(map(repr, difflib.get_close_matches(name, list(names), n=count)))

@@ -1,0 +1,63 @@
+"""A run folder accepts only the data that it was started with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small_digits import small_digits
+
+from efdm.data import ImageSet
+from efdm.data.domains import DomainSet
+from efdm.data.fingerprint import check_same, describe
+from efdm.errors import RunFolderError
+
+
+@pytest.fixture(scope="module")
+def data() -> DomainSet:
+    return small_digits(10)
+
+
+def test_equal_data_is_accepted(data: DomainSet) -> None:
+    check_same(describe(data), small_digits(10), "run")
+
+
+def test_other_names_with_equal_counts_are_refused(data: DomainSet) -> None:
+    other = replace(data, names=[f"new-{name}" for name in data.names])
+    assert other.counts() == data.counts()
+    with pytest.raises(RunFolderError, match="names") as caught:
+        check_same(describe(data), other, "run")
+    assert (caught.value.problem, caught.value.folder) == ("other data", Path("run"))
+
+
+@pytest.mark.parametrize("change", ["size", "label", "split"])
+def test_fingerprint_covers_sizes_labels_and_splits(data: DomainSet, change: str) -> None:
+    first = data.domain_names[0]
+    splits = {**data.splits, first: {**data.splits[first], "val": data.splits[first]["val"][1:]}}
+    other = {
+        "size": lambda: replace(data, images=data.images[..., 1:, 1:]),
+        "label": lambda: replace(data, labels=data.labels.roll(1)),
+        "split": lambda: replace(data, splits=splits),
+    }[change]()
+    assert other.fingerprint() != data.fingerprint()
+
+
+def test_description_with_counts_only_stays_readable(data: DomainSet) -> None:
+    before = {"pictures": data.counts("class")}
+    check_same(before, data, "run")
+    first = data.domain_names[0]
+    label = data.classes[0]
+    before["pictures"] = {**before["pictures"], first: {**before["pictures"][first], label: 99}}
+    with pytest.raises(RunFolderError, match=f"{first}/{label}: 99 before"):
+        check_same(before, data, "run")
+
+
+def test_image_set() -> None:
+    images = ImageSet([torch.zeros(3, 4, 5, dtype=torch.uint8)], ["a.png"])
+    check_same(describe(images), replace(images), "run")
+    with pytest.raises(RunFolderError):
+        check_same(describe(images), replace(images, names=["b.png"]), "run")
+    with pytest.raises(RunFolderError):
+        check_same(describe(images), replace(images, images=[torch.zeros(3, 5, 4, dtype=torch.uint8)]), "run")
