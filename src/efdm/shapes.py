@@ -19,7 +19,7 @@ if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
     Style: TypeAlias = Tensor  # *rows m
     Resized: TypeAlias = Tensor  # *rows {n}
     Ranks: TypeAlias = Tensor  # *rows n, int32
-    Places: TypeAlias = Tensor  # *rows n, int64
+    Positions: TypeAlias = Tensor  # *rows n, int64
     Features: TypeAlias = Tensor  # *shape
     Partner: TypeAlias = Tensor  # batch, int64
     Weight: TypeAlias = Tensor  # batch
@@ -34,7 +34,7 @@ else:
     Style = Float[Tensor, "*rows m"]
     Resized = Float[Tensor, "*rows {n}"]
     Ranks = Int32[Tensor, "*rows n"]
-    Places = Int64[Tensor, "*rows n"]
+    Positions = Int64[Tensor, "*rows n"]
     Features = Float[Tensor, "*shape"]
     Partner = Int64[Tensor, "batch"]
     Weight = Float[Tensor, "batch"]

@@ -70,17 +70,17 @@ def test_table_names_the_fused_kernel() -> None:
 
 
 def test_falls_back_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    from efdm.kernels import choose
+    from efdm.kernels import dispatch
 
     rows = tuple(
-        choose.Kernel(**{**k.__dict__, "why_not": lambda: "no compiler"}) if k.name.startswith("cuda") else k
-        for k in choose.TABLE
+        dispatch.Kernel(**{**k.__dict__, "unavailable_reason": lambda: "no compiler"}) if k.name.startswith("cuda") else k
+        for k in dispatch.KERNELS
     )
-    monkeypatch.setattr(choose, "TABLE", rows)
-    choose._decide.cache_clear()
+    monkeypatch.setattr(dispatch, "KERNELS", rows)
+    dispatch._decide.cache_clear()
     try:
         x, y = torch.randn(4, 64, device="cuda"), torch.randn(4, 64, device="cuda")
-        assert choose.choose_kernel(x.device, x.dtype, 64).name == "torch"
+        assert dispatch.choose_kernel(x.device, x.dtype, 64).name == "torch"
         assert torch.equal(kernels.sort_match(x, y), reference.sort_match(x, y))
     finally:
-        choose._decide.cache_clear()
+        dispatch._decide.cache_clear()

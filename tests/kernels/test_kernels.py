@@ -10,7 +10,7 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.kernels import reference
-from efdm.kernels.choose import TABLE, VARIABLE, Kernel
+from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, Kernel
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -31,7 +31,7 @@ def _served() -> list[object]:
     gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
     return [
         pytest.param(kernel, torch.device(device), dtype, id=f"{kernel.name}-{device}-{dtype}", marks=marks)
-        for kernel in TABLE
+        for kernel in KERNELS
         for device, marks in (("cpu", []), ("cuda", gpu))
         for dtype in kernel.dtypes
         if kernel.device in ("any", device)
@@ -44,14 +44,14 @@ served = pytest.mark.parametrize(("kernel", "where", "dtype"), _served())
 @pytest.fixture(autouse=True)
 def _forced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "kernel" in request.fixturenames:
-        monkeypatch.setenv(VARIABLE, request.getfixturevalue("kernel").name)
+        monkeypatch.setenv(ENV_VARIABLE, request.getfixturevalue("kernel").name)
 
 
 @served
 @pytest.mark.parametrize("case", CASES)
 def test_agrees_with_the_definition(kernel: Kernel, where: torch.device, dtype: torch.dtype, case: str) -> None:
     x, y = rows(case, dtype, where)
-    if x.shape[-1] > kernel.longest(where, dtype):
+    if x.shape[-1] > kernel.max_length(where, dtype):
         pytest.skip(f"{kernel.name} takes shorter rows")
     matched = kernels.sort_match(x, y)
     assert same(matched, reference.sort_match(x, y))
@@ -74,7 +74,7 @@ def test_agrees_with_the_definition(kernel: Kernel, where: torch.device, dtype: 
 @served
 @pytest.mark.parametrize("n", [1, 7, 100, 5000])
 def test_mix_partners(kernel: Kernel, where: torch.device, dtype: torch.dtype, n: int) -> None:
-    if n > kernel.longest(where, dtype):
+    if n > kernel.max_length(where, dtype):
         pytest.skip(f"{kernel.name} takes shorter rows")
     x = torch.randn(5, 3, n).to(where, dtype)
     x[..., 0] = torch.inf

@@ -16,7 +16,7 @@ import torch
 from tolerances import close
 
 from efdm import kernels
-from efdm.kernels import cpu_team, reference
+from efdm.kernels import cpu_threads, reference
 
 
 @pytest.mark.parametrize("n", [500, 2000])
@@ -39,15 +39,15 @@ def _three_threads() -> Iterator[None]:
 @pytest.fixture(params=["torch's", "ours"])
 def _whose(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "ours":
-        monkeypatch.setattr(cpu_team, "_team", lambda: None)
-    elif cpu_team._team() is None:
+        monkeypatch.setattr(cpu_threads, "_team", lambda: None)
+    elif cpu_threads._team() is None:
         pytest.skip("torch came without GNU's OpenMP")
 
 
 @pytest.mark.skipif(not torch.backends.openmp.is_available() or sys.platform != "linux", reason="no OpenMP")
 def test_torchs_own_threads_are_found() -> None:
     """On Linux torch's packages bring GNU's OpenMP; where this fails, matches between convolutions are slow."""
-    assert cpu_team._team() is not None
+    assert cpu_threads._team() is not None
 
 
 @pytest.mark.usefixtures("_three_threads", "_whose")
@@ -64,7 +64,7 @@ def test_an_error_of_any_thread_is_raised(who: str) -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        cpu_team.share_rows(work, 1200, 1000)
+        cpu_threads.parallel_rows(work, 1200, 1000)
 
 
 @pytest.mark.usefixtures("_three_threads", "_whose")
@@ -78,7 +78,7 @@ def test_every_row_is_done_once_whichever_thread_is_slow(slow: str) -> None:
         for row in range(first, last):
             done[row] += 1
 
-    cpu_team.share_rows(work, 1000, 1000)
+    cpu_threads.parallel_rows(work, 1000, 1000)
     assert done == [1] * 1000
 
 
@@ -124,7 +124,7 @@ def test_compiled_code_is_kept_between_runs(tmp_path, name: str) -> None:
         stats = {name}.sort_match.stats
         print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
     """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), kernels.VARIABLE: name}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), kernels.ENV_VARIABLE: name}
     hits = []
     for _ in range(2):
         done = subprocess.run(

@@ -242,14 +242,14 @@ def test_prepared_remembers_sizes() -> None:
     prepared = prepare(torch.randn(1, 2, 30))
     frame = torch.randn(1, 2, 17)
     efdm(frame, prepared)
-    first = prepared._resampled["interpolate"]
+    first = prepared._cache["interpolate"]
     assert first.shape[-1] == 17
     efdm(frame, prepared)
-    assert prepared._resampled["interpolate"] is first
+    assert prepared._cache["interpolate"] is first
     for n in (18, 19, 17):  # pictures of many sizes must not fill the memory
         other = torch.randn(1, 2, n)
         assert torch.equal(efdm(other, prepared), efdm(other, prepared.values))
-        assert [v.shape[-1] for v in prepared._resampled.values()] == [n]
+        assert [v.shape[-1] for v in prepared._cache.values()] == [n]
 
 
 def test_prepared_for_a_batch_of_frames(device: torch.device) -> None:

@@ -11,7 +11,7 @@ from tolerances import DTYPES, close
 from torch import Tensor
 
 from efdm import Partners, adain, blend, channel_stats, efdm, efdmix, histogram_match, prepare
-from efdm.ops import mix
+from efdm.ops import mix_features
 
 
 def features(*shape: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -84,7 +84,7 @@ def test_partners_flow_adds_up(device: torch.device) -> None:
     x = features(4, 3, 20, device=device)
     index = torch.tensor([1, 0, 0, 2], device=device)
     lam, g = torch.tensor([0.1, 0.5, 0.0, 0.9], device=device), torch.randn(4, 3, 20, device=device)
-    mix(x, Partners(index), lam, "efdm", style_grad="flow").backward(g)
+    mix_features(x, Partners(index), lam, "efdm", style_grad="flow").backward(g)
     x2 = x.detach().clone().requires_grad_()
     efdmix(x2, x2[index], lam, style_grad="flow").backward(g)
     close(x.grad, x2.grad)
@@ -195,7 +195,7 @@ def test_a_learnable_weight_learns_at_the_ends(device: torch.device) -> None:
         blend(torch.zeros(1, 1, 3, device=device), torch.ones(1, 1, 3, device=device), w).sum().backward()
         assert w.grad.item() == 3
     x, lam = torch.randn(2, 3, 9, device=device), torch.tensor([0.2, 0.7], device=device, requires_grad=True)
-    mix(x, Partners(torch.tensor([1, 0], device=device)), lam, "efdm").square().sum().backward()
+    mix_features(x, Partners(torch.tensor([1, 0], device=device)), lam, "efdm").square().sum().backward()
     assert lam.grad.abs().min() > 0
 
 
@@ -220,4 +220,4 @@ def test_a_prepared_style_keeps_nothing_of_function_transforms() -> None:
     style, x = prepare(torch.randn(1, 3, 20)), torch.randn(1, 3, 7)
     torch.func.grad(lambda c: efdm(c, style).sum())(x)
     assert torch.equal(efdm(x, copy.deepcopy(style)), efdm(x, style))
-    assert pickle.loads(pickle.dumps(style))._resampled  # what an eager call left
+    assert pickle.loads(pickle.dumps(style))._cache  # what an eager call left

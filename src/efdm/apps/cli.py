@@ -91,16 +91,16 @@ def info(
     console.print(versions)
 
     rows = Table("kernel", "device", "dtypes", "runs here", "what it is", title="Kernel table (first row that fits wins)")
-    for kernel in kernels.TABLE:
+    for kernel in kernels.KERNELS:
         names = ", ".join(str(t).removeprefix("torch.") for t in kernel.dtypes)
-        rows.add_row(kernel.name, kernel.device, names, kernel.why_not() or "yes", kernel.about)
+        rows.add_row(kernel.name, kernel.device, names, kernel.unavailable_reason() or "yes", kernel.description)
     console.print(rows)
 
     console.print(f"device: {target} ({_device_name(target)})", soft_wrap=True)
     try:
         console.print(f"{shape} {dtype}: {kernels.explain(target, DTYPES[dtype], n)}", soft_wrap=True)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=kernels.VARIABLE) from error
+        raise typer.BadParameter(str(error), param_hint=kernels.ENV_VARIABLE) from error
 
 
 # commands with files of their own: the function or group in each, and the extra that has the packages it needs

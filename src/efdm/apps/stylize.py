@@ -31,7 +31,7 @@ from efdm.apps.wishes import (
 from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
 from efdm.models.weights import PRETRAINED, MissingWeights
 from efdm.ops import MATCHERS
-from efdm.ops.choices import NAMED, check_choice
+from efdm.ops.choices import CHOICES, check_choice
 from efdm.style.color import COLORS
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size
@@ -182,7 +182,7 @@ def stylize(
     vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",
     precision: Annotated[str, typer.Option(help=f"One of {', '.join(PRECISIONS)}; bf16 is faster on a GPU.")] = "fp32",
-    ties: Annotated[str | None, typer.Option(help=f"Order of equal values: {', '.join(NAMED['ties'])} (efdm).")] = None,
+    ties: Annotated[str | None, typer.Option(help=f"Order of equal values: {', '.join(CHOICES['ties'])} (efdm).")] = None,
     seed: Annotated[int, typer.Option(help="For --ties random.")] = 0,
     temporal: Annotated[str, typer.Option(help=f"Against flicker in videos: {', '.join(TEMPORAL)}.")] = "smooth",
     audio: Annotated[str, typer.Option(help=f"The sound of a video: {', '.join(SOUND)}.")] = "keep",
@@ -204,7 +204,7 @@ def stylize(
         if not 0 <= strength <= 1:
             raise ValueError(f"--strength {strength} is outside 0 (the content) to 1")
         if ties is not None:
-            check_choice("--ties", ties, NAMED["ties"])
+            check_choice("--ties", ties, CHOICES["ties"])
         named = pick_model(model, weights)
         at, style_at = _size("--size", size), _size("--style-size", style_size or size)
         wishes = make_wishes(_styles(style), weight or [], mix, content_mask or [], style_mask or [])

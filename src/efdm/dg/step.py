@@ -16,7 +16,7 @@ from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import OPTIMIZERS, Settings
 from efdm.nn import domains_of_batch, find_stage, mixes_of, stages_of
-from efdm.ops.generator import torchs_generator
+from efdm.ops.generator import default_generator
 from efdm.training import Capture, autocast
 from efdm.training.checkpoint import restore_optimizer, set_rate
 from efdm.training.compiled import compiled
@@ -37,7 +37,7 @@ class Step:
         self.targets = torch.eye(len(data.classes), device=self.device)[data.labels]
         self.generator = torch.Generator(self.device)
         # torch's own is for dropout of the model's. Runs side by side on a GPU share it: such masks are not repeatable there
-        self.generators = (self.generator, torchs_generator(self.device))
+        self.generators = (self.generator, default_generator(self.device))
         self.change = attach(settings.method, model, settings.stages, generator=self.generator, **settings.options)
         self.parts = list(parts_to_compile(model)) if "compile" in settings.speed else []
         train_mode(model, settings.batchnorm)

@@ -3,7 +3,7 @@
 Floats become unsigned keys with the same order; the content carries its position in the low half of a 64-bit word. How the
 words are sorted is in cpu_network.py and cpu_radix.py; everything around it is here, once.
 
-The compiled code releases the GIL, and rows are shared among threads by cpu_team.py.
+The compiled code releases the GIL, and rows are shared among threads by cpu_threads.py.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.kernels.cpu_team import share_rows
-from efdm.kernels.floats import INFINITY
+from efdm.kernels.cpu_threads import parallel_rows
+from efdm.kernels.floats import INFINITY_BITS
 
 # By bytes of a number. Network / radix sort of 500 rows or more: 0.1 at 64 numbers, 0.4 at 256, 0.7 at 512, 1.0 at 800; with
 # 16-bit numbers, which have fewer digits, 0.4 at 64, 0.7 at 100, 1.1 at 200. Fewer than 16 rows do not fill its vectors.
-LONGEST_NETWORK = {4: 512, 2: 128}
-LONGEST_ROW = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
+MAX_NETWORK_LENGTH = {4: 512, 2: 128}
+MAX_ROW_LENGTH = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 KEPT = 1 << 23  # bytes of each type that a thread keeps from call to call
 
 _WORDS = {2: torch.int16, 4: torch.int32}
 
 
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
     """Nothing if this row can run, else what is missing."""
     try:
         import numba  # noqa: F401
@@ -56,9 +56,9 @@ class Sorter:
         first = inputs[0]
         if first.numel() == 0:
             return
-        kernel, infinity = self._compiled(name), INFINITY[first.dtype]
+        kernel, infinity = self._compiled(name), INFINITY_BITS[first.dtype]
         arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
-        share_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
+        parallel_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
 
     def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
@@ -94,7 +94,7 @@ class Sorter:
             tensors = (x.detach().float(), values.float(), rank, out)
             content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
             mix = self._compiled("mix")
-            share_rows(lambda a, b: mix(content, style, ranks, *samples, mixed, a, b), *content.shape)
+            parallel_rows(lambda a, b: mix(content, style, ranks, *samples, mixed, a, b), *content.shape)
         return out.to(x.dtype)
 
 
@@ -134,14 +134,14 @@ class LaneSorter(Sorter):
         if x.is_contiguous() or not x.mT.is_contiguous() or not x.numel():
             return super().mix_partners(x.contiguous(), partner, weight)
         samples = _of_samples(x, partner, weight)
-        last, infinity = x.detach().mT, INFINITY[x.dtype]
+        last, infinity = x.detach().mT, INFINITY_BITS[x.dtype]
         out, values = torch.empty(last.shape, dtype=torch.float32), _scratch(last.shape, last.dtype)
         order = _scratch(last.shape, torch.int16)  # positions in short rows
         arrays = [_words(t) for t in (last, values, order)]
         sort, mix = self._compiled("sort_order_last"), self._compiled("mix_last")
-        share_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
+        parallel_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
         style, mixed = values.float().numpy(), out.numpy()
-        share_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
+        parallel_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
         return out.to(x.dtype).mT
 
 

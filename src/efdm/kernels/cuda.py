@@ -1,6 +1,6 @@
 """Rows on a CUDA device: sort_match.cu, compiled for the row length at hand.
 
-A row up to ``longest_block(...)`` is sorted by one thread block in shared memory, both sides in one launch. A longer row
+A row up to ``max_block_length(...)`` is sorted by one thread block in shared memory, both sides in one launch. A longer row
 is cut into chunks of that length, which are sorted and then merged in pairs.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from efdm.kernels.floats import INFINITY
-from efdm.kernels.nvrtc import Module, why_not
+from efdm.kernels.floats import INFINITY_BITS
+from efdm.kernels.nvrtc import Module, unavailable_reason
 
-LONGEST_CHUNKED = 65_536  # relu1_1 of a 256 px picture; positions are 16 bits wide
+MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px picture; positions are 16 bits wide
 
 # Longest row: threads of a block, and blocks wanted on a multiprocessor by kernels that sort both sides or one. Up to 16
 # elements a thread keep the registers at 64, so that 1024 threads share a multiprocessor; kernels that sort one side gain
@@ -36,7 +36,7 @@ _MIXERS = 512  # threads of a block of mix_ordered, as there
 _MIX_SHARED = 112 * 1024  # its shared memory, so that a multiprocessor of an H200 has two blocks
 _SECTOR = 32  # bytes that memory reads and writes at once
 
-__all__ = ["LONGEST_CHUNKED", "block", "chunks", "longest_block", "why_not"]
+__all__ = ["MAX_CHUNKED_LENGTH", "block", "chunks", "max_block_length", "unavailable_reason"]
 
 
 def _row_of(n: int) -> tuple[int, int, int]:
@@ -65,7 +65,7 @@ def _mix_shared(device: int) -> int:
 
 
 @cache
-def longest_block(device: int, width: int) -> int:
+def max_block_length(device: int, width: int) -> int:
     """The longest row whose sort fits the shared memory of a block on this device; width is 2 or 4 bytes."""
     return max(n for n in _BLOCKS if _shared_bytes(*_block(n), width) <= _most_shared(device))
 
@@ -83,7 +83,7 @@ class _Launcher:
 
     def __init__(self, n: int, longest: int, dtype: torch.dtype, device: int) -> None:
         width = dtype.itemsize
-        self.n, self.infinity = n, INFINITY[dtype]
+        self.n, self.infinity = n, INFINITY_BITS[dtype]
         self.threads, items = _block(longest)
         self.module = _module(self.threads, items, width, device)
         self.shared = _shared_bytes(self.threads, items, width)
@@ -114,7 +114,7 @@ def _block_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
 
 @cache
 def _chunk_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
-    return _Launcher(n, longest_block(device, dtype.itemsize), dtype, device)
+    return _Launcher(n, max_block_length(device, dtype.itemsize), dtype, device)
 
 
 def _rank_like(x: Tensor) -> Tensor:

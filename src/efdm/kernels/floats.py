@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 # the bit pattern of infinity: what lies above it is NaN, and it tells float16 from bfloat16
-INFINITY = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
-DTYPES = tuple(INFINITY)
+INFINITY_BITS = {torch.float32: 0x7F800000, torch.float16: 0x7C00, torch.bfloat16: 0x7F80}
+DTYPES = tuple(INFINITY_BITS)
 
 
-def wide(values: Tensor) -> Tensor:
+def upcast(values: Tensor) -> Tensor:
     """Half types as float32, in which sums neither overflow nor round away; others as they are."""
     return values if values.dtype == torch.float64 else values.float()

@@ -48,7 +48,7 @@ def _libraries() -> tuple[ctypes.PyDLL, ctypes.CDLL]:
 
 
 @cache
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
     """Nothing if kernels can be compiled and run here, else what is missing."""
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.kernels.choose import choose_kernel
+from efdm.kernels.dispatch import choose_kernel
 
 _library = torch.library.Library("efdm", "DEF")
 

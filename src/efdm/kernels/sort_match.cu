@@ -142,7 +142,7 @@ __device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int 
   }
 }
 
-// items[k] becomes (high key bits, position of the element with rank position(k)). Places past n sort last.
+// items[k] becomes (high key bits, position of the element with rank position(k)). Positions past n sort last.
 __device__ void sort_content(const raw *x, int n, word infinity, word (&items)[ITEMS], Shared &shared, word *keys) {
 #pragma unroll
   for (int k = 0; k < ITEMS; k++) {

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from efdm.ops.generator import torchs_generator
+from efdm.ops.generator import default_generator
 
 _REMEMBERED = 256  # draws whose labels are kept for activations that are computed again in backward
 
@@ -85,7 +85,7 @@ def in_backward() -> bool:
 
 def _state(device: torch.device) -> bytes:
     """The state of torch's own generator, which checkpointing rewinds before it repeats a forward."""
-    generator = torchs_generator(device)
+    generator = default_generator(device)
     return f"{generator.device} ".encode() + bytes(generator.get_state().numpy())
 
 

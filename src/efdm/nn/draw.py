@@ -7,27 +7,27 @@ import math
 import torch
 from torch import Tensor
 
-from efdm.kernels import eager
-from efdm.ops.generator import given
+from efdm.kernels import is_eager
+from efdm.ops.generator import generator_kwargs
 
 Generator = torch.Generator | None
 
 
 def uniform(*shape: int, device: torch.device, generator: Generator) -> Tensor:
-    return torch.rand(shape, device=device, dtype=torch.float32, **given(generator))
+    return torch.rand(shape, device=device, dtype=torch.float32, **generator_kwargs(generator))
 
 
 def normal(*shape: int, device: torch.device, generator: Generator) -> Tensor:
-    return torch.randn(shape, device=device, dtype=torch.float32, **given(generator))
+    return torch.randn(shape, device=device, dtype=torch.float32, **generator_kwargs(generator))
 
 
 def integers(below: int, *shape: int, device: torch.device, generator: Generator) -> Tensor:
     """From 0 to ``below - 1``, evenly."""
-    return torch.randint(below, shape, device=device, **given(generator))
+    return torch.randint(below, shape, device=device, **generator_kwargs(generator))
 
 
 def permutation(n: int, device: torch.device, generator: Generator) -> Tensor:
-    return torch.randperm(n, device=device, **given(generator))
+    return torch.randperm(n, device=device, **generator_kwargs(generator))
 
 
 def gate(p: float, device: torch.device, generator: Generator) -> Tensor:
@@ -37,7 +37,7 @@ def gate(p: float, device: torch.device, generator: Generator) -> Tensor:
 
 def closed(gate: Tensor) -> bool:
     """Whether a gate is known to be closed. On a CPU reading it is free and saves the work; a GPU would have to wait."""
-    return gate.device.type == "cpu" and eager(gate) and not gate
+    return gate.device.type == "cpu" and is_eager(gate) and not gate
 
 
 def beta(alpha: float, batch: int, device: torch.device, generator: Generator) -> Tensor:

@@ -7,7 +7,7 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
-from efdm.kernels import exporting
+from efdm.kernels import is_exporting
 from efdm.nn.domains import in_backward
 
 
@@ -89,7 +89,7 @@ class FeatureLayer(nn.Module):
             raise TypeError(f"features must be a tensor, got {type(features).__name__}")
         if features.shape[0] == 0:
             return features
-        if exporting():
+        if is_exporting():
             raise RuntimeError(
                 "call model.eval() before exporting: mixing is for training, and exported graphs are for inference"
             )

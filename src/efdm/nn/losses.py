@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm import kernels
-from efdm.kernels.floats import wide
+from efdm.kernels.floats import upcast
 from efdm.ops.choices import check_choice
 from efdm.ops.layout import to_rows
 from efdm.ops.match import efdm, histogram_match
@@ -44,7 +44,7 @@ def _in_units(unit: str, features: Tensor, style: Tensor) -> tuple[Tensor, Tenso
     """Both in units of the style's standard deviation, so that a weak channel counts as much as a strong one."""
     if unit == "value":
         return features, style
-    variance = wide(style).var(-1, keepdim=True, correction=0)  # of float16 the squares overflow, and 1e-12 is 0
+    variance = upcast(style).var(-1, keepdim=True, correction=0)  # of float16 the squares overflow, and 1e-12 is 0
     spread = (variance + SMALLEST_SPREAD**2 * variance.mean(1, keepdim=True) + 1e-12).sqrt().to(style.dtype)
     return features / spread, style / spread
 
@@ -114,7 +114,7 @@ STYLE_LOSSES: Mapping[str, Callable[..., Tensor]] = MappingProxyType({
 
 def gram(features: Tensor) -> Tensor:
     """Mean products of channels, ``(b, c, c)``; of half types in float32, where sums of products do not overflow."""
-    x = wide(features.flatten(2))
+    x = upcast(features.flatten(2))
     with torch.autocast(x.device.type, enabled=False):  # it would multiply in half precision again
         return x @ x.mT / x.shape[-1]
 

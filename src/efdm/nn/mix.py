@@ -1,4 +1,4 @@
-"""Feature mixing as a layer: draw partners and weights, call `efdm.ops.mix`."""
+"""Feature mixing as a layer: draw partners and weights, call `efdm.ops.mix_features`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from efdm.nn import draw
 from efdm.nn.domains import current_domains, labels_for_draw
 from efdm.nn.layer import FeatureLayer, check_alpha, check_eps
 from efdm.nn.pairing import PAIRINGS, Pairing
-from efdm.ops import MATCHERS, Partners
-from efdm.ops import mix as ops_mix
+from efdm.ops import MATCHERS, Partners, mix_features
 from efdm.ops.choices import check_choice, check_options
 
 
@@ -77,7 +76,7 @@ class FeatureMix(FeatureLayer):
         options = {**self.options, "channel_dim": channel_dim}
         if self.options.get("ties") == "random":
             options["generator"] = generator
-        return ops_mix(features, Partners(partner, "drawn"), lam, self.method, **options)
+        return mix_features(features, Partners(partner, "drawn"), lam, self.method, **options)
 
     def shown(self) -> dict[str, object]:
         return {"method": self.method, "p": self.p, "alpha": self.alpha, "pairing": self.pairing, **self.options}

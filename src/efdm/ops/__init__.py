@@ -1,7 +1,7 @@
 """Features ``(b, c, *space)``: pure functions that match, blend and measure them."""
 
-from efdm.ops.blend import blend, efdmix, interpolate_styles, mix, mixstyle
 from efdm.ops.match import efdm, histogram_match
+from efdm.ops.mix import blend, efdmix, interpolate_styles, mix_features, mixstyle
 from efdm.ops.moments import ChannelStats, adain, adamean, adastd, channel_stats, tied_share
 from efdm.ops.styles import Partners, PreparedStyle, Style, prepare
 from efdm.ops.table import MATCHERS, Matcher
@@ -22,7 +22,7 @@ __all__ = [
     "efdmix",
     "histogram_match",
     "interpolate_styles",
-    "mix",
+    "mix_features",
     "mixstyle",
     "prepare",
     "tied_share",

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from efdm.ops.ties import TIES
 
 # every option of the matchers that is a choice
-NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "ties": tuple(TIES),
     "sizes": ("interpolate", "nearest"),
     "style_grad": ("stop", "flow"),
@@ -20,8 +20,8 @@ NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({
 
 
 def check_choice(argument: str, value: object, allowed: Collection[str] | None = None) -> None:
-    """Raise unless the value is allowed, by default one of the argument's names in `NAMED`."""
-    allowed = NAMED[argument] if allowed is None else allowed
+    """Raise unless the value is allowed, by default one of the argument's names in `CHOICES`."""
+    allowed = CHOICES[argument] if allowed is None else allowed
     if value in allowed:
         return
     from efdm.text import suggest  # late: only those need it who misspell
@@ -45,5 +45,5 @@ def check_known(who: str, known: Collection[str], options: Mapping[str, object])
     for name, value in options.items():
         if name not in known:
             raise TypeError(f"{who} has no option {name!r}; it takes {', '.join(known)}")
-        if name in NAMED:
+        if name in CHOICES:
             check_choice(name, value)

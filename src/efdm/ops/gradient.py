@@ -12,12 +12,12 @@ from efdm import kernels
 from efdm.shapes import Features, Ranks, Values, checked
 
 
-def stopped(t: Tensor) -> Tensor:
+def detached(t: Tensor) -> Tensor:
     """`detach`, which costs as much as a launch, only where there is something to detach."""
     return t.detach() if isinstance(t, Tensor) and t.requires_grad else t
 
 
-def refuse_forward_mode(t: Tensor) -> None:
+def reject_forward_mode(t: Tensor) -> None:
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
         raise RuntimeError("a match has no forward-mode derivative; use reverse mode (backward, torch.func.grad)")
 
@@ -44,10 +44,10 @@ def straight_through(content: Features, values: Features) -> Features:
 
     ``values`` must not depend on ``content``; a gradient they carry (towards a style) is kept.
     """
-    refuse_forward_mode(content)
+    reject_forward_mode(content)
     # A function and not `values + (content - content.detach())`: infinity minus infinity is NaN.
     wanted = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
-    if not wanted or kernels.exporting():  # an exported graph is for inference
+    if not wanted or kernels.is_exporting():  # an exported graph is for inference
         return values
     if torch.compiler.is_compiling():
         # a compiler may find that the function below makes no use of `content`, and drop it with its gradient
@@ -91,7 +91,7 @@ class _TakeFlow(torch.autograd.Function):
 
 
 def _flows(values: Tensor) -> bool:
-    return torch.is_grad_enabled() and values.requires_grad and not kernels.exporting()
+    return torch.is_grad_enabled() and values.requires_grad and not kernels.is_exporting()
 
 
 @checked

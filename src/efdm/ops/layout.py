@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.kernels import eager, exporting, transformed
+from efdm.kernels import in_func_transform, is_eager, is_exporting
 
 
 class Rows(NamedTuple):
@@ -46,7 +46,7 @@ def check_features(features: Tensor, role: str, channel_dim: int) -> None:
     if not -ndim <= channel_dim < ndim or channel_dim % ndim == 0:
         shape = tuple(features.shape)
         raise ValueError(f"channel_dim={channel_dim} does not name a channel dimension of {role} {shape}; 0 is the batch")
-    if not exporting() and 0 in features.shape[1:]:
+    if not is_exporting() and 0 in features.shape[1:]:
         shape = tuple(features.shape)
         raise ValueError(f"{role} has shape {shape}: nothing to match in an empty channel or space dimension")
 
@@ -79,7 +79,7 @@ def from_rows(values: Tensor, like: Tensor, channel_dim: int) -> Tensor:
         features = values.view_as(like)  # with a shape instead it takes four times as long
     else:
         features = values.view_as(like.movedim(channel_dim, 1)).movedim(1, channel_dim)
-    if exporting() or transformed() or features.stride() == like.stride():
+    if is_exporting() or in_func_transform() or features.stride() == like.stride():
         return features
     out = torch.empty_like(like)
     # a gradient would go back sample by sample, and copy the whole of it for each
@@ -97,13 +97,13 @@ _LARGE = 1 << 16  # values of a sample: with smaller ones the calls take longer 
 
 def _large_and_last(t: Tensor, channel_dim: int) -> bool:
     """Whether it is on the CPU, with large samples and its channels last in memory alone."""
-    plain = t.device.type == "cpu" and eager(t) and channel_dim == 1
+    plain = t.device.type == "cpu" and is_eager(t) and channel_dim == 1
     return plain and t[:1].numel() >= _LARGE and t.is_contiguous(memory_format=torch.channels_last)
 
 
 def same_size(x: Tensor, y: Tensor) -> bool:
     """Whether the rows have one length. Never while exporting: the answer would become a condition on later inputs."""
-    return not exporting() and x.shape[-1] == y.shape[-1]
+    return not is_exporting() and x.shape[-1] == y.shape[-1]
 
 
 def check_pair(content: Rows, style: Rows, like: Tensor, style_shape: tuple[int, ...]) -> None:

@@ -10,10 +10,9 @@ from efdm.ops import gradient
 from efdm.ops.choices import check_choice
 from efdm.ops.layout import Rows, from_rows, same_size, to_rows, where_selected
 from efdm.ops.resample import fraction, resample_sorted
-from efdm.ops.runs import run_bounds
-from efdm.ops.styles import Partners, PreparedStyle, Style, open_style
-from efdm.ops.ties import TIES, rank_of
-from efdm.shapes import Style as ShapeOfStyle
+from efdm.ops.styles import Partners, PreparedStyle, Style, style_rows
+from efdm.ops.ties import TIES, rank_of, tie_bounds
+from efdm.shapes import Style as StyleValues
 from efdm.shapes import Values, checked
 
 
@@ -62,7 +61,7 @@ def efdm(
     check_choice("sizes", sizes)
     plain = content_mask is style_mask is None and channel_dim == 1 and TIES[ties] is None
     if plain and style_grad == "stop" and content_grad == "identity":
-        matched = _short_way(content, style)
+        matched = _fast_path(content, style)
         if matched is not None:
             return gradient.straight_through(content, matched)
     x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
@@ -77,19 +76,19 @@ def efdm(
     return _close(content, matched, x, y, content_grad, channel_dim)
 
 
-def _short_way(content: Tensor, style: Style) -> Tensor | None:
+def _fast_path(content: Tensor, style: Style) -> Tensor | None:
     """The plain case, contiguous and of one size, or nothing. On a GPU a small match is over before all checks are."""
-    if not isinstance(content, Tensor) or kernels.exporting() or content.ndim < 3 or not content.is_contiguous():
+    if not isinstance(content, Tensor) or kernels.is_exporting() or content.ndim < 3 or not content.is_contiguous():
         return None
     if isinstance(style, Tensor):
         if content.shape != style.shape or not style.is_contiguous():
             return None
-        y, match = gradient.stopped(style).flatten(2), "sort_match"
+        y, match = gradient.detached(style).flatten(2), "sort_match"
     elif isinstance(style, PreparedStyle) and style.mask is None:
         y, match = style.values, "match_sorted"
     else:
         return None
-    x = gradient.stopped(content).flatten(2)
+    x = gradient.detached(content).flatten(2)
     alike = x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
     if not alike or not x.is_floating_point() or not x.numel():
         return None
@@ -113,12 +112,12 @@ def _open(
         if style_mask is not None:
             raise ValueError("style_mask goes with style features; Partners are selected by content_mask")
         style.check(content.shape[0])
-        x = to_rows(content if flows else gradient.stopped(content), "content", channel_dim, content_mask)
+        x = to_rows(content if flows else gradient.detached(content), "content", channel_dim, content_mask)
         return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
-    x = to_rows(gradient.stopped(content), "content", channel_dim, content_mask)
-    y = open_style(style, x, content, channel_dim, style_mask)
+    x = to_rows(gradient.detached(content), "content", channel_dim, content_mask)
+    y = style_rows(style, x, content, channel_dim, style_mask)
     if flows:
-        gradient.refuse_forward_mode(y.values)
+        gradient.reject_forward_mode(y.values)
     return x, (y._replace(values=y.values.detach()) if not flows and y.values.requires_grad else y)
 
 
@@ -129,7 +128,7 @@ def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: tor
     if whole and by_position and not flows and isinstance(style, Tensor) and same_size(x.values, y.values):
         return kernels.sort_match(x.values, y.values.expand_as(x.values))
     if isinstance(style, PreparedStyle) and x.mask is None:
-        values = style.for_length(x.values.shape[-1], sizes).expand_as(x.values)
+        values = style.resampled(x.values.shape[-1], sizes).expand_as(x.values)
     else:
         ordered = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
         values = _fit(x, y, ordered, sizes)
@@ -150,16 +149,16 @@ def _fit(x: Rows, y: Rows, ordered: Tensor, sizes: str) -> Tensor:
 def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str, channel_dim: int) -> Tensor:
     """Untouched where the masks say so, shaped like the content, and with the gradient asked for."""
     check_choice("content_grad", content_grad)
-    matched = where_selected(matched, gradient.stopped(x.values), x, y)
-    values = from_rows(matched, gradient.stopped(content), channel_dim)
+    matched = where_selected(matched, gradient.detached(x.values), x, y)
+    values = from_rows(matched, gradient.detached(content), channel_dim)
     return gradient.straight_through(content, values) if content_grad == "identity" else values
 
 
 def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, channel_dim: int = 1) -> Tensor:
     """The values of EFDMix within a batch, ties by position, without gradient: the fused way of training."""
-    x = to_rows(gradient.stopped(content), "content", channel_dim)
+    x = to_rows(gradient.detached(content), "content", channel_dim)
     weight = partners.weights(strength, content)
-    return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.stopped(content), channel_dim)
+    return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.detached(content), channel_dim)
 
 
 def histogram_match(
@@ -196,10 +195,10 @@ def histogram_match(
 
 
 @checked
-def _read_quantiles(x: Values, y: ShapeOfStyle, n: int | Tensor, m: int | Tensor) -> Values:
+def _read_quantiles(x: Values, y: StyleValues, n: int | Tensor, m: int | Tensor) -> Values:
     """For every sorted content value, the style's value at the same share; n and m are the true counts."""
-    _, upto = run_bounds(x)
-    first, last = run_bounds(y)
+    _, upto = tie_bounds(x)
+    first, last = tie_bounds(y)
     # The content's share is upto/n. Among the m style values that is place upto*m/n, kept as a fraction of whole numbers.
     at = torch.div(upto * m - 1, n.clamp(min=1) if isinstance(n, Tensor) else n, rounding_mode="floor")
     at = torch.minimum(at, m - 1).clamp(min=0) if isinstance(m, Tensor) else at.clamp(min=0, max=m - 1)

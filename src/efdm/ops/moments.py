@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from efdm import kernels
-from efdm.kernels.floats import wide
+from efdm.kernels.floats import upcast
 from efdm.ops.choices import check_choice
 from efdm.ops.layout import Rows, check_features, from_rows, to_rows, where_selected
-from efdm.ops.runs import run_bounds
-from efdm.ops.styles import Partners, Style, open_style
+from efdm.ops.styles import Partners, Style, style_rows
+from efdm.ops.ties import tie_bounds
 
 STYLE_EPS = 1e-5  # AdaIN's own code, for style transfer; added to the variance
 MIX_EPS = 1e-6  # MixStyle's own code, for augmentation
@@ -31,7 +31,7 @@ class ChannelStats(NamedTuple):
 
 def _wide(rows: Rows) -> Tensor:
     """The values, half precision as float32, with zeros outside the mask: what is there must not touch a gradient."""
-    return _inside(wide(rows.values), rows, 0)
+    return _inside(upcast(rows.values), rows, 0)
 
 
 def _inside(values: Tensor, rows: Rows, fill: float) -> Tensor:
@@ -107,7 +107,7 @@ def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
     tensor([[0.8000]])
     """
     rows = to_rows(features.detach(), "features", channel_dim)
-    start, end = run_bounds(kernels.sort_rows(rows.values))
+    start, end = tie_bounds(kernels.sort_rows(rows.values))
     return (end - start > 1).float().mean(-1)
 
 
@@ -127,7 +127,7 @@ def _match_moments(
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)
     x = to_rows(content, "content", channel_dim, content_mask)
-    y = open_style(style, x, content, channel_dim, style_mask)
+    y = style_rows(style, x, content, channel_dim, style_mask)
     mean_x, var_x = moments_of_rows(x if content_stats == "flow" else x._replace(values=x.values.detach()))
     mean_y, var_y = moments_of_rows(y if style_grad == "flow" else y._replace(values=y.values.detach()))
     taken, given = _means(mean, mean_x, mean_y)
@@ -165,7 +165,7 @@ def mix_partners(
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)
     check_features(content, "content", channel_dim)
-    x = wide(content)
+    x = upcast(content)
     weight = partners.weights(strength, content).reshape(-1, *[1] * (x.ndim - 1))
     space = tuple(d for d in range(1, x.ndim) if d != channel_dim % x.ndim)
     found = mean_and_variance(x if "flow" in (style_grad, content_stats) else x.detach(), space)

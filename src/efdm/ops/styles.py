@@ -22,7 +22,7 @@ class PreparedStyle:
 
     values: Tensor
     mask: Tensor | None = None
-    _resampled: dict[str, Tensor] = field(default_factory=dict, repr=False)  # by rule; every size would soon fill the memory
+    _cache: dict[str, Tensor] = field(default_factory=dict, repr=False)  # by rule; every size would soon fill the memory
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -33,16 +33,16 @@ class PreparedStyle:
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
         return PreparedStyle(values, None if self.mask is None else self.mask.to(values.device))
 
-    def for_length(self, n: int, sizes: str) -> Tensor:
+    def resampled(self, n: int, sizes: str) -> Tensor:
         """The values at ``n`` ranks, for content without a mask."""
         if self.mask is None and n == self.values.shape[-1]:
             return self.values
-        kept = self._resampled.get(sizes)
+        kept = self._cache.get(sizes)
         if kept is not None and kept.shape[-1] == n:
             return kept
         values = resample_sorted(self.values, n, sizes, style_n=self.rows().size())
-        if kernels.eager(values):  # a tracer's tensors die with the trace
-            self._resampled[sizes] = values
+        if kernels.is_eager(values):  # a tracer's tensors die with the trace
+            self._cache[sizes] = values
         return values
 
     def rows(self) -> Rows:
@@ -71,7 +71,7 @@ class Partners:
             inside = ((self.index >= 0) & (self.index < batch)).all()
             if self.index.device.type != "cpu":
                 torch._assert_async(inside)  # without waiting for the device
-            elif kernels.eager(inside) and not inside:
+            elif kernels.is_eager(inside) and not inside:
                 raise IndexError(f"Partners {self.index.tolist()} are not all samples of a batch of {batch}")
 
     def weights(self, strength: float | Tensor, content: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def _refuse_mask(style: object, style_mask: Tensor | None) -> None:
         raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
 
 
-def open_style(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
+def style_rows(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
     """The style as rows, checked against the content."""
     if isinstance(style, Tensor):
         if style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):

@@ -34,7 +34,7 @@ class Matcher:
     augmentation: Mapping[str, object] = field(default_factory=dict)  # options when it is used inside a network
     # a faster way to match and blend within a batch, if all options are among the ones it knows
     mix_partners: Callable[..., Tensor] | None = None
-    known_to_it: frozenset[str] = frozenset({"channel_dim"})
+    fast_options: frozenset[str] = frozenset({"channel_dim"})
 
     def __call__(self, content: Tensor, style: Style, **options: Any) -> Tensor:
         return self.function(content, style, **options)
@@ -47,16 +47,16 @@ MATCHERS: Mapping[str, Matcher] = MappingProxyType({
     ),
     "adain": Matcher(
         adain, "mean and standard deviation", "(x - mu_x) / s_x * s_y + mu_y", ("mean", "std"),
-        augmentation={"eps": MIX_EPS, **_MIX_STATISTICS}, mix_partners=moments.mix_partners, known_to_it=_OF_MOMENTS,
+        augmentation={"eps": MIX_EPS, **_MIX_STATISTICS}, mix_partners=moments.mix_partners, fast_options=_OF_MOMENTS,
     ),
     "adamean": Matcher(
         adamean, "mean alone", "x - mu_x + mu_y", ("mean",), augmentation=_MIX_STATISTICS,
-        mix_partners=partial(moments.mix_partners, std="content"), known_to_it=_OF_MOMENTS,
+        mix_partners=partial(moments.mix_partners, std="content"), fast_options=_OF_MOMENTS,
     ),
     "adastd": Matcher(
         adastd, "standard deviation alone", "x / s_x * s_y (mean scaled) or (x - mu_x) / s_x * s_y + mu_x (mean kept)",
         ("std",), augmentation={"mean": "content", "eps": MIX_EPS, **_MIX_STATISTICS},
-        mix_partners=moments.mix_partners, known_to_it=_OF_MOMENTS | {"mean"},
+        mix_partners=moments.mix_partners, fast_options=_OF_MOMENTS | {"mean"},
     ),
     "hm": Matcher(
         histogram_match, "histogram matching, ties merged", "F_y^-1(F_x(x))", (), straight_through=True,

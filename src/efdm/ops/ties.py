@@ -9,21 +9,22 @@ import torch
 from torch import Tensor
 
 from efdm import kernels
-from efdm.kernels.floats import wide
+from efdm.kernels.floats import upcast
 from efdm.ops import gradient
-from efdm.ops.generator import given
+from efdm.ops.generator import generator_kwargs
 from efdm.ops.layout import Rows
+from efdm.shapes import Positions, Values, checked
 
 
 def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
     x = content.values
-    return torch.rand(x.shape, device=x.device, dtype=torch.float32, **given(generator))
+    return torch.rand(x.shape, device=x.device, dtype=torch.float32, **generator_kwargs(generator))
 
 
 def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
     """Sum over the plus-shaped neighbourhood (5 points on an image), replicate padding."""
     x = content.values
-    picture = wide(x).reshape(*x.shape[:2], *content.space)
+    picture = upcast(x).reshape(*x.shape[:2], *content.space)
     total = picture.clone()
     for dim in range(2, picture.ndim):
         size = picture.shape[dim]
@@ -55,3 +56,14 @@ def rank_of(content: Rows, x: Tensor, ties: str, generator: torch.Generator | No
     by_key = torch.zeros_like(x).scatter(-1, where, x)
     values, rank = gradient.sort_rank(by_key)
     return values, rank.gather(-1, where)
+
+
+@checked
+def tie_bounds(values: Values) -> tuple[Positions, Positions]:
+    """For every sorted value, how many are smaller (where its run starts) and how many are not larger (where it ends)."""
+    fresh = values[..., 1:] != values[..., :-1]
+    run = torch.cat([torch.zeros_like(values[..., :1], dtype=torch.long), fresh.long().cumsum(-1)], -1)
+    # counted with sums and scatters, not searchsorted: they exist in ONNX
+    length = torch.zeros_like(run).scatter_add(-1, run, torch.ones_like(run))
+    end = length.cumsum(-1).gather(-1, run)
+    return end - length.gather(-1, run), end

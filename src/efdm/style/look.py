@@ -44,7 +44,7 @@ class Look:
         kept = self._averages.get(depth)
         if channels == slice(None) and kept is not None and kept.shape[-1] == n:
             return kept
-        styles = [_some(style[depth], channels).for_length(n, "interpolate") for style in self.features]
+        styles = [_some(style[depth], channels).resampled(n, "interpolate") for style in self.features]
         average = PreparedStyle(sum((w * s for w, s in zip(self.weights, styles, strict=True)), torch.zeros(())))
         if channels == slice(None):  # a share of the channels belongs to a picture too large to keep this for
             self._averages[depth] = average

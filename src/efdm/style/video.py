@@ -22,7 +22,7 @@ from efdm.data import resize
 from efdm.data.images import short_side_size
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
-from efdm.ops.runs import run_bounds
+from efdm.ops.ties import tie_bounds
 from efdm.style.color import luminance
 from efdm.style.look import Look
 from efdm.style.motion import estimate, same_exposure, warp
@@ -179,7 +179,7 @@ def knots(smooth: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
     if n > KNOTS:
         at = torch.linspace(0, n - 1, KNOTS, device=smooth.device).round().long()
         smooth, heights = smooth[..., at], heights[..., at]
-    first, end = run_bounds(smooth)
+    first, end = tie_bounds(smooth)
     total = F.pad(heights.double().cumsum(-1), (1, 0))
     mean = (total.gather(-1, end) - total.gather(-1, first)) / (end - first)
     return smooth.contiguous(), torch.where(end - first == 1, heights, mean.to(heights))

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import torch
 from torch import Tensor
 
-from efdm.ops.generator import torchs_generator
+from efdm.ops.generator import default_generator
 
 SPEEDS = ("plain", "compile", "graph", "compile+graph")
 WARM_UP = 3  # steps before recording: libraries choose their algorithms, optimizers make their state
@@ -108,7 +108,7 @@ class Capture:
     @contextmanager
     def _undone(self) -> Iterator[None]:
         """What steps in the block change is afterwards as it was before, also when one of them fails."""
-        generators = [torchs_generator(self.device)]
+        generators = [default_generator(self.device)]
         generators += [] if self.generator is None else [self.generator]
         drawn = [g.get_state() for g in generators]
         before, state = [t.detach().clone() for t in self.changed], self._optimizer_state(copied=True)

@@ -7,7 +7,7 @@ import torch
 from tolerances import DTYPES, close
 
 from efdm import MATCHERS, Partners, blend, efdm, efdmix, interpolate_styles, prepare
-from efdm.ops import mix
+from efdm.ops import mix_features
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -61,13 +61,13 @@ def test_mix_is_a_blend_of_the_match(name: str, device: torch.device) -> None:
     x, y = torch.randn(3, 2, 5, 4, device=device), torch.randn(3, 2, 5, 4, device=device)
     lam = torch.tensor([0.2, 0.5, 1.0], device=device)
     row = MATCHERS[name]
-    close(mix(x, y, lam, name), blend(x, row(x, y, **row.augmentation), 1 - lam))
-    assert torch.equal(mix(x, y, lam, name)[2], x[2])
+    close(mix_features(x, y, lam, name), blend(x, row(x, y, **row.augmentation), 1 - lam))
+    assert torch.equal(mix_features(x, y, lam, name)[2], x[2])
 
 
 def test_mix_names_the_rows() -> None:
     with pytest.raises(ValueError, match="'efdm', 'adain', 'adamean', 'adastd', 'hm'"):
-        mix(torch.rand(1, 1, 3), torch.rand(1, 1, 3), 0.5, "wct")
+        mix_features(torch.rand(1, 1, 3), torch.rand(1, 1, 3), 0.5, "wct")
 
 
 def test_efdmix_formula(device: torch.device) -> None:
@@ -107,10 +107,10 @@ def test_bad_weights(styles: int, weights: list[float], message: str) -> None:
 def test_mixing_within_a_batch(options: dict, device: torch.device) -> None:
     x = torch.randn(4, 3, 5, 6, device=device).relu()
     index, lam = torch.tensor([2, 0, 3, 3], device=device), torch.tensor([0.0, 0.3, 0.8, 1.0], device=device)
-    close(mix(x, Partners(index), lam, "efdm", **options), mix(x, x[index], lam, "efdm", **options))
-    close(mix(x, Partners(index), 0.4, "efdm", **options), mix(x, x[index], 0.4, "efdm", **options))
+    close(mix_features(x, Partners(index), lam, "efdm", **options), mix_features(x, x[index], lam, "efdm", **options))
+    close(mix_features(x, Partners(index), 0.4, "efdm", **options), mix_features(x, x[index], 0.4, "efdm", **options))
     last = x.contiguous(memory_format=torch.channels_last)
-    assert mix(last, Partners(index), lam, "efdm").is_contiguous(memory_format=torch.channels_last)
+    assert mix_features(last, Partners(index), lam, "efdm").is_contiguous(memory_format=torch.channels_last)
 
 
 MOMENTS = [
@@ -131,8 +131,8 @@ def test_mixing_moments_within_a_batch_is_mixing_with_those_samples(
     )
     for share in (lam, 0.4):
         got, wanted = x.clone().requires_grad_(), x.clone().requires_grad_()
-        here = mix(got, Partners(index), share, method, **options)
-        there = mix(wanted, wanted[index], share, method, **options)
+        here = mix_features(got, Partners(index), share, method, **options)
+        there = mix_features(wanted, wanted[index], share, method, **options)
         close(here, there)
         weights = torch.randn_like(here)
         (here * weights).sum().backward()
@@ -145,7 +145,7 @@ def test_moments_of_infinities_stay_with_those_who_take_them(dtype: torch.dtype,
     x = torch.randn(3, 2, 4, 4, device=device).to(dtype).contiguous(memory_format=torch.channels_last)
     x[1, 0, 0, 0] = torch.inf
     index, lam = torch.tensor([1, 0, 0], device=device), torch.tensor([1.0, 1.0, 0.5], device=device)
-    out = mix(x, Partners(index), lam, "adain")
+    out = mix_features(x, Partners(index), lam, "adain")
     assert torch.equal(out[:2], x[:2])
     assert out[2].isfinite().all()
     assert out.dtype == dtype
@@ -195,7 +195,7 @@ def test_options_are_the_same_for_all_styles_and_shares(
     x = torch.randn(2, 3, 8)
     for style in (x.flip(0), Partners(torch.tensor([1, 0]))):
         with pytest.raises(error, match=message):
-            mix(x, style, lam, method, **options)
+            mix_features(x, style, lam, method, **options)
 
 
 def test_a_wrong_share_is_told_by_the_name_it_was_given_under() -> None:

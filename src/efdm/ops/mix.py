@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from efdm import kernels
-from efdm.kernels.floats import wide
+from efdm.kernels.floats import upcast
 from efdm.kernels.reference import lerp
 from efdm.ops import gradient
 from efdm.ops.choices import check_choice, check_known, options_of
@@ -59,11 +59,11 @@ _USUAL = {
     "ties": ("fast", "stable"),
     "style_grad": ("stop",),
 }  # what the fast ways within a batch do if nothing else is said
-# the gradient to the content is for `mix` to decide
+# the gradient to the content is for `mix_features` to decide
 _OPTIONS = {name: tuple(o for o in options_of(row.function) if o != "content_grad") for name, row in MATCHERS.items()}
 
 
-def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
+def mix_features(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
     """Match with a row of `MATCHERS`, used as an augmentation, and keep the share ``lam`` of the content.
 
     Exact matchers keep a gradient of exactly 1 towards the content, whatever ``lam`` is.
@@ -77,14 +77,14 @@ def mix(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm"
     learns = isinstance(lam, Tensor) and lam.requires_grad
     every = {**row.augmentation, **options}
     said = {k: v for k, v in every.items() if v is not None and v not in _USUAL.get(k, ())}
-    within = isinstance(style, Partners) and row.mix_partners is not None and said.keys() <= row.known_to_it
-    if within and not learns and not kernels.exporting():
+    within = isinstance(style, Partners) and row.mix_partners is not None and said.keys() <= row.fast_options
+    if within and not learns and not kernels.is_exporting():
         mixed = row.mix_partners(content, style, 1 - lam, **said)  # type: ignore[misc]
         return gradient.straight_through(content, mixed) if row.straight_through else mixed
     if not row.straight_through:
         return blend(content, row(content, style, **every), 1 - lam)
     matched = row(content, style, content_grad="stop", **every)
-    return gradient.straight_through(content, blend(gradient.stopped(content), matched, 1 - lam))
+    return gradient.straight_through(content, blend(gradient.detached(content), matched, 1 - lam))
 
 
 def efdmix(
@@ -112,7 +112,7 @@ def efdmix(
     <BLANKLINE>
             [[16.0000, 10.5000,  5.0000]]])
     """
-    return mix(
+    return mix_features(
         content, style, lam, "efdm",
         ties=ties, style_grad=style_grad, channel_dim=channel_dim,
         content_mask=content_mask, style_mask=style_mask, generator=generator,
@@ -145,7 +145,7 @@ def mixstyle(
     <BLANKLINE>
             [[ 5.0000, 10.5000, 16.0000]]])
     """
-    return mix(
+    return mix_features(
         content, style, lam, "adain",
         eps=eps, style_grad=style_grad, content_stats=content_stats, channel_dim=channel_dim,
         content_mask=content_mask, style_mask=style_mask,
@@ -182,4 +182,4 @@ def interpolate_styles(
     matched = [(w, MATCHERS[method](content, y, **options)) for w, y in parts]
     if len(matched) == 1:
         return matched[0][1]
-    return torch.stack([w * wide(m) for w, m in matched]).sum(0).to(content.dtype)
+    return torch.stack([w * upcast(m) for w, m in matched]).sum(0).to(content.dtype)

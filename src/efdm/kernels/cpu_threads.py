@@ -31,7 +31,7 @@ Work = Callable[[int, int], None]  # rows from, to
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def share_rows(work: Work, rows: int, n: int) -> None:
+def parallel_rows(work: Work, rows: int, n: int) -> None:
     """Call ``work(first, last)`` on shares of the rows; this thread and others take one after the other.
 
     What ``work`` raises in any thread is raised here, when all have come to their end.

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from efdm import kernels
-from efdm.kernels.choose import TABLE, VARIABLE, choose_kernel, explain
+from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, choose_kernel, explain
 
 CPU = torch.device("cpu")
 
@@ -28,24 +28,24 @@ def test_short_rows_go_through_a_network(dtype: torch.dtype, longest: int) -> No
 
 
 def test_the_last_row_takes_everything() -> None:
-    assert TABLE[-1].name == "torch"
-    assert TABLE[-1].device == "any"
+    assert KERNELS[-1].name == "torch"
+    assert KERNELS[-1].device == "any"
 
 
 def test_a_row_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "torch")
+    monkeypatch.setenv(ENV_VARIABLE, "torch")
     assert choose_kernel(CPU, torch.float32, 4096).name == "torch"
-    assert VARIABLE in explain(CPU, torch.float32, 4096)
+    assert ENV_VARIABLE in explain(CPU, torch.float32, 4096)
 
 
 def test_a_forced_row_that_cannot_serve_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "cuda_block")
+    monkeypatch.setenv(ENV_VARIABLE, "cuda_block")
     with pytest.raises(ValueError, match="cuda_block is for cuda, not cpu"):
         kernels.sort_match(torch.rand(2, 3), torch.rand(2, 3))
 
 
 def test_an_unknown_row_lists_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "fastest")
+    monkeypatch.setenv(ENV_VARIABLE, "fastest")
     with pytest.raises(ValueError, match="cuda_block, cuda_chunks, cpu_network, cpu_radix, torch"):
         choose_kernel(CPU, torch.float32, 8)
 
