@@ -17,6 +17,7 @@ from training import noise_pictures, vgg_file
 from typer.testing import CliRunner
 
 from efdm.apps.cli import app
+from efdm.models import NETWORKS
 from efdm.models.weights import read
 from efdm.style import train as training
 
@@ -73,7 +74,7 @@ def test_the_recipe_of_the_network_is_used_where_nothing_is_said(
     seen = []
     monkeypatch.setattr(training, "train", lambda settings, *_, **__: seen.append(settings))
     run(*options(place, tmp_path, encoder="small", iterations=None, batch=None))
-    recipe = training.RECIPES["small"]
+    recipe = NETWORKS["small"].recipe
     assert {k: getattr(seen[0], k) for k in recipe} == dict(recipe)
 
 

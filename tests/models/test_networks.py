@@ -26,7 +26,7 @@ def test_unknown_networks_are_told() -> None:
 def test_features_come_after_every_stage(network: StyleNetwork) -> None:
     images = torch.rand(1, 3, 40, 24)
     features = network.features(images)
-    assert len(features) == len(network.stages) == len(network.strides) == len(network.reach) - 1
+    assert len(features) == len(network.stages) == len(network.strides) == len(network.receptive_field) - 1
     x = images
     for stage, found, stride in zip(network.stages, features, network.strides, strict=True):
         x = stage(x)
@@ -43,8 +43,8 @@ def test_forward_keeps_odd_sizes(network: StyleNetwork, size: tuple[int, int]) -
 def test_nothing_is_seen_from_beyond_the_reach(network: StyleNetwork) -> None:
     """A part of the picture that starts at a multiple of 8, run alone, has the whole's values away from its cut."""
     x, at = torch.rand(1, 3, 16, 144), 32
-    steps = [*zip(network.stages, network.reach, (1, *network.strides), (*network.strides, 1), strict=False)]
-    for module, reach, before, after in [*steps, (network.decoder, network.reach[-1], network.strides[-1], 1)]:
+    steps = [*zip(network.stages, network.receptive_field, (1, *network.strides), (*network.strides, 1), strict=False)]
+    for module, reach, before, after in [*steps, (network.decoder, network.receptive_field[-1], network.strides[-1], 1)]:
         whole, part = module(x), module(x[..., at // before :])
         border = -(-reach // after)
         error = (whole[..., at // after :] - part).abs().amax((0, 1, 2)) / whole.abs().max()

@@ -9,10 +9,9 @@ import pytest
 import torch
 from training import numbered_vgg
 
-from efdm.models import build
+from efdm.models import NETWORKS, build
 from efdm.models import weights as module
 from efdm.models.weights import (
-    PRETRAINED,
     WEIGHTS,
     MissingWeights,
     checksum,
@@ -47,9 +46,10 @@ def test_shipped_files_are_the_ones_in_the_table(name: str) -> None:
 
 
 def test_what_is_offered_is_in_the_tables() -> None:
-    for name, (network, weight) in PRETRAINED.items():
-        assert build(network).name == network
-        assert weight in WEIGHTS, name
+    for name, row in NETWORKS.items():
+        assert row.name == build(name).name == name
+        assert row.matcher in row.weights
+        assert {*row.weights.values(), row.encoder or "small"} <= set(WEIGHTS)
 
 
 # --- finding ---------------------------------------------------------------------------------------------------------

@@ -50,7 +50,9 @@ def pictures() -> tuple[Tensor, Tensor]:
 
 def given_back() -> StyleNetwork:
     """A network whose features are the picture."""
-    network = StyleNetwork("given back", [nn.Identity(), nn.Identity()], nn.Identity(), strides=(1, 1), reach=(0, 0, 0))
+    network = StyleNetwork(
+        "given back", [nn.Identity(), nn.Identity()], nn.Identity(), strides=(1, 1), receptive_field=(0, 0, 0)
+    )
     network.unused = nn.Parameter(torch.zeros(1))
     return network
 

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from efdm.style.settings import MOVABLE, RECIPES, SCHEDULES, Settings, check, check_same_run, read_settings
+from efdm.models import NETWORKS
+from efdm.style.settings import MOVABLE, SCHEDULES, Settings, check, check_same_run, read_settings
 from efdm.training.files import write_json
 
 
-@pytest.mark.parametrize("encoder", RECIPES)
+@pytest.mark.parametrize("encoder", NETWORKS)
 def test_settings_for_an_encoder_are_its_recipe(encoder: str) -> None:
     found = Settings.for_encoder(encoder, content="a", style="b")
     plain = Settings(content="a", style="b", encoder=encoder)
-    assert found == dataclasses.replace(plain, **RECIPES[encoder])
+    assert found == dataclasses.replace(plain, **NETWORKS[encoder].recipe)
     changed = Settings.for_encoder(encoder, content="a", style="b", style_weight=3.0, lr=0.5)
     assert changed == dataclasses.replace(found, style_weight=3.0, lr=0.5)  # also where the recipe says otherwise
     check(found)
@@ -46,7 +47,7 @@ def test_an_encoder_without_a_recipe_is_told() -> None:
 
 def test_recipes_are_settings() -> None:
     known = {f.name for f in dataclasses.fields(Settings)}
-    assert all(set(recipe) <= known for recipe in RECIPES.values())
+    assert all(set(row.recipe) <= known for row in NETWORKS.values())
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

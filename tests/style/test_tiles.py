@@ -1,23 +1,40 @@
-"""Tiles give what the whole picture gives, and look exactly as far as they say."""
+"""Tiled and untiled results are equal, and the declared receptive fields are exact."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efdm.models import StyleNetwork, build
 from efdm.ops import efdm
 from efdm.style.stylizer import Stylizer
-from efdm.style.tiles import GRID, LARGE, TILE, in_shares, pieces, run_decoder, run_stage, tile_side
+from efdm.style.tiles import LARGE, TILE, in_shares, run_decoder, run_stage, spans, tile_side
 from efdm.style.transfer import restyled
 
-CHANNELS = {"small": 80, "vgg16": 512}
+CHANNELS = {"small": 80, "vgg16": 512, "stride16": 4}
 
 
-def shaken(name: str, dtype: torch.dtype = torch.float64) -> StyleNetwork:
-    """Random weights everywhere: fresh residual branches are zero, and would see nothing."""
-    network = build(name)
+def stride16() -> StyleNetwork:
+    """A toy network with a larger stride than any in the table."""
+    encoder = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 16, 16))
+    decoder = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ConvTranspose2d(4, 3, 16, 16))
+    return StyleNetwork("stride16", [PadTo16(encoder)], decoder, strides=(16,), receptive_field=(16, 16))
+
+
+class PadTo16(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(F.pad(x, (0, -x.shape[-1] % 16, 0, -x.shape[-2] % 16)))
+
+
+def randomized(name: str, dtype: torch.dtype = torch.float64) -> StyleNetwork:
+    """Return a network whose residual branches are not zero, as they are when freshly initialised."""
+    network = stride16() if name == "stride16" else build(name)
     for parameter in network.parameters():
         spread = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.1
         nn.init.normal_(parameter, std=spread)
@@ -27,7 +44,7 @@ def shaken(name: str, dtype: torch.dtype = torch.float64) -> StyleNetwork:
 @pytest.fixture(scope="module", params=CHANNELS)
 def network(request: pytest.FixtureRequest) -> StyleNetwork:
     torch.manual_seed(0)
-    return shaken(request.param)
+    return randomized(request.param)
 
 
 def steps(network: StyleNetwork) -> list[tuple[nn.Module, int, int, int]]:
@@ -44,9 +61,8 @@ def all_steps(network: StyleNetwork, x: Tensor, size: tuple[int, int], tile: int
     return [*found, run_decoder(network, found[-1], size, tile)]
 
 
-@pytest.mark.parametrize("tile", [24, 41, 64])
-@pytest.mark.parametrize("size", [(93, 57), (40, 131), (8, 120)], ids=str)
-def test_tiles_equal_the_whole(network: StyleNetwork, size: tuple[int, int], tile: int) -> None:
+@pytest.mark.parametrize(("size", "tile"), [((93, 57), 41), ((40, 131), 24), ((8, 120), 64)], ids=str)
+def test_tiled_and_untiled_stages_agree(network: StyleNetwork, size: tuple[int, int], tile: int) -> None:
     picture = torch.rand(1, 3, *size, dtype=torch.float64)
     whole, tiled = (all_steps(network, picture, size, t) for t in (None, tile))
     for one, other in zip(whole, tiled, strict=True):
@@ -54,31 +70,28 @@ def test_tiles_equal_the_whole(network: StyleNetwork, size: tuple[int, int], til
     assert tiled[-1].shape == picture.shape
 
 
-def test_the_declared_reach_is_enough_and_needed(network: StyleNetwork) -> None:
+def test_declared_receptive_field_is_sufficient_and_tight(network: StyleNetwork) -> None:
+    grid = network.max_stride
     for depth, (module, channels, step_in, step_out) in enumerate(steps(network)):
-        start, stop, length = 96, 96 + GRID, 200
+        start, stop, length = 96, 96 + grid, 208
         x = torch.randn(1, channels, 16 // step_in, length // step_in, dtype=torch.float64, requires_grad=True)
         wanted = module(x)[..., start // step_out : stop // step_out]
         (gradient,) = torch.autograd.grad(wanted.square().sum(), x)
         seen = gradient.abs().sum((0, 1, 2)).nonzero().flatten() * step_in
-        reach = max(start - int(seen.min()), int(seen.max()) + step_in - stop)
-        assert reach <= network.reach[depth] < reach + 2 * GRID, f"stage {depth} sees {reach} pixels"
+        radius = max(start - int(seen.min()), int(seen.max()) + step_in - stop)
+        assert radius <= network.receptive_field[depth] < radius + 2 * grid, f"stage {depth} needs {radius} pixels"
 
 
-def test_without_overlap_there_would_be_seams(network: StyleNetwork) -> None:
+def test_tiles_without_overlap_leave_seams(network: StyleNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     size = (40, 72)
     picture = torch.rand(1, 3, *size, dtype=torch.float64)
-    honest = network.reach
-    try:
-        network.reach = tuple(0 for _ in honest)
-        cut = run_stage(network, 0, picture, size, 32)
-    finally:
-        network.reach = honest
+    monkeypatch.setattr(network, "receptive_field", (0,) * len(network.receptive_field))
+    cut = run_stage(network, 0, picture, size, 32)
     assert (cut - run_stage(network, 0, picture, size, None)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("strength", [1.0, 0.5])
-def test_a_stylized_picture_in_tiles(network: StyleNetwork, strength: float) -> None:
+def test_tiled_and_untiled_transfer_agree(network: StyleNetwork, strength: float) -> None:
     content, style = torch.rand(1, 3, 75, 101, dtype=torch.float64), torch.rand(1, 3, 40, 50, dtype=torch.float64)
     styles = network.features(style)
     whole, tiled = (
@@ -87,24 +100,25 @@ def test_a_stylized_picture_in_tiles(network: StyleNetwork, strength: float) -> 
     torch.testing.assert_close(tiled, whole, rtol=0, atol=1e-10)
 
 
-def test_the_stylizer_in_tiles() -> None:
-    stylizer = Stylizer(shaken("small", torch.float32), "cpu")
+def test_tiled_and_untiled_stylizer_agree() -> None:
+    stylizer = Stylizer(randomized("small", torch.float32), "cpu")
     content, look = torch.rand(3, 75, 101), stylizer.prepare(torch.rand(3, 64, 50))
     whole, tiled = (stylizer.stylize(content, look, tile=tile) for tile in ("none", 32))
     # in float32 a rounding may exchange two neighbouring ranks
     assert (tiled - whole).abs().mean() < 1e-3
 
 
-def test_pieces_cover_a_side_once() -> None:
+@pytest.mark.parametrize("grid", [8, 16])
+def test_spans_cover_every_pixel_once(grid: int) -> None:
     for length in (1, 8, 63, 64, 65, 1000):
-        found = list(pieces(length, 60, 12))
+        found = list(spans(length, 60, 12, grid))
         assert [i for p in found for i in range(p.start, p.stop)] == list(range(length))
-        assert all(p.first % GRID == p.start % GRID == 0 for p in found)
+        assert all(p.first % grid == p.start % grid == 0 for p in found)
         assert all(p.first == 0 or p.start - p.first >= 12 for p in found)
         assert all(p.last == length or p.last - p.stop >= 12 for p in found)
 
 
-def test_which_pictures_are_tiled() -> None:
+def test_tile_side_of_large_and_small_images() -> None:
     assert tile_side("auto", (3000, 4000)) == TILE
     assert tile_side("auto", (1000, LARGE // 1000)) is None
     assert tile_side("none", (3000, 4000)) is None
@@ -114,7 +128,7 @@ def test_which_pictures_are_tiled() -> None:
             tile_side(wrong, (10, 10))
 
 
-def test_channels_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channels_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.style.tiles.SHARE", 700)
     x = torch.rand(2, 7, 10, 10)
     seen = []

@@ -19,7 +19,8 @@ from efdm.data import PictureError, read_picture, resize_short_side, write_pictu
 from efdm.data.embedded import photo
 from efdm.data.paint import paint
 from efdm.data.sheets import sheet
-from efdm.models.weights import PRETRAINED, MissingWeights
+from efdm.models import NETWORKS
+from efdm.models.weights import MissingWeights
 from efdm.style.look import Look
 from efdm.style.stylizer import Stylizer
 
@@ -130,9 +131,7 @@ def make_sheets(stylizer: Stylizer, out: Path, side: int, told: Callable[[str], 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sheets.")],
-    model: Annotated[
-        str, typer.Option(help=f"One of {', '.join(PRETRAINED)}. Default: what --weights says, or small.")
-    ] = "",
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(NETWORKS)}. Default: what --weights says, or small.")] = "",
     weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
     vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
     side: Annotated[int, typer.Option(min=32, help="Side of each picture.")] = 256,

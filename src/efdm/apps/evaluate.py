@@ -14,7 +14,8 @@ from efdm.apps.devices import pick_device
 from efdm.apps.networks import with_option
 from efdm.apps.tell import tell
 from efdm.data import PictureError, find_pictures
-from efdm.models.weights import NORMALISED, PRETRAINED, MissingWeights, checksum, find, load_encoder
+from efdm.models import NETWORKS
+from efdm.models.weights import MissingWeights, checksum, find, load_encoder
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.style import evaluate as evaluation
@@ -27,6 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your
 console = Console()
 
 # what gives the file of a weight that is not found; the decoder of vgg19 is looked up only
+ENCODED = [name for name, row in NETWORKS.items() if row.encoder]
 OPTIONS = {"vgg16": "--vgg FILE", "vgg19-normalised": "--encoder vgg19=FILE"}
 
 
@@ -40,7 +42,7 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: records, outputs, table, plot, sheets.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(PRETRAINED)}; may be repeated.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(NETWORKS)}; may be repeated.")] = None,
     network: Annotated[
         list[str] | None, typer.Option(help="NAME=FILE, a network that `efdm train` wrote; may be repeated.")
     ] = None,
@@ -68,7 +70,7 @@ def style(
     encoder: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"NAME=FILE, the encoder of models: one of {', '.join(NORMALISED)}. Default: --vgg for vgg16, or looked up."
+            help=f"NAME=FILE, the encoder of models: one of {', '.join(ENCODED)}. Default: --vgg for vgg16, or looked up."
         ),
     ] = None,
     alexnet: Annotated[str, typer.Option(help="File of AlexNet, for a second LPIPS.")] = "",
@@ -128,7 +130,7 @@ def _named_file(option: str, given: str, example: str) -> tuple[str, str]:
 def _encoders(given: list[str]) -> dict[str, str]:
     found = dict(_named_file("--encoder", g, "vgg19=vgg_normalised.pth") for g in given)
     for name in found:
-        check_choice("encoder", name, tuple(NORMALISED))
+        check_choice("encoder", name, ENCODED)
     return found
 
 

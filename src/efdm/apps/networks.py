@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from efdm.models.weights import PRETRAINED, MissingWeights, metadata
+from efdm.models import NETWORKS
+from efdm.models.weights import MissingWeights, metadata
 from efdm.ops.choices import check_choice
 
 # what gives the file of a weight that is not found; a command whose options are others has a table of its own
@@ -18,9 +19,9 @@ OPTIONS: Mapping[str, str] = MappingProxyType({
 def pick_model(name: str, weights: Path | None) -> str | None:
     """The model of ``--model``; None: the one that the file of ``--weights`` says, or the usual one."""
     if name:
-        check_choice("--model", name, tuple(PRETRAINED))
+        check_choice("--model", name, tuple(NETWORKS))
     elif weights is not None and "network" not in metadata(weights):
-        raise ValueError(f"{weights} does not say which network it is of; add --model, one of {', '.join(PRETRAINED)}")
+        raise ValueError(f"{weights} does not say which network it is of; add --model, one of {', '.join(NETWORKS)}")
     return name or None
 
 

@@ -29,7 +29,8 @@ from efdm.apps.wishes import (
     refuse_inputs,
 )
 from efdm.data import Picture, PictureError, Source, find_pictures, write_picture
-from efdm.models.weights import PRETRAINED, MissingWeights
+from efdm.models import NETWORKS
+from efdm.models.weights import MissingWeights
 from efdm.ops import MATCHERS
 from efdm.ops.choices import CHOICES, check_choice
 from efdm.style.color import COLORS
@@ -175,9 +176,7 @@ def stylize(
     style_size: Annotated[
         str, typer.Option(help="The same for styles; a larger one has larger strokes. Default: --size.")
     ] = "",
-    model: Annotated[
-        str, typer.Option(help=f"One of {', '.join(PRETRAINED)}. Default: what --weights says, or small.")
-    ] = "",
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(NETWORKS)}. Default: what --weights says, or small.")] = "",
     weights: Annotated[Path | None, typer.Option(help="A network of your own, from `efdm train style`.")] = None,
     vgg: Annotated[Path | None, typer.Option(help="The VGG's file, for the models that need it.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = "",

@@ -34,7 +34,7 @@ console = Console()
 
 def _lengths() -> str:
     """How long each recipe trains."""
-    lengths = {name: training.Settings.for_encoder(name, content="", style="").iterations for name in training.RECIPES}
+    lengths = {name: training.Settings.for_encoder(name, content="", style="").iterations for name in NETWORKS}
     return ", ".join(f"{length} for {name}" for name, length in lengths.items())
 
 

@@ -1,13 +1,14 @@
 """Networks, which know nothing of matching."""
 
 from efdm.models.compat import allow_torchvision
-from efdm.models.networks import NETWORKS, StyleNetwork, build
+from efdm.models.networks import NETWORKS, NetworkSpec, StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalise
 
 __all__ = [
     "NETWORKS",
     "VGG",
     "MirrorDecoder",
+    "NetworkSpec",
     "StyleNetwork",
     "allow_torchvision",
     "build",

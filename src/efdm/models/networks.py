@@ -1,36 +1,48 @@
-"""Networks for style transfer: a chain of stages, a picture's features after each, and a decoder at the end.
+"""Style-transfer networks: one row of `NETWORKS` describes how a network is built, trained and loaded.
 
-Whoever runs a network matches the features after every stage; the network itself knows nothing of matching.
+A network is a chain of stages followed by a decoder. Its caller matches the features after every stage.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from torch import Tensor, nn
 
 from efdm.models.small import Mixer, SmallDecoder, SmallEncoder
-from efdm.models.vgg import VGG, MirrorDecoder
+from efdm.models.vgg import VGG, MirrorDecoder, conv_names
 
 
 class StyleNetwork(nn.Module):
-    """``stages`` lead from a picture to features, each from the one before; ``decoder`` leads back to a picture.
+    """A chain of ``stages`` from RGB images in [0, 1] to features, and a ``decoder`` back to images.
 
-    Pictures are RGB in [0, 1]. ``strides`` says how many pixels a step of each stage's features is, ``reach`` how far,
-    in pixels, a stage (or the decoder, last) can see: what tiles must overlap. The first stage is never trained
-    together with the rest: the order of its features is what a match keeps of the content.
+    ``strides[i]`` is the stride of the features after stage ``i``, in pixels of the image. ``receptive_field[i]`` is the
+    radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by that
+    much and start at multiples of ``max_stride``, the largest stride inside the network. The first stage is frozen while
+    the rest is trained, because a match preserves the order of its features.
     """
 
     def __init__(
-        self, name: str, stages: list[nn.Module], decoder: nn.Module, *, strides: tuple[int, ...], reach: tuple[int, ...]
+        self,
+        name: str,
+        stages: list[nn.Module],
+        decoder: nn.Module,
+        *,
+        strides: tuple[int, ...],
+        receptive_field: tuple[int, ...],
+        max_stride: int = 0,
     ) -> None:
         super().__init__()
-        self.name, self.strides, self.reach = name, strides, reach
+        self.max_stride = max_stride or math.lcm(*strides)
+        self.name, self.strides, self.receptive_field = name, strides, receptive_field
         self.stages, self.decoder = nn.ModuleList(stages), decoder
 
     def features(self, images: Tensor) -> list[Tensor]:
-        """Features after every stage, with nothing matched."""
+        """Return the unmatched features after every stage."""
         found: list[Tensor] = []
         x = images
         for stage in self.stages:
@@ -39,39 +51,68 @@ class StyleNetwork(nn.Module):
         return found
 
     def forward(self, images: Tensor) -> Tensor:
-        """Encode and decode again, with nothing matched."""
+        """Encode and decode images without matching."""
         return self.decoder(self.features(images)[-1])[..., : images.shape[-2], : images.shape[-1]]
 
 
-def _small() -> StyleNetwork:
-    # reach: radii of the 3x3 convolutions in pixels, summed; bilinear upsampling adds one step of the eighth
-    encoder = 1 + 1 + 2 + 4 + 4
-    mixer = 4 + 8 + 8 + 8 + 8
-    decoder = 4 + 4 + 2 + 1 + 1
-    return StyleNetwork(
-        "small", [SmallEncoder(), Mixer(), Mixer()], SmallDecoder(),
-        strides=(4, 4, 4), reach=(encoder, mixer, mixer, decoder),
-    )  # fmt: skip
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A row of `NETWORKS`."""
+
+    name: str
+    build: Callable[[], tuple[list[nn.Module], nn.Module]]  # stages and decoder with random weights
+    strides: tuple[int, ...]
+    receptive_field: tuple[int, ...]
+    objective: str  # row of `efdm.style.objective.OBJECTIVES`
+    recipe: Mapping[str, Any]  # training settings that differ from the defaults
+    weights: Mapping[str, str] = field(default_factory=dict)  # matcher -> row of `efdm.models.weights.WEIGHTS`
+    max_stride: int = 0  # largest stride inside the network; 0 stands for that of its features
+    matcher: str = "efdm"  # key of `weights` that is loaded by default
+    encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores its decoder only
 
 
-def _vgg(name: str) -> StyleNetwork:
-    def radius(names: tuple[str, ...]) -> int:
-        return sum(2 ** (int(n[4]) - 1) for n in names)
-
-    encoder = VGG(name)
-    border = radius(encoder.names) + 8  # pooling and upsampling shift by less than one deep step
-    return StyleNetwork(name, [encoder], MirrorDecoder(name), strides=(8,), reach=(border, border))
+def _vgg_radius(name: str) -> int:
+    # each 3x3 convolution adds the stride of its block; pooling and upsampling shift by less than the last stride
+    return sum(2 ** (int(conv[4]) - 1) for conv in conv_names(name, "relu4_1")) + 8
 
 
-NETWORKS: Mapping[str, Callable[[], StyleNetwork]] = MappingProxyType({
-    "small": _small,
-    "vgg16": lambda: _vgg("vgg16"),
-    "vgg19": lambda: _vgg("vgg19"),
+# radii of the small network: those of its 3x3 convolutions, summed; bilinear upsampling adds one position at stride 8
+ENCODER, MIXER, DECODER = 1 + 1 + 2 + 4 + 4, 4 + 8 + 8 + 8 + 8, 4 + 4 + 2 + 1 + 1
+
+NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
+    row.name: row
+    for row in (
+        NetworkSpec(
+            "small", lambda: ([SmallEncoder(), Mixer(), Mixer()], SmallDecoder()),
+            strides=(4, 4, 4), receptive_field=(ENCODER, MIXER, MIXER, DECODER), objective="perceptual",
+            recipe={
+                "lr": 6e-4, "schedule": "cosine", "weight_decay": 1e-4, "average": 0.999, "longest": 50.0,
+                "style_weight": 50.0, "sliced_weight": 12.0, "identity_weight": 30.0, "reconstruct": 2500,
+                "iterations": 28_000,
+            },
+            weights={"efdm": "small"}, max_stride=8,
+        ),
+        NetworkSpec(
+            "vgg16", lambda: ([VGG("vgg16")], MirrorDecoder("vgg16")),
+            strides=(8,), receptive_field=(_vgg_radius("vgg16"),) * 2, objective="paper",
+            recipe={"style_weight": 8.0},  # of 2, 4 and 8: results/style/style-weight; all three preserve the content well
+            weights={"efdm": "vgg16-efdm"}, encoder="vgg16",
+        ),
+        NetworkSpec(
+            "vgg19", lambda: ([VGG("vgg19")], MirrorDecoder("vgg19")),
+            strides=(8,), receptive_field=(_vgg_radius("vgg19"),) * 2, objective="paper", recipe={},
+            weights={"adain": "vgg19-adain"}, matcher="adain", encoder="vgg19-normalised",
+        ),
+    )
 })  # fmt: skip
 
 
 def build(name: str) -> StyleNetwork:
-    """A network with random weights; `efdm.models.weights` has trained ones."""
+    """Build a network with random weights. `efdm.models.weights.pretrained` returns a trained one."""
     if name not in NETWORKS:
         raise ValueError(f"{name!r} is not a network; choose one of {', '.join(NETWORKS)}")
-    return NETWORKS[name]()
+    row = NETWORKS[name]
+    stages, decoder = row.build()
+    return StyleNetwork(
+        name, stages, decoder, strides=row.strides, receptive_field=row.receptive_field, max_stride=row.max_stride
+    )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from efdm.files import atomic_write, cache_folder
-from efdm.models.networks import StyleNetwork, build
+from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
 
 FOLDER_VARIABLE = "EFDM_WEIGHTS"
@@ -80,10 +80,6 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
         "the releases of github.com/naoto0804/pytorch-AdaIN", "MIT", argument="weights",
     ),
 })  # fmt: skip
-
-
-# the encoders that decoders are made for
-NORMALISED: Mapping[str, str] = MappingProxyType({"vgg16": "vgg16", "vgg19": "vgg19-normalised"})
 
 
 class MissingWeights(FileNotFoundError):
@@ -241,12 +237,12 @@ def load_encoder(
 def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
     """Fill an encoder with weights whose mean activations are 1: a file that is normalised already, or the ImageNet
     weights rescaled by our own measurement."""
-    found = find_checked(NORMALISED[encoder.name], path)
+    found = find_checked(NETWORKS[encoder.name].encoder, path)
     state = read(found)
     load_vgg(encoder, state)
     if not _is_normalised(state):
         if f"{encoder.name}-means" not in WEIGHTS:
-            usual = WEIGHTS[NORMALISED[encoder.name]].files[0]
+            usual = WEIGHTS[NETWORKS[encoder.name].encoder].files[0]
             raise ValueError(
                 f"{found} is not normalised, and {encoder.name} has not been measured for it; use {usual}, or "
                 f"make one with `efdm weights normalise {encoder.name}`"
@@ -262,7 +258,7 @@ def _is_normalised(state: Mapping[str, Tensor]) -> bool:
 
 def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str, object], dtype: str = "float16") -> None:
     """Write what was trained, as safetensors: all of a network of our own, the decoder alone of a VGG."""
-    prefix = "" if network.name == "small" else "decoder."
+    prefix = "decoder." if NETWORKS[network.name].encoder else ""
     kept = {k: v.detach().to("cpu", getattr(torch, dtype)) for k, v in network.state_dict().items() if k.startswith(prefix)}
     write_tensors(kept, path, {"network": network.name, "settings": json.dumps(dict(settings), default=str)})
 
@@ -321,30 +317,20 @@ def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
     return network
 
 
-# what the command line and the stylizer offer: network, weights of the decoder (or of everything)
-PRETRAINED: Mapping[str, tuple[str, str]] = MappingProxyType({
-    "small": ("small", "small"),
-    "vgg16": ("vgg16", "vgg16-efdm"),
-    "vgg19": ("vgg19", "vgg19-adain"),
-})  # fmt: skip
-
-
 def pretrained(name: str | None = None, *, weights: str | Path | None = None, vgg: str | Path | None = None) -> StyleNetwork:
-    """A network ready for use. ``weights`` is a file of a training of your own, ``vgg`` the file of a VGG's encoder.
+    """Return a trained network in evaluation mode.
 
-    Without a name it is the network that ``weights`` says it is of, or else "small".
+    ``name`` is a row of `NETWORKS`; it defaults to the network named in the file ``weights``, or to the first row.
+    ``weights`` is a file written by a training run and ``vgg`` the file of a VGG encoder; both default to the row's files.
     """
-    said = None if weights is None else metadata(weights).get("network")
-    if name is None and weights is not None and said is None:
-        raise ValueError(f"{weights} does not say which network it is of; name it, one of {', '.join(PRETRAINED)}")
-    name = name or said or "small"
-    if name not in PRETRAINED:
-        raise ValueError(f"{name!r} is not a model; choose one of {', '.join(PRETRAINED)}")
-    network_name, decoder = PRETRAINED[name]
-    if said not in (None, network_name):
-        raise ValueError(f"{weights} is of the network {said}, not of {name}; name the model {said}, or none")
-    network = build(network_name)
-    load_network(network, find_checked(decoder, weights))
-    if network_name != "small":
+    stored = None if weights is None else metadata(weights).get("network")
+    if name is None and weights is not None and stored is None:
+        raise ValueError(f"{weights} does not name its network; pass a name, one of {', '.join(NETWORKS)}")
+    name = name or stored or next(iter(NETWORKS))
+    if stored not in (None, name):
+        raise ValueError(f"{weights} holds the network {stored}, not {name}; pass {stored}, or no name")
+    network, row = build(name), NETWORKS[name]
+    load_network(network, find_checked(row.weights[row.matcher], weights))
+    if row.encoder:
         load_normalised_encoder(network.stages[0], path=vgg)  # type: ignore[arg-type]
     return network.eval().requires_grad_(False)

@@ -64,19 +64,10 @@ class Settings:
     @classmethod
     def for_encoder(cls, encoder: str, *, content: str, style: str, **changes: Any) -> Settings:
         """The recipe of a network; ``changes`` go before it."""
-        check_choice("encoder", encoder, tuple(RECIPES))
-        return cls(content=content, style=style, encoder=encoder, **{**RECIPES[encoder], **changes})
+        check_choice("encoder", encoder, tuple(NETWORKS))
+        return cls(content=content, style=style, encoder=encoder, **{**NETWORKS[encoder].recipe, **changes})
 
 
-# what differs from the defaults above
-RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType({
-    "vgg16": {"style_weight": 8.0},  # of 2, 4 and 8: results/style/style-weight; content is kept well at all three
-    "vgg19": {},
-    "small": {
-        "lr": 6e-4, "schedule": "cosine", "weight_decay": 1e-4, "average": 0.999, "longest": 50.0,
-        "style_weight": 50.0, "sliced_weight": 12.0, "identity_weight": 30.0, "reconstruct": 2500, "iterations": 28_000,
-    },
-})  # fmt: skip
 SCHEDULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType({
     "paper": lambda i, total: 1 / (1 + 5e-5 * i),  # authors' code
     "cosine": lambda i, total: min(1.0, (i + 1) / 500) * (0.5 + 0.5 * math.cos(math.pi * i / total)),

@@ -5,6 +5,7 @@ Every stage's convolutions run on overlapping tiles and fill one whole feature m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -13,29 +14,28 @@ from torch import Tensor
 
 from efdm.models import StyleNetwork
 
-GRID = 8  # pixels; no network takes longer steps, so tiles that begin on this grid see what the whole picture sees
 LARGE = 2_000_000  # pixels, above which "auto" means tiles
 TILE = 1024  # pixels; larger tiles repeat less work at their borders and need more memory
 SHARE = 8_000_000  # values that are matched at once
 
 
-class Piece(NamedTuple):
-    """A part of a side, in pixels: what is wanted, and what has to be looked at for it."""
+class Span(NamedTuple):
+    """A tile along one side, in pixels: its core from ``start`` to ``stop``, and from ``first`` to ``last`` with margins."""
 
     start: int
     stop: int
     first: int
     last: int
 
-    def looked_at(self, step: int) -> slice:
-        return slice(self.first // step, _ceil(self.last, step))
+    def padded(self, stride: int) -> slice:
+        return slice(self.first // stride, _ceil(self.last, stride))
 
-    def wanted(self, step: int) -> slice:
-        return slice(self.start // step, _ceil(self.stop, step))
+    def core(self, stride: int) -> slice:
+        return slice(self.start // stride, _ceil(self.stop, stride))
 
-    def inside(self, step: int) -> slice:
-        """What is wanted, counted from where we begin to look."""
-        return slice((self.start - self.first) // step, _ceil(self.stop - self.first, step))
+    def inner(self, stride: int) -> slice:
+        """Return the core relative to the padded tile."""
+        return slice((self.start - self.first) // stride, _ceil(self.stop - self.first, stride))
 
 
 def tile_side(tile: str | int, size: tuple[int, int]) -> int | None:
@@ -48,44 +48,40 @@ def tile_side(tile: str | int, size: tuple[int, int]) -> int | None:
 
 
 def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
-    """The features after stage ``depth`` of a picture of ``size``, from those before it."""
+    """Return the features after stage ``depth`` of an image of ``size``, given the features before it."""
     strides = (1, *network.strides)
-    return _run(network.stages[depth], x, size, tile, strides[depth], strides[depth + 1], network.reach[depth])
+    return _run(network, depth, x, size, tile, strides[depth], strides[depth + 1])
 
 
 def run_decoder(network: StyleNetwork, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
-    """A picture of ``size`` from the features after the last stage."""
-    return _run(network.decoder, x, size, tile, network.strides[-1], 1, network.reach[-1])
+    """Return an image of ``size`` from the features after the last stage."""
+    return _run(network, -1, x, size, tile, network.strides[-1], 1)
 
 
-def pieces(length: int, tile: int, reach: int) -> Iterator[Piece]:
-    tile, reach = _ceil(tile, GRID) * GRID, _ceil(reach, GRID) * GRID
+def spans(length: int, tile: int, margin: int, grid: int) -> Iterator[Span]:
+    """Cut a side of ``length`` pixels into tiles that start at multiples of ``grid``, each with a margin on both sides."""
+    tile, margin = _ceil(tile, grid) * grid, _ceil(margin, grid) * grid
     for start in range(0, length, tile):
         stop = min(start + tile, length)
-        yield Piece(start, stop, max(start - reach, 0), min(stop + reach, length))
+        yield Span(start, stop, max(start - margin, 0), min(stop + margin, length))
 
 
 def _run(
-    module: Callable[[Tensor], Tensor],
-    x: Tensor,
-    size: tuple[int, int],
-    tile: int | None,
-    step_in: int,
-    step_out: int,
-    reach: int,
+    network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None, stride_in: int, stride_out: int
 ) -> Tensor:
-    height, width = (_ceil(side, step_out) for side in size)
+    module = network.decoder if depth < 0 else network.stages[depth]
+    height, width = (_ceil(side, stride_out) for side in size)
     if tile is None or tile >= max(size):
-        return module(x)[..., :height, :width]  # a decoder's steps may lead past the edge
+        return module(x)[..., :height, :width]  # decoding rounds the size up to a multiple of the stride
+    rows, columns = (list(spans(side, tile, network.receptive_field[depth], network.max_stride)) for side in size)
     out: Tensor | None = None
-    for rows in pieces(size[0], tile, reach):
-        for columns in pieces(size[1], tile, reach):
-            seen = x[..., rows.looked_at(step_in), columns.looked_at(step_in)]
-            made = module(seen.contiguous(memory_format=torch.channels_last))
-            if out is None:
-                out = made.new_empty(*made.shape[:2], height, width)  # channels apart, as matching wants them
-            kept = made[..., rows.inside(step_out), columns.inside(step_out)]
-            out[..., rows.wanted(step_out), columns.wanted(step_out)] = kept
+    for row, column in itertools.product(rows, columns):
+        part = x[..., row.padded(stride_in), column.padded(stride_in)]
+        made = module(part.contiguous(memory_format=torch.channels_last))
+        if out is None:
+            out = made.new_empty(*made.shape[:2], height, width)  # contiguous: matching works channel by channel
+        inner = made[..., row.inner(stride_out), column.inner(stride_out)]
+        out[..., row.core(stride_out), column.core(stride_out)] = inner
     assert out is not None
     return out
 

@@ -24,7 +24,7 @@ from efdm.progress import Report, ignore
 from efdm.style.checkpoint import checkpoint, restore
 from efdm.style.objective import DIRECTIONS, PaperObjective, ReconstructionObjective, SmallObjective
 from efdm.style.records import preview
-from efdm.style.settings import IDENTITIES, RECIPES, SCHEDULES, Settings, check, check_same_run, public
+from efdm.style.settings import IDENTITIES, SCHEDULES, Settings, check, check_same_run, public
 from efdm.style.step import Step, averaged, processes
 from efdm.training.checkpoint import SECONDS, check_finite, check_folder, write
 from efdm.training.device import check_device
@@ -33,7 +33,7 @@ from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.log import Log
 from efdm.training.settings import FILE
 
-__all__ = ["RECIPES", "SCHEDULES", "Batches", "Phase", "Progress", "Settings", "make_network", "phases", "train"]
+__all__ = ["SCHEDULES", "Batches", "Phase", "Progress", "Settings", "make_network", "phases", "train"]
 
 PHASES = ("reconstruct", "style")  # in the order they are run
 BLOCK = 64  # iterations whose random draws are made at once

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.models import VGG
-from efdm.models.weights import PRETRAINED, checksum, find, metadata, pretrained
+from efdm.models import NETWORKS, VGG
+from efdm.models.weights import checksum, find, metadata, pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.style.optimise import OPTIMISERS, optimise
@@ -84,11 +84,11 @@ NO_ENCODERS: Encoders = MappingProxyType({})
 
 def open_pretrained(name: str, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu") -> Trained:
     """A model that `efdm.models.weights` knows. Files of ``encoders`` go before those that are looked up."""
-    check_choice("model", name, tuple(PRETRAINED))
-    network, weight = PRETRAINED[name]
-    made = pretrained(name, vgg=encoders.get(network))
-    weights = _checksums(find(weight), encoders.get(network))
-    return Trained(name, Stylizer(made, device), "adain" if "adain" in weight else "efdm", weights)
+    check_choice("model", name, tuple(NETWORKS))
+    row = NETWORKS[name]
+    made = pretrained(name, vgg=encoders.get(name))
+    weights = _checksums(find(row.weights[row.matcher]), encoders.get(name))
+    return Trained(name, Stylizer(made, device), row.matcher, weights)
 
 
 def _checksums(*files: str | Path | None) -> str:
@@ -104,10 +104,10 @@ def open_trained(
     try:
         told = metadata(file)
         settings = json.loads(told.get("settings", "{}"))
-        network = told["network"]
+        network, method = told["network"], settings["method"]
     except (KeyError, ValueError) as error:
         raise ValueError(f"{file} does not say what it is; give a network.safetensors that `efdm train` wrote") from error
-    check_choice("network", network, tuple(PRETRAINED))
+    check_choice("network", network, tuple(NETWORKS))
     made = pretrained(network, weights=file, vgg=encoders.get(network))
     weights = _checksums(file, encoders.get(network))
-    return Trained(name, Stylizer(made, device), settings.get("method", "efdm"), weights)
+    return Trained(name, Stylizer(made, device), method, weights)
