@@ -17,7 +17,7 @@ from test_documents import ROOT, blocks
 from efdm.dg import METHODS
 from efdm.dg.protocols import PROTOCOLS
 from efdm.lab import SELECTIONS, load_recipe, recipes
-from efdm.lab.published import PUBLISHED
+from efdm.lab.literature import PUBLISHED
 from efdm.lab.scores import STDS
 
 pytest.importorskip("typer")
@@ -121,13 +121,13 @@ def test_what_several_machines_made_is_one_table(there: Path) -> None:
 
 def test_the_recipe_on_the_page_is_a_whole_one(there: Path) -> None:
     from efdm.lab import expand
-    from efdm.lab.recipe import TOLD, docstring, sayings
+    from efdm.lab.recipe import DOCSTRING_FIELDS, docstring, docstring_fields
     from efdm.models.backbones import build_backbone
     from efdm.nn import find_stage
 
     recipe = load_recipe(there / "mine.py")
-    told = sayings(docstring(there / "mine.py"))
-    assert set(told) == set(TOLD)
+    told = docstring_fields(docstring(there / "mine.py"))
+    assert set(told) == set(DOCSTRING_FIELDS)
     assert told["runs"].startswith(f"{len(expand(recipe, ['a', 'b', 'c']))} ")
     model = build_backbone(recipe.settings["backbone"], 2)
     for stage in recipe.settings["stages"]:

@@ -7,13 +7,12 @@ from torch.nn import functional as F
 
 from efdm import domains_of_batch, unmix
 from efdm.dg import METHODS, attach
-from efdm.dg.batch import unchanged
-from efdm.dg.methods import OTHER_NAMES, check_method, options_of
+from efdm.dg.methods import OTHER_NAMES, Parts, check_method, options_of
 from efdm.nn import mixes_of
 from efdm.nn.pairing import PAIRINGS
 
 STAGES = ("one", "two")
-RANDOM = [name for name in METHODS if name != "erm"]
+RANDOM = [name for name, row in METHODS.items() if "p" in row.options]
 
 
 class Net(nn.Module):
@@ -23,13 +22,16 @@ class Net(nn.Module):
         self.two = nn.Sequential(nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU())
         self.head = nn.Linear(8, 4)
 
+    def features(self, x: Tensor) -> Tensor:
+        return self.two(self.one(x)).mean((2, 3))
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.two(self.one(x)).mean((2, 3)))
+        return self.head(self.features(x))
 
 
 def always(method: str) -> dict[str, float]:
-    """Options with which a method does something to every batch."""
-    return {} if method == "erm" else {"p": 0.3} if method == "dropblock" else {"p": 1.0}
+    """Return options with which a method changes every batch."""
+    return {} if method not in RANDOM else {"p": 0.3} if method == "dropblock" else {"p": 1.0}
 
 
 def batch(device: torch.device, size: int = 7) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,19 +46,22 @@ def net(device: torch.device) -> Net:
     return Net().to(device, memory_format=torch.channels_last)
 
 
-def loss_of(model: nn.Module, change, images: Tensor, targets: Tensor, domains: Tensor) -> Tensor:
-    images, targets = change(images, targets)
+def loss_of(model: Net, parts: Parts, images: Tensor, targets: Tensor, domains: Tensor) -> Tensor:
+    images, targets = parts.change(images, targets)
     with domains_of_batch(domains):
-        return F.cross_entropy(model(images), targets)
+        features = model.features(images)
+        logits = model.head(features)
+    loss = F.cross_entropy(logits, targets)
+    return loss if parts.penalty is None else loss + parts.penalty(features, logits, targets, domains)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains(method: str, device: torch.device) -> None:
-    """An odd batch, in half precision."""
+    """Odd batch size, autocast to bfloat16."""
     model = net(device)
-    change = attach(method, model, STAGES, generator=torch.Generator(device).manual_seed(0), **always(method))
+    parts = attach(method, model, STAGES, generator=torch.Generator(device).manual_seed(0), **always(method))
     with torch.autocast(device.type, torch.bfloat16):
-        loss = loss_of(model, change, *batch(device))
+        loss = loss_of(model, parts, *batch(device))
     loss.backward()
     assert loss.isfinite()
     for parameter in model.parameters():
@@ -65,46 +70,46 @@ def test_every_method_trains(method: str, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("method", RANDOM)
-def test_a_seed_decides(method: str, device: torch.device) -> None:
+def test_same_seed_same_loss(method: str, device: torch.device) -> None:
     losses = []
     for seed in (1, 1, 2, 3):
         model = net(device)
-        change = attach(method, model, STAGES, generator=torch.Generator(device).manual_seed(seed), **always(method))
-        torch.manual_seed(len(losses))  # which must not matter
-        losses.append(loss_of(model, change, *batch(device)).item())
+        parts = attach(method, model, STAGES, generator=torch.Generator(device).manual_seed(seed), **always(method))
+        torch.manual_seed(len(losses))  # must not matter
+        losses.append(loss_of(model, parts, *batch(device)).item())
     assert losses[0] == losses[1]
     assert len(set(losses)) > 1
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_evaluation_is_left_alone(method: str, device: torch.device) -> None:
+def test_no_effect_in_eval_mode(method: str, device: torch.device) -> None:
     model = net(device)
-    change = attach(method, model, STAGES, **always(method))
+    parts = attach(method, model, STAGES, **always(method))
     model.eval()
     images, targets, _ = batch(device)
-    same = change(images, targets)
+    same = parts.change(images, targets)
     assert same[0] is images
     assert same[1] is targets
     assert torch.equal(model(images), net(device).eval()(images))
 
 
 @pytest.mark.parametrize("method", RANDOM)
-def test_without_chance_it_is_erm(method: str, device: torch.device) -> None:
+def test_p_zero_is_erm(method: str, device: torch.device) -> None:
     model = net(device)
-    change = attach(method, model, STAGES, p=0.0)
-    assert torch.equal(loss_of(model, change, *batch(device)), loss_of(net(device), unchanged, *batch(device)))
+    parts = attach(method, model, STAGES, p=0.0)
+    assert torch.equal(loss_of(model, parts, *batch(device)), loss_of(net(device), Parts(), *batch(device)))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_targets_stay_probabilities(method: str, device: torch.device) -> None:
     images, targets, _ = batch(device)
-    _, changed = attach(method, net(device), STAGES)(images, targets)
+    _, changed = attach(method, net(device), STAGES).change(images, targets)
     torch.testing.assert_close(changed.sum(1), torch.ones(7, device=device))
     labelled = {"mixup", "manifold-mixup", "cutmix"}
     assert torch.equal(changed, targets) == (method not in labelled)
 
 
-def test_rows_are_what_they_are_called() -> None:
+def test_names_match_layers() -> None:
     for name, row in METHODS.items():
         assert row.name == name
         assert row.about
@@ -124,13 +129,13 @@ def test_rows_are_what_they_are_called() -> None:
                 assert name.endswith(f"-{ties}") == (settings.get("ties") == ties)
 
 
-def test_every_layer_has_its_own_generator_and_options() -> None:
+def test_layers_get_generator_and_options() -> None:
     generator = torch.Generator()
     for name in METHODS:
         model = Net()
         attach(name, model, STAGES, generator=generator, **always(name))
         layers = mixes_of(model)
-        if name in ("erm", "mixup", "cutmix", "cutout"):
+        if name in ("erm", "coral", "mixup", "cutmix", "cutout"):
             assert layers == []
         elif name == "manifold-mixup":
             assert len(layers) == 2
@@ -145,15 +150,15 @@ def test_options() -> None:
     assert options_of("cutout", {"side": 0.25}) == {"p": 1.0, "side": 0.25}
     with pytest.raises(ValueError, match=r"method='efdmx' is not one of 'erm', .*did you mean 'efdmix'"):
         attach("efdmx", Net(), STAGES)
-    with pytest.raises(TypeError, match=r"'dsu' has no option 'alpha'; it takes p"):
+    with pytest.raises(TypeError, match=r"'dsu' has no option 'alpha'; its options are p"):
         attach("dsu", Net(), STAGES, alpha=0.1)
-    with pytest.raises(TypeError, match=r"'erm' has no option 'p'; it takes none"):
+    with pytest.raises(TypeError, match=r"'erm' has no option 'p'; it has no options"):
         options_of("erm", {"p": 1.0})
     for name, row in METHODS.items():
         assert options_of(name, {}) == dict(row.options)
 
 
-def test_nothing_is_attached_when_something_is_wrong() -> None:
+def test_failed_attach_leaves_the_model_unchanged() -> None:
     for method, stages, options in (("efdmix", ("one", "nowhere"), {}), ("manifold-mixup", ("one", "nowhere"), {}),
                                     ("dsu", STAGES, {"p": 3.0})):  # fmt: skip
         model = Net()
@@ -165,12 +170,12 @@ def test_nothing_is_attached_when_something_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("other", "name"), [*OTHER_NAMES.items(), ("Histogram Matching", "hm"), ("EFDMix_Flow", "efdmix-flow")]
 )
-def test_another_name_of_a_method_is_told_with_its_name_here(other: str, name: str) -> None:
-    """The nearest name in letters may be another method: that of adain is adamean."""
+def test_synonyms_name_the_row(other: str, name: str) -> None:
+    """The closest spelling may be another method: "adain" is closest to "adamean"."""
     with pytest.raises(ValueError, match=f"--method='{other}' is called '{name}' here"):
         check_method("--method", other)
     check_method("--method", name)
-    check_method("--methods", other, [other, name])  # a recipe's rows are called as it likes
+    check_method("--methods", other, [other, name])  # rows of a recipe may have any name
     with pytest.raises(ValueError, match="is not one of 'cutmix'"):
         check_method("--methods", other, ["cutmix"])
 
@@ -182,12 +187,12 @@ def test_every_method_runs_in_a_captured_graph(method: str) -> None:
         pytest.skip("no CUDA device")
     device = torch.device("cuda")
     model, generator = net(device), torch.Generator(device)
-    change = attach(method, model, STAGES, generator=generator, **always(method))
+    parts = attach(method, model, STAGES, generator=generator, **always(method))
 
     def step() -> Tensor:
         model.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-            loss = loss_of(model, change, *inputs)
+            loss = loss_of(model, parts, *inputs)
         loss.backward()
         return loss
 
@@ -210,8 +215,8 @@ def test_every_method_runs_in_a_captured_graph(method: str) -> None:
 
     first = [replayed(seed) for seed in range(4)]
     assert [replayed(seed) for seed in range(4)] == first
-    assert (len(set(first)) == 1) == (method == "erm")
+    assert (len(set(first)) == 1) == (method not in RANDOM)
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-    for seed in range(2):  # a replay is the step itself
+    for seed in range(2):  # a replay equals an eager step
         generator.manual_seed(seed)
         assert step().item() == pytest.approx(first[seed], rel=1e-2)

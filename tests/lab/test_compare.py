@@ -37,7 +37,7 @@ def test_pairs_are_of_the_same_seed() -> None:
 
 @pytest.mark.parametrize(
     ("step", "words"),
-    [(+1.0, "holds at 5 seeds"), (-1.0, "does not hold"), (0.0, "is not decided at 5 seeds")],
+    [(+1.0, "holds at 5 seeds"), (-1.0, "does not hold"), (0.0, "is inconclusive at 5 seeds")],
     ids=["holds", "reversed", "undecided"],
 )
 def test_the_sentence_of_an_order(step: float, words: str) -> None:
@@ -69,10 +69,10 @@ def test_runs_of_a_seed_that_go_together_are_one_witness() -> None:
     erm, other = {c: [50.0] * 5 for c in "abcd"}, {c: [50 + s for s in by_seed] for c in "abcd"}
     d = difference(made(erm=erm, efdmix=other), "erm", "efdmix")
     assert d.mean > t95(19) * d.error_of_pairs
-    assert d.verdict == "not decided"
+    assert d.verdict == "inconclusive"
 
 
-@pytest.mark.parametrize(("seeds", "verdict"), [(1, "not decided"), (2, "not decided"), (3, "higher")])
+@pytest.mark.parametrize(("seeds", "verdict"), [(1, "inconclusive"), (2, "inconclusive"), (3, "higher")])
 def test_fewer_than_three_seeds_decide_nothing(seeds: int, verdict: str) -> None:
     noise = [0.01, -0.01, 0.0][:seeds]
     n = made(erm={c: [50.0] * seeds for c in "abcd"}, x={c: [51 + e for e in noise] for c in "abcd"})
@@ -108,10 +108,10 @@ def test_some_of_the_domains_decide_nothing() -> None:
 
 def test_one_pair_decides_nothing() -> None:
     d = difference(made(erm={"a": [50]}, efdmix={"a": [90]}), "erm", "efdmix")
-    assert d.verdict == "not decided"
+    assert d.verdict == "inconclusive"
     assert "without an error" in contrast_sentence(d)
     assert "told at 1 seed:" in contrast_sentence(d)
-    assert "is not decided at 1 seed:" in order_sentence([d])
+    assert "is inconclusive at 1 seed:" in order_sentence([d])
 
 
 def test_a_contrast_claims_no_direction() -> None:

@@ -26,12 +26,12 @@ def test_a_grid_is_trained_in_every_combination() -> None:
         p for p, _ in expand(small(grid={"lr": (0.1, 0.01), "iterations": (5, 6)}, seeds=(0,), methods=["erm"]), DOMAINS)
     ]
     assert len(plan) == 4 * 4
-    assert {p.point for p in plan} == {f"lr {lr}, iterations {n}" for lr in (0.1, 0.01) for n in (5, 6)}
+    assert {p.hparams for p in plan} == {f"lr {lr}, iterations {n}" for lr in (0.1, 0.01) for n in (5, 6)}
 
 
 def test_settings_that_are_close_are_not_one() -> None:
     plan = [p for p, _ in expand(small(grid={"lr": (0.001, 0.0010000004)}, seeds=(0,), methods=["erm"]), DOMAINS)]
-    assert {p.point for p in plan} == {"lr 0.001", "lr 0.0010000004"}
+    assert {p.hparams for p in plan} == {"lr 0.001", "lr 0.0010000004"}
     assert len({p.run for p in plan}) == len(plan) == 2 * 4
 
 

@@ -11,8 +11,8 @@ from sweeps import small_set
 from efdm.data.digits import STYLES
 from efdm.dg.settings import check
 from efdm.lab import Recipe, expand, load_recipe, recipes, run, tables
-from efdm.lab.published import AVERAGE, PACS, PUBLISHED, published
-from efdm.lab.recipe import FOLDER, TOLD, described, docstring, from_description, recipe_path, sayings
+from efdm.lab.literature import AVERAGE, PACS, PUBLISHED, published
+from efdm.lab.recipe import DOCSTRING_FIELDS, FOLDER, described, docstring, docstring_fields, from_description, recipe_path
 
 NAMES = sorted(recipes())
 DOMAINS = {"pacs": PACS, "digits": tuple(STYLES), "office_home": ("Art", "Clipart", "Product", "Real World")}
@@ -20,8 +20,8 @@ DOMAINS = {"pacs": PACS, "digits": tuple(STYLES), "office_home": ("Art", "Clipar
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_says_what_it_is_and_is_what_it_says(name: str) -> None:
-    told = sayings(docstring(FOLDER / f"{name}.py"))
-    assert set(told) == set(TOLD)
+    told = docstring_fields(docstring(FOLDER / f"{name}.py"))
+    assert set(told) == set(DOCSTRING_FIELDS)
     assert f"efdm dg run {name} " in told["command"]
     recipe = load_recipe(name)
     assert (recipe.name, recipe.claim, recipe.expected) == (name, told["claim"], told["expected"])

@@ -33,7 +33,7 @@ PAIRS = {
 def chosen(rule: str, *points: str) -> tuple[str, int]:
     runs = {"slow": SLOW, "fast": FAST}
     choice = SELECTIONS[rule].choose(Candidates(CELL, {p: runs[p] for p in points}, PAIRS))
-    return choice.point, choice.record["step"]
+    return choice.hparams, choice.record["step"]
 
 
 def test_each_rule_picks_another_evaluation() -> None:
@@ -56,7 +56,7 @@ def test_last_does_not_choose_among_settings() -> None:
 def test_of_equals_the_first_setting_and_the_earliest_step() -> None:
     same = [evaluation(1, 50, 50, 50, 1), evaluation(2, 50, 50, 50, 2, last=True)]
     choice = SELECTIONS["training-domain validation"].choose(Candidates(CELL, {"x": same, "y": same}, {}))
-    assert (choice.point, choice.record["step"], choice.seen) == ("x", 1, 50)
+    assert (choice.hparams, choice.record["step"], choice.seen) == ("x", 1, 50)
 
 
 def test_cross_validation_skips_steps_that_not_all_have() -> None:

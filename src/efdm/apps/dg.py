@@ -23,7 +23,7 @@ from efdm.apps.dg_show import show_tables
 from efdm.apps.dg_train import train_one
 from efdm.data.images import write_bytes
 from efdm.dg import METHODS
-from efdm.lab.recipe import docstring, recipe_path, sayings
+from efdm.lab.recipe import docstring, docstring_fields, recipe_path
 from efdm.lab.scores import STDS
 from efdm.models.backbones import OWN
 from efdm.ops.choices import check_choice
@@ -112,7 +112,7 @@ app.command("analyse")(analyse)
 def list_() -> None:
     """Recipes, methods and backbones."""
     _print("Recipes, and how many trainings they are", [
-        (name, about, sayings(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
+        (name, about, docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
         for name, about in lab.recipes().items()
     ])  # fmt: skip
     _print("Methods, their options (--set options.NAME=VALUE), the batches they want, and where they come from", [

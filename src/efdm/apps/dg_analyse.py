@@ -66,7 +66,7 @@ def analyse(
         with console.status(f"{analysis} of {len(indices)} pictures"):
             name = f"{told['backbone']}, {told['method']}"
             numbers = row.analyse(classifier.model, pictures, indices, size, out, name=name, **options)
-        for line in (*row.spoken(numbers), ""):
+        for line in (*row.summary(numbers), ""):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
         for file in row.files:
             console.print(str(out / file), soft_wrap=True, markup=False, highlight=False)

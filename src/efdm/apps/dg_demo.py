@@ -25,11 +25,11 @@ from efdm.dg.run import MODEL
 from efdm.dg.settings import read_settings
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
-from efdm.lab.published import AVERAGE
+from efdm.lab.literature import AVERAGE
+from efdm.lab.report import Table
 from efdm.lab.results import numbers
-from efdm.lab.run import check_folder
 from efdm.lab.scores import STDS
-from efdm.lab.tables import Table
+from efdm.lab.sweep import check_folder
 
 console = Console()
 

@@ -23,7 +23,7 @@ from efdm.data.images import read_error
 from efdm.data.pacs import PICTURES
 from efdm.dg import Settings, train_together
 from efdm.dg.methods import check_method
-from efdm.lab.run import RECIPE, check_folder
+from efdm.lab.sweep import RECIPE, check_folder
 from efdm.models.backbones import build_backbone
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS

@@ -15,7 +15,7 @@ from efdm import dg, lab
 from efdm.apps.bars import progress
 from efdm.dg.settings import Settings
 from efdm.lab.rendering import render
-from efdm.lab.tables import Table
+from efdm.lab.report import Table
 from efdm.progress import Progress
 
 

@@ -25,7 +25,7 @@ from efdm.dg.run import CHECKPOINT, DONE, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
 from efdm.dg.train import check_run_folder
 from efdm.lab import load_recipe
-from efdm.lab.run import RECIPE
+from efdm.lab.sweep import RECIPE
 from efdm.models.backbones import OWN
 from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice

@@ -1,8 +1,7 @@
-"""The table of methods that make a classifier survive a new domain.
+"""The table of domain-generalization methods.
 
-Each is a layer after the stages of a model, a change of its batches, or both; none is a trainer of its own.
-
-A new method is a layer in `efdm.nn` or a change in `dg/batch.py`, and one row here.
+A method consists of layers after the stages of a model, a change of its batches, a penalty added to the loss, or several of
+these. A new method is a layer in `efdm.nn`, a class in `dg/batch.py` or `dg/penalties.py`, and one row here.
 """
 
 from __future__ import annotations
@@ -11,36 +10,49 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
+from efdm.dg.penalties import Coral, Penalty
 from efdm.nn import DSU, CrossNorm, DropBlock, FeatureLayer, FeatureMix, ManifoldMixup, Pairing, mix_after
 from efdm.ops.choices import check_choice
 
+Sampler = Literal["uniform", "domains"]
+
 
 class Parts(NamedTuple):
-    """What a method consists of: layers after the stages (one for all or one for each), and a change of batches."""
+    """The parts of a method: layers after the stages (one for all or one for each), a change of batches, a penalty.
+
+    The penalty is called as ``penalty(features, logits, targets, domains)``, see `efdm.dg.penalties`, and added to the loss.
+    """
 
     layers: FeatureLayer | Sequence[FeatureLayer] | None = None
     change: Change = unchanged
+    penalty: Penalty | None = None
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row. ``options`` are all that can be set, with their defaults; ``batches`` is the sampler that it wants:
-    ``"uniform"``, or ``"domains"``: two domains in equal parts; ``least``: the smallest batch in which it does anything;
-    ``domains``: of how many domains, at least and at most, such a batch of parts may be."""
+    """One row of the table.
+
+    Args:
+        make: called with the number of stages, the generator and all options.
+        options: all options with their defaults.
+        batches: the default sampler; "domains" draws equal parts of several domains.
+        min_batch: the smallest batch in which the method has an effect.
+        domains: the smallest and largest number of domains that a batch of the sampler "domains" may have.
+    """
 
     name: str
     about: str
     source: str
-    make: Callable[..., Parts] = field(repr=False)  # called with the number of stages, the generator and all options
+    make: Callable[..., Parts] = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
-    batches: str = "uniform"
-    least: int = 1
+    batches: Sampler = "uniform"
+    min_batch: int = 1
     domains: tuple[int, float] = (1, inf)
 
 
@@ -64,14 +76,14 @@ def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: A
 _EFDM = "Zhang et al., CVPR 2022"
 _MIXSTYLE = "Zhou et al., ICLR 2021"
 _MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
-_DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # a half is one domain: nobody looks at labels
+_DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # "halves": each half of a batch is one domain
 
 
 def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "random", **settings: object) -> Method:
-    """A row of `MATCHERS`, mixed within the batch. Pairs across domains want batches that have two in equal parts."""
+    """Return the row for a matcher of `MATCHERS` that is mixed within the batch."""
     make = _layer(FeatureMix, method=matcher, pairing=pairing, **settings)
-    batches = "uniform" if pairing == "random" else "domains"
-    return Method(name, about, source, make, _MIX, batches, least=2, domains=_DOMAINS[pairing])
+    batches: Sampler = "uniform" if pairing == "random" else "domains"
+    return Method(name, about, source, make, _MIX, batches, min_batch=2, domains=_DOMAINS[pairing])
 
 
 _ROWS = (
@@ -101,24 +113,29 @@ _ROWS = (
     _mix("efdmix-random", "EFDMix, equal values in random order", f"{_EFDM}, study of ties", "efdm", ties="random"),
     _mix("efdmix-neighbor", "EFDMix, equal values by their neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
     Method(
+        "coral", "penalty on differences between the domains' feature means and covariances",
+        "Sun and Saenko, ECCVW 2016; DomainBed", lambda stages, generator, **options: Parts(penalty=Coral(**options)),
+        {"gamma": 1.0}, "domains", min_batch=2, domains=(2, inf),
+    ),
+    Method(
         "dsu", "means and standard deviations moved by noise as wide as the batch's", "Li et al., ICLR 2022",
-        _layer(DSU), {"p": 0.5}, least=2,  # their paper and published code
+        _layer(DSU), {"p": 0.5}, min_batch=2,  # their paper and published code
     ),
     Method(
         "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",
-        _layer(CrossNorm), {"p": 0.5}, least=2,  # published code, ImageNet
+        _layer(CrossNorm), {"p": 0.5}, min_batch=2,  # published code, ImageNet
     ),
     Method(
         "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",
-        _change(Mixup), {"p": 1.0, "alpha": 0.2}, least=2,  # their paper, ImageNet: alpha from 0.1 to 0.4
+        _change(Mixup), {"p": 1.0, "alpha": 0.2}, min_batch=2,  # their paper, ImageNet: alpha from 0.1 to 0.4
     ),
     Method(
         "manifold-mixup", "pictures or features of one stage, and targets, averaged in pairs", "Verma et al., ICML 2019",
-        _manifold_mixup, {"p": 1.0, "alpha": 2.0}, least=2,  # published code, CIFAR
+        _manifold_mixup, {"p": 1.0, "alpha": 2.0}, min_batch=2,  # published code, CIFAR
     ),
     Method(
         "cutmix", "a rectangle of another picture, and its share of the target", "Yun et al., ICCV 2019",
-        _change(CutMix), {"p": 1.0, "alpha": 1.0}, least=2,  # their paper, ImageNet
+        _change(CutMix), {"p": 1.0, "alpha": 1.0}, min_batch=2,  # their paper, ImageNet
     ),
     Method(
         "cutout", "a square of every picture left out", "DeVries and Taylor, 2017",
@@ -132,7 +149,7 @@ _ROWS = (
 
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
 
-# of the papers, of `MATCHERS` and of everyday speech; records know the names of rows alone
+# names used in the papers and in `MATCHERS`; records contain the names of rows only
 OTHER_NAMES: Mapping[str, str] = MappingProxyType({
     "adain": "mixstyle",
     "efdm": "efdmix",
@@ -145,7 +162,7 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType({
 
 
 def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> None:
-    """Raise for what is none of the rows, and say what it is called here where it has another name or other letters."""
+    """Raise a ValueError unless ``value`` is one of ``rows``. The message names the row for a known synonym."""
     spelled = value.lower().replace("_", "-").replace(" ", "-")
     here = OTHER_NAMES.get(spelled, spelled)
     if value not in rows and here in rows:
@@ -154,7 +171,7 @@ def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> 
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a method: those given, checked, and the defaults of the others.
+    """Return all options of a method: the given ones, and the defaults of the others.
 
     >>> from efdm.dg.methods import options_of
     >>> options_of("efdmix", {"alpha": 0.3})
@@ -164,13 +181,13 @@ def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     options = METHODS[method].options
     for name in given:
         if name not in options:
-            takes = f"it takes {', '.join(options)}" if options else "it takes none"
+            takes = f"its options are {', '.join(options)}" if options else "it has no options"
             raise TypeError(f"method {method!r} has no option {name!r}; {takes}")
     return {**options, **given}
 
 
 def mixes(method: str) -> bool:
-    """Whether it does anything after stages.
+    """Return True if a method inserts layers after stages.
 
     >>> from efdm.dg.methods import mixes
     >>> mixes("efdmix"), mixes("erm")
@@ -187,26 +204,26 @@ def attach(
     *,
     generator: torch.Generator | None = None,
     **options: Any,
-) -> Change:
-    """Put a method into a model and return what it does to batches of pictures and targets: most leave them as they are.
+) -> Parts:
+    """Insert a method's layers into a model and return its parts; the training loop calls ``change`` and ``penalty``.
 
-    ``stages`` are what `mix_after` takes. ``options`` are those of the method's row. Everything random is drawn on the
-    tensors' device from ``generator``, or from torch's own. In eval mode the model and its batches are left alone.
+    ``stages`` are passed to `mix_after`, ``options`` to the method. Random numbers are drawn on the tensors' device from
+    ``generator``, which defaults to PyTorch's global generator. In eval mode neither layers nor ``change`` have an effect.
 
     >>> import torch
     >>> from efdm.dg import attach
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
-    >>> change = attach("mixup", model, ["1"], alpha=0.4)
-    >>> images, targets = change(torch.rand(4, 3, 16, 16), torch.eye(4))
+    >>> parts = attach("mixup", model, ["1"], alpha=0.4)
+    >>> images, targets = parts.change(torch.rand(4, 3, 16, 16), torch.eye(4))
     """
     chosen = options_of(method, options)
-    layers, change = METHODS[method].make(len(stages), generator, **chosen)
-    if layers is not None:
-        mix_after(model, stages, layers)
-    if change is unchanged:
-        return unchanged
+    parts = METHODS[method].make(len(stages), generator, **chosen)
+    if parts.layers is not None:
+        mix_after(model, stages, parts.layers)
+    if parts.change is unchanged:
+        return parts
 
     def in_training(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return change(images, targets) if model.training else (images, targets)
+        return parts.change(images, targets) if model.training else (images, targets)
 
-    return in_training
+    return parts._replace(change=in_training)

@@ -124,10 +124,10 @@ def check(settings: Settings) -> None:
 def _check_it_can_mix(settings: Settings) -> None:
     """Raise where a method would find nobody to mix with: it would be erm under another name."""
     method = METHODS[settings.method]
-    if settings.batch < method.least:
+    if settings.batch < method.min_batch:
         raise ValueError(
             f"{method.name} needs other pictures in the batch, and a batch of {settings.batch} has none; give a batch of at "
-            f"least {method.least}, or choose erm"
+            f"least {method.min_batch}, or choose erm"
         )
     if len(settings.train_domains) < method.domains[0]:
         others = f"{method.name.partition('-')[0]}, which needs no second domain"

@@ -38,7 +38,8 @@ class Step:
         self.generator = torch.Generator(self.device)
         # torch's own is for dropout of the model's. Runs side by side on a GPU share it: such masks are not repeatable there
         self.generators = (self.generator, default_generator(self.device))
-        self.change = attach(settings.method, model, settings.stages, generator=self.generator, **settings.options)
+        method = attach(settings.method, model, settings.stages, generator=self.generator, **settings.options)
+        self.change, self.penalty = method.change, method.penalty
         self.parts = list(parts_to_compile(model)) if "compile" in settings.speed else []
         train_mode(model, settings.batchnorm)
         _check_mixed(model, settings)

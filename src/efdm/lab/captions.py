@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from efdm.dg.methods import METHODS
-from efdm.lab.plan import spoken
+from efdm.lab.plan import display
 from efdm.lab.results import Numbers, tabled
-from efdm.lab.run import Study
 from efdm.lab.scores import VALIDATION
+from efdm.lab.sweep import Study
 
 # settings that a caption tells, and in which words
 FACTS: Mapping[str, str] = {
@@ -75,7 +75,7 @@ def _values(study: Study, row: str, name: str) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) else spoken(value)
+    return f"{value:,}" if isinstance(value, int) else display(value)
 
 
 def row_sentences(study: Study) -> list[str]:
@@ -98,7 +98,7 @@ def chosen_sentences(made: Numbers) -> list[str]:
     told = []
     for row, by_column in made.chosen.items():
         counts = {column: Counter(by_column[column].values()) for column in made.columns if column in by_column}
-        if len({point for count in counts.values() for point in count}) == 1:
+        if len({hparams for count in counts.values() for hparams in count}) == 1:
             told.append(f"Chosen for {row}: {next(iter(next(iter(counts.values()))))} everywhere.")
         elif counts:
             told.append(f"Chosen for {row}: {'; '.join(f'{column} {_most(count)}' for column, count in counts.items())}.")
@@ -107,5 +107,5 @@ def chosen_sentences(made: Numbers) -> list[str]:
 
 def _most(count: Counter[str]) -> str:
     """ "lr 0.01", or "lr 0.01 (2 of 3 seeds) or lr 0.1 (1 of 3 seeds)"."""
-    ordered = sorted(count, key=lambda point: (-count[point], point))
+    ordered = sorted(count, key=lambda hparams: (-count[hparams], hparams))
     return ordered[0] if len(ordered) == 1 else " or ".join(f"{p} ({count[p]} of {count.total()} seeds)" for p in ordered)

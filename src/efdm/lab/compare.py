@@ -20,7 +20,7 @@ from efdm.lab.results import Numbers
 from efdm.lab.scores import standard_error
 from efdm.text import plural
 
-Verdict = Literal["higher", "lower", "not decided", "incomplete"]
+Verdict = Literal["higher", "lower", "inconclusive", "incomplete"]
 SEEDS = 3  # with fewer, one seed that is like another would decide
 
 # degrees of freedom -> 97.5 % quantile of Student's t; between two rows, the one above (more cautious) is used
@@ -60,7 +60,7 @@ class Difference:
         if self.pairs < self.asked or self.asked == 0:
             return "incomplete"
         if self.seeds < SEEDS or not abs(self.mean) > t95(self.seeds - 1) * self.error:
-            return "not decided"
+            return "inconclusive"
         return "higher" if self.mean > 0 else "lower"
 
 
@@ -100,8 +100,8 @@ def order_sentence(differences: Sequence[Difference]) -> str:
         head = f"The order {chain} cannot be judged yet"
     elif "lower" in verdicts:
         head = f"The order {chain} does not hold"
-    elif "not decided" in verdicts:
-        head = f"The order {chain} is not decided at {plural(seeds, 'seed')}"
+    elif "inconclusive" in verdicts:
+        head = f"The order {chain} is inconclusive at {plural(seeds, 'seed')}"
     else:
         head = f"The order {chain} holds at {plural(seeds, 'seed')}"
     return f"{head}: {'; '.join(map(_said, differences))}."
@@ -112,7 +112,7 @@ def contrast_sentence(d: Difference) -> str:
     words = {
         "higher": f"{d.second} is better than {d.first}",
         "lower": f"{d.second} is worse than {d.first}",
-        "not decided": f"Between {d.first} and {d.second} no difference can be told at {plural(d.seeds, 'seed')}",
+        "inconclusive": f"Between {d.first} and {d.second} no difference can be told at {plural(d.seeds, 'seed')}",
         "incomplete": f"{d.first} and {d.second} cannot be compared yet",
     }
     return f"{words[d.verdict]}: {_said(d)}."

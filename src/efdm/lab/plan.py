@@ -18,10 +18,10 @@ from efdm.ops.choices import check_choice
 
 @dataclass(frozen=True)
 class Planned:
-    """A training that a table needs. ``point`` is its setting of the grid in words, ``run`` the identity of its settings."""
+    """A run that a table needs. ``hparams`` describes its point of the grid, ``run`` is the identity of its settings."""
 
     row: str
-    point: str
+    hparams: str
     cell: Cell
     seed: int
     run: str
@@ -30,7 +30,7 @@ class Planned:
     @property
     def place(self) -> tuple[str, str, Cell, int]:
         """Where its number goes."""
-        return self.row, self.point, self.cell, self.seed
+        return self.row, self.hparams, self.cell, self.seed
 
 
 def expand(
@@ -59,10 +59,10 @@ def expand(
     made = []
     rows = [row for row in recipe.rows if methods is None or row in methods]
     # seeds first: a sweep that is broken off has whole tables of fewer seeds
-    chosen, grid = recipe.seeds if seeds is None else seeds, points(recipe)
-    for seed, row, point, cell in product(chosen, rows, grid, wanted):
-        settings = settled(_settings(recipe, row, cell, seed, grid[point], changes))
-        made.append((Planned(row, point, cell, seed, identity(settings), public(settings)), settings))
+    chosen, grid = recipe.seeds if seeds is None else seeds, hparam_grid(recipe)
+    for seed, row, hparams, cell in product(chosen, rows, grid, wanted):
+        settings = settled(_settings(recipe, row, cell, seed, grid[hparams], changes))
+        made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
 
 
@@ -76,13 +76,13 @@ def _concerns(recipe: Recipe, cell: Cell, columns: Sequence[str]) -> bool:
     return bool(set(columns) & set(getattr(cell, recipe.listed)))
 
 
-def points(recipe: Recipe) -> dict[str, dict[str, Any]]:
+def hparam_grid(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """Every combination of the grid, by its name; without a grid the empty one alone."""
     made = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
-    return {", ".join(f"{name} {spoken(value)}" for name, value in each.items()): each for each in made}
+    return {", ".join(f"{name} {display(value)}" for name, value in each.items()): each for each in made}
 
 
-def spoken(value: Any) -> str:
+def display(value: Any) -> str:
     """A value in a word of its own: numbers as short as they can be told from others."""
     if not isinstance(value, float):
         return str(value)
@@ -90,7 +90,7 @@ def spoken(value: Any) -> str:
 
 
 def _settings(
-    recipe: Recipe, row: str, cell: Cell, seed: int, point: Mapping[str, Any], changes: Mapping[str, Any]
+    recipe: Recipe, row: str, cell: Cell, seed: int, hparams: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Settings:
     protocol, own = PROTOCOLS[recipe.protocol], recipe.rows[row]
     method = own.get("method", row)
@@ -107,7 +107,7 @@ def _settings(
         **recipe.settings,
         **column,
         **own,
-        **point,
+        **hparams,
         **changes,
         "method": method,
         "data": recipe.data + kept + held_out,
@@ -143,7 +143,7 @@ def plan_as_json(plan: Sequence[Planned]) -> dict[str, Any]:
     runs = []
     for planned, settings in zip(plan, all_settings, strict=True):
         rest = {k: v for k, v in settings.items() if k not in common}
-        place = {"row": planned.row, "point": planned.point, "train": planned.cell.train, "test": planned.cell.test}
+        place = {"row": planned.row, "hparams": planned.hparams, "train": planned.cell.train, "test": planned.cell.test}
         runs.append({"run": planned.run, **place, "seed": planned.seed, "settings": rest})
     return {"settings": common, "runs": runs}
 
@@ -151,7 +151,7 @@ def plan_as_json(plan: Sequence[Planned]) -> dict[str, Any]:
 def plan_from_json(told: Mapping[str, Any]) -> list[Planned]:
     return [
         Planned(
-            run["row"], run["point"], Cell(tuple(run["train"]), tuple(run["test"])), run["seed"], run["run"],
+            run["row"], run["hparams"], Cell(tuple(run["train"]), tuple(run["test"])), run["seed"], run["run"],
             {**told["settings"], **run["settings"]},
         )
         for run in told["runs"]

@@ -19,14 +19,20 @@ from efdm.dg.kinds import check_fields
 from efdm.dg.methods import check_method
 from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import Settings
-from efdm.lab.published import Published
+from efdm.lab.literature import Published
 from efdm.lab.scores import SCORES, STDS
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
 from efdm.text import suggest
 
 FOLDER = Path(__file__).parents[1] / "recipes"
-TOLD = ("claim", "command", "time", "expected", "runs")  # what every docstring says, each at the beginning of a line
+DOCSTRING_FIELDS = (
+    "claim",
+    "command",
+    "time",
+    "expected",
+    "runs",
+)  # what every docstring says, each at the beginning of a line
 Changes = Mapping[str, Any]
 # the others come from the recipe's data, protocol and seeds
 SETTABLE = tuple(f.name for f in fields(Settings) if f.name not in ("data", "train_domains", "test_domains", "seed"))
@@ -149,7 +155,7 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
         raise ValueError(f"{path}{_line(error, path)} cannot be run as a recipe ({what})") from error
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
-    told = sayings(docstring(path))
+    told = docstring_fields(docstring(path))
     given: dict[str, Any] = {"name": path.stem, "claim": told.get("claim", ""), "expected": told.get("expected", "")}
     return replace(found, **{key: value for key, value in given.items() if not getattr(found, key)})
 
@@ -172,10 +178,10 @@ def docstring(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
-def sayings(text: str) -> dict[str, str]:
-    """What a docstring says under each of `TOLD`: a word, at least two spaces, the rest; indented lines belong to it."""
+def docstring_fields(text: str) -> dict[str, str]:
+    """Return the text of each of `DOCSTRING_FIELDS`: the word, two spaces or more, text, continued by indented lines."""
     found = {}
-    for word, rest in re.findall(rf"^({'|'.join(TOLD)})  +(.+(?:\n +.+)*)", text, re.MULTILINE):
+    for word, rest in re.findall(rf"^({'|'.join(DOCSTRING_FIELDS)})  +(.+(?:\n +.+)*)", text, re.MULTILINE):
         found[word] = " ".join(rest.split())
     return found
 

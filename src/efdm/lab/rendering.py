@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 
-from efdm.lab.tables import MISSING, Table
+from efdm.lab.report import MISSING, Table
 from efdm.ops.choices import check_choice
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from efdm.dg.protocols import PROTOCOLS, Cell
-from efdm.lab.plan import Planned, points
-from efdm.lab.run import Study
+from efdm.lab.plan import Planned, hparam_grid
 from efdm.lab.scores import SCORES
 from efdm.lab.selection import SELECTIONS, Candidates, Selection
+from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 
 
@@ -63,7 +63,7 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
         if candidates is not None:
             choice = rule.choose(candidates)
             found[row][column][seed] = SCORES[score](choice.record, candidates.cell, scored)
-            chosen[row].setdefault(column, {})[seed] = choice.point
+            chosen[row].setdefault(column, {})[seed] = choice.hparams
     return Numbers(rows, columns, found, wanted, chosen)
 
 
@@ -79,15 +79,15 @@ def _groups(study: Study, rule: Selection) -> dict[tuple[str, str, int], list[Pl
 
 def row_name(planned: Planned) -> str:
     """Of a table in which every setting of the grid has a row."""
-    return f"{planned.row}, {planned.point}" if planned.point else planned.row
+    return f"{planned.row}, {planned.hparams}" if planned.hparams else planned.row
 
 
 def tabled(study: Study) -> list[Planned]:
     """The trainings that numbers are taken from, in the order of the recipe: all but those for cross-validation alone."""
-    rows, grid = list(study.recipe.rows), list(points(study.recipe))
+    rows, grid = list(study.recipe.rows), list(hparam_grid(study.recipe))
 
     def place(planned: Planned) -> tuple[int, int, int]:
-        return rows.index(planned.row), grid.index(planned.point), planned.seed
+        return rows.index(planned.row), grid.index(planned.hparams), planned.seed
 
     return sorted((planned for planned in study.plan if not _is_pair(study, planned.cell)), key=place)
 
@@ -102,7 +102,7 @@ def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str
     cell, row, seed = group[0].cell, group[0].row, group[0].seed
     if any(planned.run not in study.runs for planned in group):
         return None
-    pairs: dict[str, dict[str, list[dict[str, object]]]] = {planned.point: {} for planned in group}
+    pairs: dict[str, dict[str, list[dict[str, object]]]] = {planned.hparams: {} for planned in group}
     if rule.pairs == "needed":
         for other in study.plan:
             if (
@@ -111,7 +111,7 @@ def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str
                 and (other.row, other.seed) == (row, seed)
             ):
                 (domain,) = set(other.cell.test) - set(cell.test)
-                pairs[other.point] |= {domain: study.runs[other.run]} if other.run in study.runs else {}
+                pairs[other.hparams] |= {domain: study.runs[other.run]} if other.run in study.runs else {}
         if any(set(found) != set(cell.train) for found in pairs.values()):
             return None
-    return Candidates(cell, {planned.point: study.runs[planned.run] for planned in group}, pairs, scored)
+    return Candidates(cell, {planned.hparams: study.runs[planned.run] for planned in group}, pairs, scored)

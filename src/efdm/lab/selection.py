@@ -50,7 +50,7 @@ class Candidates(NamedTuple):
 class Choice(NamedTuple):
     """The evaluation to report, the setting it belongs to, and what the rule saw of it."""
 
-    point: str
+    hparams: str
     record: Mapping[str, Any]
     seen: float
 
@@ -75,33 +75,33 @@ class Selection:
         if self.among == "nothing" and len(candidates.runs) > 1:
             raise ValueError(f"{self.name!r} does not choose among settings ({'; '.join(candidates.runs)}); list them")
         found = []
-        for point, records in candidates.runs.items():
+        for hparams, records in candidates.runs.items():
             for record in records if self.steps == "every" else records[-1:]:
-                seen = self.looked_at(candidates, point, record)
+                seen = self.looked_at(candidates, hparams, record)
                 if seen is not None:
-                    found.append(Choice(point, record, seen))
+                    found.append(Choice(hparams, record, seen))
         if not found:
             raise ValueError(f"there is no evaluation that {self.name!r} could choose; were all made at the same steps?")
         return max(found, key=lambda choice: choice.seen)  # the first of equals
 
 
-def _nothing(candidates: Candidates, point: str, record: Mapping[str, Any]) -> float:
+def _nothing(candidates: Candidates, hparams: str, record: Mapping[str, Any]) -> float:
     return 0.0
 
 
-def _training_domains(candidates: Candidates, point: str, record: Mapping[str, Any]) -> float:
+def _training_domains(candidates: Candidates, hparams: str, record: Mapping[str, Any]) -> float:
     return validation(record, candidates.cell.train)
 
 
-def _test_domains(candidates: Candidates, point: str, record: Mapping[str, Any]) -> float:
+def _test_domains(candidates: Candidates, hparams: str, record: Mapping[str, Any]) -> float:
     return validation(record, candidates.cell.test)
 
 
-def _domains_left_out(candidates: Candidates, point: str, record: Mapping[str, Any]) -> float | None:
+def _domains_left_out(candidates: Candidates, hparams: str, record: Mapping[str, Any]) -> float | None:
     """The mean, over the training domains, of the accuracy there of the training without it, at the same step."""
     seen = []
     for domain in candidates.cell.train:
-        same = [r for r in candidates.pairs[point][domain] if r["step"] == record["step"]]
+        same = [r for r in candidates.pairs[hparams][domain] if r["step"] == record["step"]]
         if not same:
             return None
         correct, count = counts(same[0], domain, candidates.scored)

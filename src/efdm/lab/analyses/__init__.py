@@ -22,13 +22,13 @@ __all__ = ["ANALYSES", "Analysis", "features_of", "pick"]
 class Analysis:
     """``analyse(model, data, indices, size, out, *, batch=..., name=..., and options of its own)`` returns the numbers.
 
-    ``per_domain`` pictures of each domain are enough for it and can be waited for on a CPU. ``spoken`` has the main ones of
+    ``per_domain`` pictures of each domain are enough for it and can be waited for on a CPU. ``summary`` has the main ones of
     the numbers as lines to read.
     """
 
     about: str
     analyse: Callable[..., dict[str, Any]]
-    spoken: Callable[[dict[str, Any]], list[str]]
+    summary: Callable[[dict[str, Any]], list[str]]
     files: tuple[str, ...]
     per_domain: int
 
@@ -37,21 +37,21 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType({
     "histogram": Analysis(
         "one channel's standardised features in each domain, beside the normal curve",
         histogram.analyse,
-        histogram.spoken,
+        histogram.summary,
         ("histogram.png", "histogram.csv", "histogram.json"),
         250,
     ),
     "tsne": Analysis(
         "t-SNE of mean, deviation, skewness, kurtosis and infinity norm, and how well each tells the domain",
         tsne.analyse,
-        tsne.spoken,
+        tsne.summary,
         ("tsne.png", "tsne.csv", "tsne.json"),
         250,
     ),
     "ties": Analysis(
         "percent of equal values after every stage, with the model's activation and with PReLU",
         ties.analyse,
-        ties.spoken,
+        ties.summary,
         ("ties.png", "ties.md", "ties.json"),
         25,
     ),

@@ -239,7 +239,7 @@ def analyse(
     return told
 
 
-def spoken(told: dict[str, Any]) -> list[str]:
+def summary(told: dict[str, Any]) -> list[str]:
     between = told["distance_between_domains"]
     return [
         f"{told['stage']}, channel {told['channel']} of {told['channels']} ({told['chosen']}): domains are "

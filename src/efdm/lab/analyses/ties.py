@@ -203,7 +203,7 @@ def analyse(
     return told
 
 
-def spoken(told: dict[str, Any]) -> list[str]:
+def summary(told: dict[str, Any]) -> list[str]:
     """Of the model as it is, in the first precision that was asked for."""
     own = [row for row in told["rows"] if row["activation"] in ("", OWN)]
     precision = _kinds(own)[0][1]

@@ -151,7 +151,7 @@ def analyse(
     return told
 
 
-def spoken(told: dict[str, Any]) -> list[str]:
+def summary(told: dict[str, Any]) -> list[str]:
     lines = [f"{told['stage']}, {told['channels']} channels: how often a linear probe tells the domain by"]
     for statistic, accuracy in told["accuracy"].items():
         lines.append(f"  {TITLES.get(statistic, statistic)}: {100 * accuracy['mean']:.0f} %")

@@ -18,11 +18,11 @@ from efdm.lab.compare import (
     order_sentence,
     unjudged_sentences,
 )
-from efdm.lab.published import AVERAGE, PUBLISHED_STD, Published, Value
+from efdm.lab.literature import AVERAGE, PUBLISHED_STD, Published, Value
 from efdm.lab.results import Numbers, numbers, row_name, tabled
-from efdm.lab.run import Study
 from efdm.lab.scores import STDS, VALIDATION, standard_error
 from efdm.lab.selection import SELECTIONS
+from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 from efdm.text import plural
 

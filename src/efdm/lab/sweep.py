@@ -26,7 +26,7 @@ from efdm.dg.settings import Settings, check
 from efdm.dg.train import Trained, train_together
 from efdm.environment import environment
 from efdm.errors import SettingError
-from efdm.lab.plan import Planned, expand, merged, plan_as_json, plan_from_json, points
+from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
 from efdm.lab.recipe import Recipe, described, from_description
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
 from efdm.lab.scores import VALIDATION
@@ -251,8 +251,8 @@ def _with_notes(before: Recipe, recipe: Recipe) -> Recipe:
 
 def _unnamed(plan: Iterable[Planned], recipe: Recipe) -> list[str]:
     """Rows and settings of the grid that a recipe does not name."""
-    grid = points(recipe)
-    return sorted({f"{p.row} {p.point}".strip() for p in plan if p.row not in recipe.rows or p.point not in grid})
+    grid = hparam_grid(recipe)
+    return sorted({f"{p.row} {p.hparams}".strip() for p in plan if p.row not in recipe.rows or p.hparams not in grid})
 
 
 Counted = dict[str, dict[str, dict[str, int]]]  # by domain, and by class or split

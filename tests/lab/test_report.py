@@ -22,9 +22,9 @@ from efdm.lab import (
     tables,
 )
 from efdm.lab.records import by_run
+from efdm.lab.report import best_row
 from efdm.lab.results import numbers
 from efdm.lab.scores import STDS
-from efdm.lab.tables import best_row
 
 
 def cell(study: Study, row: str, column: str, **how: str) -> str:
