@@ -22,7 +22,7 @@ RUN = ROOT / "results" / "style" / "evaluation"
 
 Record = dict[str, Any]
 
-IN_README = ("content untouched", "small efdm 0.75", "small efdm 1", "vgg16 efdm 1")
+IN_README = ("unchanged content", "small efdm 0.75", "small efdm 1", "vgg16 efdm 1")
 # decoders trained alike, but for this
 METHODS = ("efdm", "adain", "hm", "adamean", "adastd")
 MEASURES = {
@@ -76,7 +76,7 @@ def readme_table() -> str:
 
 def method_sweeps() -> dict[str, Sweep]:
     """The decoders that were trained alike, over strengths."""
-    by_model = {s.groups[0].way.get("model"): s for s in sweeps(list(quality().values()))}
+    by_model = {s.groups[0].candidate.get("model"): s for s in sweeps(list(quality().values()))}
     return {method: by_model[f"vgg16-{method}-15k"] for method in METHODS}
 
 

@@ -59,7 +59,7 @@ def test_what_the_cards_say_of_pictures_is_the_records() -> None:
     found = pictures_report.quality()
     for label, name in (("small efdm 1", "small.md"), ("vgg16 efdm 1", "vgg16-efdm.md")):
         group = found[label]
-        assert WEIGHTS[Path(name).stem].sha256.startswith(str(group.way["weights"])), "measured before it was exchanged"
+        assert WEIGHTS[Path(name).stem].sha256.startswith(str(group.candidate["weights"])), "another file was measured"
         quality = f"content LPIPS {told(group, 'lpips')}, style distance {told(group, 'style_distance')}"
         assert quality in words_of(f"docs/models/{name}")
     card = words_of("docs/models/small.md")
@@ -68,8 +68,8 @@ def test_what_the_cards_say_of_pictures_is_the_records() -> None:
     for words, measure in changes.items():
         was, now = (mean_and_error(g.values(measure))[0] for g in (before, found["small efdm 1"]))
         assert f"{words} from {was:.3f} to {now:.3f}" in card
-    (itself,) = (g for g in groups(read_records(ROOT / "results/style/identity")) if g.way["kind"] == "network")
-    assert WEIGHTS["small"].sha256.startswith(str(itself.way["weights"]))
+    (itself,) = (g for g in groups(read_records(ROOT / "results/style/identity")) if g.candidate["kind"] == "network")
+    assert WEIGHTS["small"].sha256.startswith(str(itself.candidate["weights"]))
     assert all(r["content"] == r["style"] for r in itself.records)
     assert f"comes back with an LPIPS of {told(itself, 'lpips')} ({len(itself.records)} photographs" in card
     assert mean_and_error(itself.values("lpips"))[0] <= 0.25

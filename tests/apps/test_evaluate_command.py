@@ -34,8 +34,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(home: Path, *arguments: str, out: str = "run"):
     fixed = ["style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
-    sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--seen-at", "32"]
-    return runner.invoke(app, [*fixed, *sets, "--likeness", "likeness", *arguments], env={"COLUMNS": "200"})
+    sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--measured-at", "32"]
+    return runner.invoke(app, [*fixed, *sets, "--content-metric", "feature_distance", *arguments], env={"COLUMNS": "200"})
 
 
 def test_a_network_of_ones_own_over_strengths_and_an_optimiser(home: Path) -> None:
@@ -43,10 +43,10 @@ def test_a_network_of_ones_own_over_strengths_and_an_optimiser(home: Path) -> No
     arguments = ("--network", network, "--strength", "0,1", "--optimiser", "efdm", "--iterations", "2")
     result = run(home, *arguments, "--pairs", "1")
     assert result.exit_code == 0, result.output
-    labels = ["content untouched", "mine adain 0", "mine adain 1", "optimiser efdm 2"]  # trained with adain
+    labels = ["unchanged content", "mine adain 0", "mine adain 1", "optimiser efdm 2"]  # trained with adain
     assert [r["label"] for r in read_records(home / "run")] == labels
     assert "| mine adain 1 | 1 |" in result.output
-    way = read_records(home / "run")[3]["way"]
+    way = read_records(home / "run")[3]["candidate"]
     assert (way["padding"], way["pooling"]) == ("zeros", "floor")  # VGG as it was trained
     assert way["weights"] == checksum(home / "vgg16.safetensors")[:12]
     before = (home / "run" / "records.jsonl").read_text()
@@ -78,7 +78,7 @@ def test_methods_that_are_given_go_before_the_files_own(home: Path) -> None:
         home, "--network", network, "--method", "efdm", "--method", "hm", "--pairing", "grid", "--pairs", "3", out="m"
     )
     assert result.exit_code == 0, result.output
-    assert [r["label"] for r in read_records(home / "m")] == ["content untouched", "mine efdm 1", "mine hm 1"] * 3
+    assert [r["label"] for r in read_records(home / "m")] == ["unchanged content", "mine efdm 1", "mine hm 1"] * 3
 
 
 def test_the_lens_and_the_models_have_files_of_their_own(
@@ -89,7 +89,7 @@ def test_the_lens_and_the_models_have_files_of_their_own(
     result = run(home, *network, "--encoder", f"vgg16={home / 'normalised.safetensors'}", out="deep")
     assert result.exit_code == 0, result.output
     used = [checksum(home / name)[:12] for name in ("deep.safetensors", "normalised.safetensors")]
-    assert read_records(home / "deep")[1]["way"]["weights"] == "+".join(used)
+    assert read_records(home / "deep")[1]["candidate"]["weights"] == "+".join(used)
 
 
 def test_the_file_of_the_lens_serves_models_of_the_same_network(
@@ -98,7 +98,7 @@ def test_the_file_of_the_lens_serves_models_of_the_same_network(
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
     result = run(home, "--model", "vgg16", "--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1", out="same")
     assert result.exit_code == 0, result.output
-    used = [r["way"]["weights"].split("+")[1] for r in read_records(home / "same")[1:]]
+    used = [r["candidate"]["weights"].split("+")[1] for r in read_records(home / "same")[1:]]
     assert used == [checksum(home / "vgg16.safetensors")[:12]] * 2
 
 
@@ -138,7 +138,7 @@ def test_a_missing_file_that_no_option_takes_is_told_with_its_folder(
         (("--network", "mine=/nowhere"), "there is no file /nowhere"),
         (("--optimiser", "gaty"), "did you mean 'gatys'"),
         (("--pairing", "all"), "'order', 'grid'"),
-        (("--likeness", "ssim"), "'lpips', 'likeness'"),
+        (("--content-metric", "ssim"), "'lpips', 'feature_distance'"),
         (("--vgg", "/nowhere"), "there is no file /nowhere"),
         (("--encoder", "file"), "should be NAME=FILE"),
         (("--encoder", "vgg=file"), "is not one of 'vgg16', 'vgg19'"),

@@ -1,4 +1,4 @@
-"""Measures of stylised pictures: what is 0 or 1 for equal pictures, what they ignore, and published definitions."""
+"""Metrics of stylized images: values for equal images, invariances, and published definitions."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from efdm.models.alexnet import LAYERS, AlexNet, load_alexnet
 from efdm.models.weights import MissingWeights, find
 from efdm.ops import ChannelStats, adain, efdm
 from efdm.style.measures import (
-    Lens,
+    Metrics,
     edge_ssim,
     edges,
+    feature_distance,
     gram_distance,
-    likeness,
+    load_metrics,
     lpips,
     lpips_heads,
     moment_errors,
-    open_lens,
     ssim,
     style_distance,
 )
 
 
 @pytest.fixture(scope="module")
-def lens() -> Lens:
+def metrics() -> Metrics:
     vgg = VGG("vgg16", "relu5_3", padding="zeros", pooling="floor")
     heads = [torch.rand(n, generator=torch.Generator().manual_seed(n)) for n in (64, 128, 256, 512, 512)]
-    return Lens(load_vgg(vgg, numbered_vgg("vgg16")).requires_grad_(False), heads)
+    return Metrics(load_vgg(vgg, numbered_vgg("vgg16")).requires_grad_(False), heads)
 
 
 def pictures(count: int, height: int = 48, width: int = 64) -> torch.Tensor:
-    """Smooth, so that they have edges and flat parts."""
+    """Return smooth images with edges and flat regions."""
     small = torch.rand(count, 3, 6, 8)
     return torch.nn.functional.interpolate(small, (height, width), mode="bicubic").clamp(0, 1)
 
@@ -44,22 +44,22 @@ def pictures(count: int, height: int = 48, width: int = 64) -> torch.Tensor:
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
-def test_lpips_weighs_the_differences_of_unit_vectors() -> None:
+def test_lpips_weights_the_differences_of_unit_vectors() -> None:
     a = torch.tensor([3.0, 4.0]).view(1, 2, 1, 1).expand(1, 2, 2, 2)  # (0.6, 0.8)
     b = torch.tensor([0.0, 7.0]).view(1, 2, 1, 1).expand(1, 2, 2, 2)  # (0, 1)
     heads = [torch.tensor([1.0, 10.0])]
     assert lpips([a], [b], heads).item() == pytest.approx(0.36 + 10 * 0.04, rel=1e-5)
     assert lpips([a], [5 * a], heads).item() == pytest.approx(0, abs=1e-9)
-    assert likeness([a, a], [b, a]).item() == pytest.approx((0.36 + 0.04) / 2, rel=1e-5)
+    assert feature_distance([a, a], [b, a]).item() == pytest.approx((0.36 + 0.04) / 2, rel=1e-5)
 
 
-def test_a_position_without_activations_is_no_error() -> None:
+def test_positions_without_activations_are_allowed() -> None:
     dead, live = torch.zeros(1, 3, 4, 4), torch.rand(1, 3, 4, 4)
     assert lpips([dead], [live], [torch.ones(3)]).item() == pytest.approx(1, rel=1e-4)
     assert lpips([dead], [dead], [torch.ones(3)]).item() == 0
 
 
-def test_heads_come_from_the_package_without_importing_it() -> None:
+def test_heads_are_read_without_importing_lpips() -> None:
     if importlib.util.find_spec("lpips") is None:
         pytest.skip("lpips is not installed")
     assert [len(h) for h in lpips_heads("vgg16")] == [64, 128, 256, 512, 512]
@@ -68,15 +68,15 @@ def test_heads_come_from_the_package_without_importing_it() -> None:
     assert "lpips" not in sys.modules
 
 
-def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_heads_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingWeights, match="pip install --no-deps lpips"):
         lpips_heads()
-    with pytest.raises(ValueError, match="no heads for 'resnet'"):
+    with pytest.raises(ValueError, match="got 'resnet'"):
         lpips_heads("resnet")
 
 
-def test_a_step_from_black_to_white_is_an_edge_of_one() -> None:
+def test_a_step_from_black_to_white_has_magnitude_one() -> None:
     step = torch.zeros(1, 3, 8, 8)
     step[..., 4:] = 1
     assert edges(step)[0, 0, 3].tolist() == pytest.approx([0, 0, 0, 1, 1, 0, 0, 0])
@@ -84,28 +84,28 @@ def test_a_step_from_black_to_white_is_an_edge_of_one() -> None:
 
 
 def test_ssim_agrees_with_scikit_image() -> None:
-    metrics = pytest.importorskip("skimage.metrics")
+    skimage = pytest.importorskip("skimage.metrics")
     a, b = torch.rand(2, 1, 20, 26, dtype=torch.float64)
     options = {"win_size": 11, "gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": 1.0}
-    _, full = metrics.structural_similarity(a[0].numpy(), b[0].numpy(), full=True, **options)
+    _, full = skimage.structural_similarity(a[0].numpy(), b[0].numpy(), full=True, **options)
     assert ssim(a[None], b[None]).item() == pytest.approx(full[5:-5, 5:-5].mean(), abs=1e-6)
 
 
-def test_edges_stay_when_colours_change_and_go_when_pixels_are_shuffled() -> None:
+def test_edge_ssim_ignores_colours_and_detects_shuffled_pixels() -> None:
     content = pictures(1)
     recoloured = content[:, [1, 2, 0]] * 0.9
     shuffled = content.flatten(2)[..., torch.randperm(48 * 64)].view_as(content)
     assert edge_ssim(content, content).item() == pytest.approx(1)
     assert edge_ssim(recoloured, content).item() > 0.6 > edge_ssim(shuffled, content).item()
     assert edge_ssim(content[..., :5, :7], content[..., :5, :7]).item() == pytest.approx(1)  # smaller than a window
-    with pytest.raises(ValueError, match="resize one"):
+    with pytest.raises(ValueError, match="same shape"):
         edge_ssim(content, content[..., 1:])
 
 
 # --- style -----------------------------------------------------------------------------------------------------------
 
 
-def test_style_distance_is_in_standard_deviations_and_blind_to_places() -> None:
+def test_style_distance_is_in_standard_deviations_and_ignores_positions() -> None:
     style = torch.randn(2, 4, 30, 30)
     moved = style.flatten(2)[..., torch.randperm(900)].view_as(style)
     assert style_distance(moved, style).abs().max() == 0
@@ -119,7 +119,7 @@ def test_style_distance_of_another_size() -> None:
     assert style_distance(style[..., ::2, ::2] + 0.3, style).item() == pytest.approx(0.3 * 12**0.5, rel=0.1)
 
 
-def test_matching_a_moment_removes_its_error_and_exact_matching_all() -> None:
+def test_matching_removes_the_errors_of_the_matched_moments() -> None:
     content, style = torch.rand(1, 5, 20, 20) ** 3, torch.randn(1, 5, 20, 20).exp()
     exact, two = efdm(content, style), adain(content, style, eps=0)
     assert max(e.item() for e in moment_errors(exact, style).values()) < 1e-5
@@ -136,7 +136,7 @@ def test_gram_distance_is_relative() -> None:
     assert torch.allclose(gram_distance(5 * style.flip(0), 5 * style), gram_distance(style.flip(0), style))
 
 
-def test_dead_channels_are_left_out_and_faint_ones_on_request() -> None:
+def test_constant_channels_are_skipped_and_faint_ones_on_request() -> None:
     style = torch.randn(1, 3, 20, 20)
     output = style + style.flatten(2).std(-1)[..., None, None]
     style[:, 1] = 0.25  # dead
@@ -144,11 +144,11 @@ def test_dead_channels_are_left_out_and_faint_ones_on_request() -> None:
     style[:, 1] = output[:, 1] * 5e-3
     assert style_distance(output, style).item() > 40
     assert style_distance(output, style, faint="dropped").item() == pytest.approx(1, rel=1e-4)
-    with pytest.raises(ValueError, match="'kept', 'dropped'"):
+    with pytest.raises(ValueError, match="'kept' or 'dropped'"):
         style_distance(output, style, faint="no")
 
 
-def test_a_style_without_a_live_channel_is_not_a_perfect_match() -> None:
+def test_a_constant_style_gives_nan() -> None:
     output, style = torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8)
     style[0] = 0.5
     for faint in ("kept", "dropped"):
@@ -157,39 +157,39 @@ def test_a_style_without_a_live_channel_is_not_a_perfect_match() -> None:
     assert all(e.isnan().tolist() == [True, False] for e in moment_errors(output, style).values())
 
 
-# --- all of it -------------------------------------------------------------------------------------------------------
+# --- all metrics -----------------------------------------------------------------------------------------------------
 
 
-def test_the_content_itself_has_no_content_distance_and_the_style_no_style_distance(lens: Lens) -> None:
-    content, style = lens.see(pictures(2)), lens.see(pictures(2))
-    same, styled = lens.measure(content, content, style), lens.measure(style, content, style)
-    assert tuple(same) == lens.names
+def test_equal_images_have_zero_distance(metrics: Metrics) -> None:
+    content, style = metrics.extract(pictures(2)), metrics.extract(pictures(2))
+    same, styled = metrics.measure(content, content, style), metrics.measure(style, content, style)
+    assert tuple(same) == metrics.names
     assert all(v.shape == (2,) for v in same.values())
     assert same["lpips"].abs().max() == 0
     assert same["edge_ssim"].min() == pytest.approx(1)
-    for name in ("style_distance", "style_distance_firm", "gram_distance", "kurtosis_error"):
+    for name in ("style_distance", "style_distance_robust", "gram_distance", "kurtosis_error"):
         assert styled[name].abs().max() == 0 < same[name].min(), name
 
 
-def test_every_picture_is_measured_by_itself(lens: Lens) -> None:
+def test_images_of_a_batch_are_measured_separately(metrics: Metrics) -> None:
     output, content, style = pictures(3), pictures(3), pictures(3, 40, 40)
-    together = lens.measure(lens.see(output), lens.see(content), lens.see(style))
-    alone = lens.measure(lens.see(output[1:2]), lens.see(content[1:2]), lens.see(style[1:2]))
+    together = metrics.measure(metrics.extract(output), metrics.extract(content), metrics.extract(style))
+    alone = metrics.measure(metrics.extract(output[1:2]), metrics.extract(content[1:2]), metrics.extract(style[1:2]))
     for name, values in together.items():
         assert values[1].item() == pytest.approx(alone[name].item(), rel=1e-3, abs=1e-5), name
 
 
-def test_without_heads_likeness_stands_for_lpips(lens: Lens) -> None:
-    plain = Lens(lens.vgg)
-    found = plain.measure(plain.see(pictures(1)), plain.see(pictures(1)), plain.see(pictures(1)))
+def test_feature_distance_replaces_lpips_without_heads(metrics: Metrics) -> None:
+    plain = Metrics(metrics.vgg)
+    found = plain.measure(plain.extract(pictures(1)), plain.extract(pictures(1)), plain.extract(pictures(1)))
     assert "lpips" not in found
-    assert found["likeness"].item() > 0
+    assert found["feature_distance"].item() > 0
     assert tuple(found) == plain.names
 
 
-def test_another_size_than_the_content_is_refused(lens: Lens) -> None:
-    with pytest.raises(ValueError, match="bring the output to the content's size"):
-        lens.measure(lens.see(pictures(1, 48, 48)), lens.see(pictures(1)), lens.see(pictures(1)))
+def test_output_and_content_must_have_the_same_size(metrics: Metrics) -> None:
+    with pytest.raises(ValueError, match="same shape"):
+        metrics.measure(metrics.extract(pictures(1, 48, 48)), metrics.extract(pictures(1)), metrics.extract(pictures(1)))
 
 
 # --- AlexNet ---------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def alexnet_state() -> dict[str, torch.Tensor]:
     return {f"features.{row[0]}.{k}": own[f"{name}.{k}"] for name, row in LAYERS.items() for k in ("weight", "bias")}
 
 
-def test_alexnet_is_torchvisions() -> None:
+def test_alexnet_equals_torchvision() -> None:
     models = pytest.importorskip("torchvision.models")
     theirs = models.alexnet().eval()
     ours = load_alexnet(theirs.state_dict())
@@ -223,14 +223,14 @@ def test_alexnet_is_torchvisions() -> None:
         (lambda s: s.update({"features.3.bias": torch.zeros(7)}), r"conv2.bias is \(7,\)"),
     ],
 )
-def test_a_wrong_checkpoint_of_alexnet_is_named(change: object, message: str) -> None:
+def test_a_wrong_alexnet_checkpoint_is_refused(change: object, message: str) -> None:
     state = alexnet_state()
     change(state)  # type: ignore[operator]
     with pytest.raises(ValueError, match=message):
         load_alexnet(state)
 
 
-def test_alexnet_says_what_it_cannot_look_at() -> None:
+def test_alexnet_refuses_small_images_and_unknown_taps() -> None:
     with pytest.raises(ValueError, match="at least 31 pixels"):
         AlexNet().taps(torch.rand(1, 3, 30, 64))
     assert AlexNet().taps(torch.rand(1, 3, 31, 31))[-1].numel() > 0
@@ -238,10 +238,12 @@ def test_alexnet_says_what_it_cannot_look_at() -> None:
         AlexNet().taps(torch.rand(1, 3, 64, 64), ("relu9",))
 
 
-def test_a_lens_can_have_two_networks(lens: Lens) -> None:
-    both = Lens(lens.vgg, lens.heads, load_alexnet(alexnet_state()), [torch.rand(n) for n in (64, 192, 384, 256, 256)])
-    content = both.see(pictures(1))
-    found = both.measure(both.see(pictures(1)), content, content)
+def test_metrics_with_two_networks(metrics: Metrics) -> None:
+    both = Metrics(
+        metrics.vgg, metrics.heads, load_alexnet(alexnet_state()), [torch.rand(n) for n in (64, 192, 384, 256, 256)]
+    )
+    content = both.extract(pictures(1))
+    found = both.measure(both.extract(pictures(1)), content, content)
     assert found["lpips_alexnet"].item() > 0 == both.measure(content, content, content)["lpips_alexnet"].item()
     assert tuple(found) == both.names
 
@@ -249,16 +251,16 @@ def test_a_lens_can_have_two_networks(lens: Lens) -> None:
 # --- real weights ----------------------------------------------------------------------------------------------------
 
 
-def test_with_real_weights_more_noise_is_farther_away() -> None:
+def test_lpips_grows_with_noise() -> None:
     if importlib.util.find_spec("lpips") is None:
         pytest.skip("lpips is not installed")
     try:
-        lens = open_lens(vgg=find("vgg16"))
+        metrics = load_metrics(vgg=find("vgg16"))
     except MissingWeights as missing:
         pytest.skip(str(missing))
     content = pictures(1, 64, 64)
-    seen = lens.see(content)
-    far = [lens.measure(lens.see(content + s * torch.randn_like(content)), seen, seen) for s in (0.02, 0.1, 0.3)]
-    values = [f["lpips"].item() for f in far]
+    reference = metrics.extract(content)
+    noisy = [metrics.extract(content + s * torch.randn_like(content)) for s in (0.02, 0.1, 0.3)]
+    values = [metrics.measure(n, reference, reference)["lpips"].item() for n in noisy]
     assert values == sorted(values)
     assert 0.01 < values[0] < values[2] < 1.5

@@ -18,11 +18,12 @@ from efdm.models import NETWORKS
 from efdm.models.weights import MissingWeights, checksum, find, load_encoder
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
+from efdm.progress import Progress as Report
 from efdm.style import evaluate as evaluation
 from efdm.style import report
-from efdm.style.measures import Lens, open_lens
+from efdm.style.candidates import Candidate, load_pretrained, load_trained, network_candidate, optimiser_candidate, unchanged
+from efdm.style.measures import Metrics, load_metrics
 from efdm.style.optimise import OPTIMISERS
-from efdm.style.ways import Way, network_way, open_pretrained, open_trained, optimiser_way, untouched
 
 app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your own.")
 console = Console()
@@ -56,9 +57,11 @@ def style(
     pairs: Annotated[int, typer.Option(help="At most so many pairs.", min=1)] = 60,
     pairing: Annotated[str, typer.Option(help="order: content i with style i; grid: every one with every one.")] = "order",
     size: Annotated[int, typer.Option(help="Short side at which pictures are made; 0: their own.", min=0)] = 512,
-    seen_at: Annotated[int, typer.Option(help="Short side at which pictures are measured.", min=32)] = evaluation.SEEN_AT,
-    likeness: Annotated[
-        str, typer.Option(help="How content is compared: lpips (needs the package lpips), or likeness without it.")
+    measured_at: Annotated[
+        int, typer.Option(help="Short side at which images are measured.", min=32)
+    ] = evaluation.MEASURED_AT,
+    content_metric: Annotated[
+        str, typer.Option(help="Content metric: lpips (needs the package lpips) or feature_distance.")
     ] = "lpips",
     vgg: Annotated[
         str,
@@ -87,14 +90,14 @@ def style(
             target = pick_device(device)
             if not content or not style:
                 raise ValueError("--content and --style are needed: a folder or a zip of pictures each")
-            chosen = evaluation.make_pairs(find_pictures(content), find_pictures(style), pairing=pairing, most=pairs)
+            chosen = evaluation.make_pairs(find_pictures(content), find_pictures(style), pairing=pairing, most=pairs)  # type: ignore[arg-type]
             strengths = _strengths(strength)
-            lens = open_lens(vgg=vgg or None, alexnet=alexnet or None, content=likeness, device=target)
-            ways = _ways(
+            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content=content_metric, device=target)
+            candidates = _candidates(
                 model or ([] if network or optimiser else ["small"]), network or [], method or [], strengths,
                 optimiser or [], iterations, vgg or None, _encoders(encoder or []), target,
             )  # fmt: skip
-            failed = _measure(chosen, ways, lens, out, size, seen_at, target)
+            failed = _measure(chosen, candidates, metrics, out, size, measured_at, target)
         written = report.render(out)
     except (ValueError, PictureError, MissingWeights, FloatingPointError) as error:
         tell(console, with_option(error, OPTIONS))
@@ -134,7 +137,7 @@ def _encoders(given: list[str]) -> dict[str, str]:
     return found
 
 
-def _ways(
+def _candidates(
     models: list[str],
     networks: list[str],
     methods: list[str],
@@ -144,35 +147,35 @@ def _ways(
     vgg: str | None,
     encoders: dict[str, str],
     device: torch.device,
-) -> list[Way]:
+) -> list[Candidate]:
     files = {**({"vgg16": vgg} if vgg else {}), **encoders}
-    trained = [open_pretrained(name, encoders=files, device=device) for name in dict.fromkeys(models)]
+    trained = [load_pretrained(name, encoders=files, device=device) for name in dict.fromkeys(models)]
     for given in networks:
         name, file = _named_file("--network", given, "mine=runs/mine/network.safetensors")
-        trained.append(open_trained(name, file, encoders=files, device=device))
+        trained.append(load_trained(name, file, encoders=files, device=device))
     if idle := encoders.keys() - {t.stylizer.network.name for t in trained}:
         raise ValueError(f"--encoder {', '.join(sorted(idle))}: no model of this command has it; leave it out")
-    ways = [untouched()]
+    candidates = [unchanged()]
     for t in trained:
         for m in dict.fromkeys(methods or [t.method]):
-            ways += [network_way(t.name, t.stylizer, method=m, strength=s, weights=t.weights) for s in strengths]
+            candidates += [network_candidate(t.name, t.stylizer, method=m, strength=s, weights=t.weights) for s in strengths]
     if optimisers:
-        # as it was trained, and as the lens has it
+        # as it was trained, and as the metrics has it
         encoder = load_encoder("vgg16", "relu5_1", path=vgg, padding="zeros", pooling="floor").requires_grad_(False)
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         weights = checksum(find("vgg16", vgg))[:12]
         chosen = dict.fromkeys(optimisers)
-        ways += [optimiser_way(o, encoder, iterations=iterations, weights=weights) for o in chosen]
-    return ways
+        candidates += [optimiser_candidate(o, encoder, iterations=iterations, weights=weights) for o in chosen]
+    return candidates
 
 
 def _measure(
     pairs: list[evaluation.Pair],
-    ways: list[Way],
-    lens: Lens,
+    candidates: list[Candidate],
+    metrics: Metrics,
     out: Path,
     size: int,
-    seen_at: int,
+    measured_at: int,
     device: torch.device,
 ) -> int:
     """Measure, and tell how many pairs could not be read."""
@@ -182,17 +185,18 @@ def _measure(
     )  # fmt: skip
     made_at = size or None  # 0 is easier to type than nothing
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("pictures", total=len(pairs) * len(ways), count="")
+        task = bar.add_task("pictures", total=len(pairs) * len(candidates), count="")
 
-        def show(p: evaluation.Progress) -> None:
+        def show(p: Report) -> None:
             count = f"{int(p.done)}/{p.total}"
-            bar.update(task, completed=p.done, description=p.label or "pictures", count=count)
+            bar.update(task, completed=p.done, description=p.label, count=count)
 
         def leave_out(error: PictureError) -> None:
             failed.append(error)
             tell(console, error)
 
         evaluation.evaluate(
-            pairs, ways, lens, out, size=made_at, seen_at=seen_at, device=device, progress=show, unreadable=leave_out
+            pairs, candidates, metrics, out, size=made_at, measured_at=measured_at, device=device, progress=show,
+            unreadable=leave_out,
         )  # fmt: skip
     return len(failed)

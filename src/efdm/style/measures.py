@@ -1,7 +1,7 @@
-"""How good is a stylised picture? Distances of its content and of its style, one number for each picture.
+"""Metrics of stylized images: content distances and style distances, one number per image.
 
-Content is compared position by position (LPIPS; edges), style by distributions over all positions (sorted values, Gram
-matrices, moments). The functions are pure; a `Lens` holds the networks that they look through.
+Content is compared position by position (LPIPS, edges), style by distributions over all positions (sorted values, Gram
+matrices, moments). The metrics are pure functions of features; `Metrics` holds the networks that extract the features.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from efdm.style.objective import STYLE_TAPS
 
 LPIPS_TAPS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # LPIPS, VGG-16
 HEADS: Mapping[str, str] = MappingProxyType({"vgg16": "vgg.pth", "alexnet": "alex.pth"})  # in PyPI's lpips, weights/v0.1
-DEAD = 1e-3  # a channel of VGG-16 with a smaller standard deviation has no distribution to compare; usual ones are 0.5 to 4
-FAINT = 1e-2  # of the layer's spread
+DEAD = 1e-3  # standard deviation below which a VGG-16 channel is skipped as constant; typical values are 0.5 to 4
+FAINT = 1e-2  # share of the layer's standard deviation below which a channel counts as faint
 Features = Sequence[Tensor]
 
 
@@ -38,35 +38,35 @@ Features = Sequence[Tensor]
 
 
 def lpips(features: Features, content: Features, heads: Features) -> Tensor:
-    """Learned perceptual distance (Zhang et al. 2018), ``(b,)``: differences of unit vectors weighted by learned heads."""
-    far = [
+    """Return LPIPS (Zhang et al. 2018), ``(b,)``: distances of unit-length features weighted by learned heads."""
+    distances = [
         (unit_distances(f, c) * head.view(1, -1, 1, 1)).sum(1).mean((1, 2))
         for f, c, head in zip(features, content, heads, strict=True)
     ]
-    return torch.stack(far).sum(0)
+    return torch.stack(distances).sum(0)
 
 
-def likeness(features: Features, content: Features) -> Tensor:
-    """`lpips` without learned heads, ``(b,)``: the mean over layers of the squared distance of unit vectors."""
-    far = [unit_distances(f, c).sum(1).mean((1, 2)) for f, c in zip(features, content, strict=True)]
-    return torch.stack(far).mean(0)
+def feature_distance(features: Features, content: Features) -> Tensor:
+    """Return `lpips` without learned heads, ``(b,)``: squared distances of unit-length features, averaged over layers."""
+    distances = [unit_distances(f, c).sum(1).mean((1, 2)) for f, c in zip(features, content, strict=True)]
+    return torch.stack(distances).mean(0)
 
 
 def lpips_heads(network: str = "vgg16") -> list[Tensor]:
-    """The linear heads that PyPI's `lpips` ships, one vector for each tap. Only its file is read, nothing is imported."""
+    """Return the linear heads shipped in PyPI's `lpips`, one vector per tap. The package itself is not imported."""
     if network not in HEADS:
-        raise ValueError(f"LPIPS has no heads for {network!r}; choose one of {', '.join(HEADS)}")
+        raise ValueError(f"network must be one of {', '.join(HEADS)}, got {network!r}")
     spec = importlib.util.find_spec("lpips")
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     for place in places:
         file = Path(place) / "weights" / "v0.1" / HEADS[network]
         if file.is_file():
             return [value.flatten().float() for _, value in sorted(read(file).items())]
-    raise MissingWeights("LPIPS needs the learned heads of the package lpips: pip install --no-deps lpips")
+    raise MissingWeights("the LPIPS heads come with the package lpips; run: pip install --no-deps lpips")
 
 
 def edges(images: Tensor) -> Tensor:
-    """The strength of luminance edges, ``(b, 1, h, w)``: Sobel magnitudes, 1 for a step from black to white."""
+    """Return the Sobel magnitude of the luminance, ``(b, 1, h, w)``; a step from black to white has magnitude 1."""
     grey = F.pad(luminance(images), (1, 1, 1, 1), mode="replicate")
     across = torch.tensor([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]], dtype=images.dtype, device=images.device) / 4
     slopes = F.conv2d(grey, torch.stack([across, across.T])[:, None])
@@ -74,12 +74,12 @@ def edges(images: Tensor) -> Tensor:
 
 
 def ssim(a: Tensor, b: Tensor, *, side: int = 11, sigma: float = 1.5, scale: float = 1.0) -> Tensor:
-    """Structural similarity (Wang et al. 2004), ``(b,)``, 1 for equal pictures: gaussian windows that lie inside.
+    """Return the structural similarity (Wang et al. 2004), ``(b,)``, over Gaussian windows without padding.
 
-    ``scale`` is the range of values. Pictures smaller than a window are seen through one window as large as they are.
+    ``scale`` is the range of the values. The window shrinks to the image where the image is smaller.
     """
     if a.shape != b.shape:
-        raise ValueError(f"pictures of shapes {tuple(a.shape)} and {tuple(b.shape)} cannot be compared; resize one")
+        raise ValueError(f"images must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
     channels = a.shape[1]
 
     def window(length: int) -> Tensor:
@@ -93,16 +93,16 @@ def ssim(a: Tensor, b: Tensor, *, side: int = 11, sigma: float = 1.5, scale: flo
         return F.conv2d(F.conv2d(x, down.mT, groups=channels), across, groups=channels)
 
     mean_a, mean_b = local(a), local(b)
-    # rounding may leave a variance a little below zero, which is none
+    # rounding can make a variance slightly negative
     var_a, var_b = (local(a * a) - mean_a**2).clamp_min(0), (local(b * b) - mean_b**2).clamp_min(0)
-    together = local(a * b) - mean_a * mean_b
+    covariance = local(a * b) - mean_a * mean_b
     c1, c2 = (0.01 * scale) ** 2, (0.03 * scale) ** 2  # Wang et al.
-    similar = (2 * mean_a * mean_b + c1) * (2 * together + c2)
+    similar = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
     return (similar / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
 
 
 def edge_ssim(images: Tensor, content: Tensor) -> Tensor:
-    """How much of the drawing is left, ``(b,)``: `ssim` of the luminance edges. 1 for equal pictures."""
+    """Return the `ssim` of the luminance edges, ``(b,)``: how much of the content's drawing is preserved."""
     return ssim(edges(images), edges(content))
 
 
@@ -110,15 +110,15 @@ def edge_ssim(images: Tensor, content: Tensor) -> Tensor:
 
 
 def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> Tensor:
-    """The 1-D Wasserstein distance of each channel in units of the style channel's standard deviation, averaged: ``(b,)``.
+    """Return the 1-D Wasserstein distance per channel in units of the style's standard deviation, averaged: ``(b,)``.
 
-    0 is a perfect match; a shift by one standard deviation is 1. Sizes may differ. Channels that the style leaves dead
-    have no unit and are left out; NaN if all of them are. ``faint="dropped"`` also leaves out those that vary a hundred
-    times less than their layer: in such units a channel that wakes up in the output is hundreds of standard deviations
-    off, and one of them can decide the mean of a whole picture.
+    A shift by one standard deviation has distance 1. Sizes may differ. Channels that are constant in the style have no
+    unit and are skipped; the result is NaN if all channels are. ``faint="dropped"`` also skips channels that vary a
+    hundred times less than their layer, because a single such channel can dominate the mean: any activation in the output
+    is hundreds of standard deviations away.
     """
     if faint not in ("kept", "dropped"):
-        raise ValueError(f"faint={faint!r} is not one of 'kept', 'dropped'")
+        raise ValueError(f"faint must be 'kept' or 'dropped', got {faint!r}")
     x, y = kernels.sort_rows(rows(features.float())), kernels.sort_rows(rows(style.float()))
     distance = (x - resample_sorted(y, x.shape[-1])).abs().mean(-1)
     spread = y.std(-1)
@@ -129,15 +129,15 @@ def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> T
 
 
 def gram_distance(features: Tensor, style: Tensor) -> Tensor:
-    """The relative distance of Gram matrices, ``(b,)``: Frobenius norm of the difference by that of the style's."""
+    """Return the Frobenius distance of the Gram matrices relative to the norm of the style's, ``(b,)``."""
     x, y = gram(features.float()), gram(style.float())
     return (x - y).flatten(1).norm(dim=1) / y.flatten(1).norm(dim=1).clamp_min(1e-12)
 
 
 def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
-    """Relative errors of channel statistics, ``(b,)`` each: mean difference by mean size, over the style's live channels.
+    """Return the relative error of each channel statistic, ``(b,)``, over the channels that vary in the style.
 
-    A quotient of means and not a mean of quotients: a skewness near 0 would decide everything. NaN if all are dead.
+    The error is a ratio of means, because in a mean of ratios a skewness near 0 would dominate. NaN if no channel varies.
     """
     x, y = channel_stats(features.float()), channel_stats(style.float())
     live = _live(y.std)
@@ -153,16 +153,16 @@ def _live(spread: Tensor) -> Tensor:
 
 
 def _mean_of_live(values: Tensor, live: Tensor) -> Tensor:
-    # 0 / 0 where none is live: nothing was compared, and a distance of 0 would be a perfect match
+    # 0 / 0 = NaN without live channels; a distance of 0 would claim a perfect match
     return torch.where(live, values, 0).sum(1) / live.sum(1)
 
 
-# --- all of it -------------------------------------------------------------------------------------------------------
+# --- all metrics -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A batch of pictures, and what the networks of a lens see in them."""
+class MetricFeatures:
+    """A batch of images and the features that the metrics compare."""
 
     images: Tensor
     style: list[Tensor]
@@ -171,8 +171,11 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Lens:
-    """The networks for measuring. ``heads`` None: `likeness` instead of LPIPS. ``alexnet`` adds a second LPIPS."""
+class Metrics:
+    """The loss networks of the metrics.
+
+    Without ``heads``, `feature_distance` replaces LPIPS. ``alexnet`` and its heads add a second LPIPS.
+    """
 
     vgg: VGG
     heads: list[Tensor] | None = None
@@ -181,38 +184,38 @@ class Lens:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The measures it gives."""
-        content = ("likeness",) if self.heads is None else ("lpips",)
+        """The names of the metrics that `measure` returns."""
+        content = ("feature_distance",) if self.heads is None else ("lpips",)
         second = () if self.alexnet is None or self.alexnet_heads is None else ("lpips_alexnet",)
         errors = (f"{name}_error" for name in ChannelStats._fields)
-        return (*content, *second, "edge_ssim", "style_distance", "style_distance_firm", "gram_distance", *errors)
+        return (*content, *second, "edge_ssim", "style_distance", "style_distance_robust", "gram_distance", *errors)
 
     @torch.inference_mode()
-    def see(self, images: Tensor) -> Seen:
-        """Pictures ``(b, 3, h, w)`` in [0, 1]."""
+    def extract(self, images: Tensor) -> MetricFeatures:
+        """Return the features of images ``(b, 3, h, w)`` in [0, 1]."""
         taps = sorted({*STYLE_TAPS, *LPIPS_TAPS})
         found = dict(zip(taps, self.vgg.taps(images, taps), strict=True))
         second = [] if self.alexnet is None else self.alexnet.taps(images, ALEXNET_TAPS)
-        return Seen(images, [found[t] for t in STYLE_TAPS], [found[t] for t in LPIPS_TAPS], second)
+        return MetricFeatures(images, [found[t] for t in STYLE_TAPS], [found[t] for t in LPIPS_TAPS], second)
 
     @torch.inference_mode()
-    def measure(self, output: Seen, content: Seen, style: Seen) -> dict[str, Tensor]:
-        """Every measure by name, ``(b,)``; those of style are means over the layers."""
+    def measure(self, output: MetricFeatures, content: MetricFeatures, style: MetricFeatures) -> dict[str, Tensor]:
+        """Return every metric by name, ``(b,)``. Style metrics are averaged over the layers."""
         if output.images.shape != content.images.shape:
             shapes = f"{tuple(output.images.shape)} and {tuple(content.images.shape)}"
-            raise ValueError(f"output and content have shapes {shapes}; bring the output to the content's size")
+            raise ValueError(f"output and content must have the same shape, got {shapes}; resize the output")
         measures: dict[str, Tensor] = {}
         if self.heads is not None:
             measures["lpips"] = lpips(output.content, content.content, self.heads)
         else:
-            measures["likeness"] = likeness(output.content, content.content)
+            measures["feature_distance"] = feature_distance(output.content, content.content)
         if self.alexnet is not None and self.alexnet_heads is not None:
             measures["lpips_alexnet"] = lpips(output.content_alexnet, content.content_alexnet, self.alexnet_heads)
         measures["edge_ssim"] = edge_ssim(output.images, content.images)
         layers = list(zip(output.style, style.style, strict=True))
         measures["style_distance"] = torch.stack([style_distance(o, s) for o, s in layers]).mean(0)
-        firm = [style_distance(o, s, faint="dropped") for o, s in layers]
-        measures["style_distance_firm"] = torch.stack(firm).mean(0)
+        robust = [style_distance(o, s, faint="dropped") for o, s in layers]
+        measures["style_distance_robust"] = torch.stack(robust).mean(0)
         measures["gram_distance"] = torch.stack([gram_distance(o, s) for o, s in layers]).mean(0)
         errors = [moment_errors(o, s) for o, s in layers]
         for name in ChannelStats._fields:
@@ -220,22 +223,22 @@ class Lens:
         return measures
 
 
-def open_lens(
+def load_metrics(
     *,
     vgg: str | Path | None = None,
     alexnet: str | Path | None = None,
     content: str = "lpips",
     device: str | torch.device = "cpu",
-) -> Lens:
-    """A lens with the weights of ``vgg`` (VGG-16; default: looked up) and, if a file is given, ``alexnet``.
+) -> Metrics:
+    """Load the loss networks: VGG-16 from ``vgg`` (by default from the weights folder) and AlexNet if a file is given.
 
-    ``content="likeness"`` does without the learned heads of LPIPS.
+    ``content="feature_distance"`` needs no LPIPS heads.
     """
-    if content not in ("lpips", "likeness"):
-        raise ValueError(f"content={content!r} is not one of 'lpips', 'likeness'")
-    # as it was trained: zeros at the borders, and pooling that drops odd edges
+    if content not in ("lpips", "feature_distance"):
+        raise ValueError(f"content must be 'lpips' or 'feature_distance', got {content!r}")
+    # zero padding and floor-mode pooling, as in ImageNet training
     encoder = load_encoder("vgg16", LPIPS_TAPS[-1], path=vgg, padding="zeros", pooling="floor").to(device)
     heads = [h.to(device) for h in lpips_heads("vgg16")] if content == "lpips" else None
     second = None if alexnet is None else load_alexnet(read(alexnet)).to(device)
     second_heads = [h.to(device) for h in lpips_heads("alexnet")] if second is not None and heads is not None else None
-    return Lens(encoder.requires_grad_(False).to(memory_format=torch.channels_last), heads, second, second_heads)  # type: ignore[call-overload]
+    return Metrics(encoder.requires_grad_(False).to(memory_format=torch.channels_last), heads, second, second_heads)  # type: ignore[call-overload]

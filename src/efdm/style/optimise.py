@@ -1,10 +1,10 @@
-"""Style transfer by optimising the pixels themselves: slow, needs no training, and what trained networks are compared with.
+"""Style transfer by optimising the pixels: slow, without training, a baseline for trained networks.
 
-A method is a row of `OPTIMISERS`. They suppose a VGG as it was trained: torchvision's weights and not normalised ones,
-zeros at the borders, and pooling that drops odd edges.
+Each method is a row of `OPTIMISERS`. The methods expect a VGG with torchvision's weights (not normalised), zero padding and
+floor-mode pooling.
 
-Gatys' method is there twice, as its look hangs on how much content counts: "gatys" has the weights of the authors' code,
-"gatys-20" counts content 20 times as much. The 20 is ours and was chosen by eye, on one portrait.
+The content weight decides the look of Gatys' method, so the table has two rows: "gatys" uses the weights of the authors'
+code, "gatys-20" multiplies the content weight by 20. The 20 is our choice, made by eye on one portrait.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,60 +23,62 @@ from efdm.models import VGG
 from efdm.models.vgg import IMAGENET_STD
 from efdm.nn.losses import distribution_loss, gram
 from efdm.ops.choices import check_choice
+from efdm.progress import Progress, Report, ignore
 
-Loss = Callable[[Tensor], Tensor]  # of features, for a style that is remembered
-Progress = Callable[[int, int, float], object]  # evaluations done, all of them, loss
+Loss = Callable[[Tensor], Tensor]  # features -> loss for a fixed style
+Callback = Callable[[int, float], None]  # evaluations done, loss
 
-# Gatys' weights suppose a VGG that sees pixels from 0 to 255. Torchvision's sees them divided by 255 and by the standard
-# deviation, about 57 times smaller, and its features are smaller by about as much: bringing them back by this factor
-# lets his weights mean what they meant (content grows with its square, style with its fourth power).
+# Gatys' weights are for a VGG with inputs from 0 to 255. Torchvision's inputs are divided by 255 and by the standard
+# deviation, which makes inputs and features about 57 times smaller. Multiplying by this factor restores the meaning of the
+# weights: the content loss scales with its square, the style loss with its fourth power.
 GATYS_SCALE = 255 * sum(IMAGENET_STD) / 3
 GATYS_CONTENT: Mapping[str, float] = MappingProxyType({
     "gatys": 1.0,  # authors' code
-    "gatys-20": 20.0,  # ours: with 1 the face was lost in the one portrait it was tried on (128 px, VGG-16)
+    "gatys-20": 20.0,  # ours: with 1 a face became unrecognisable (one portrait, 128 px, VGG-16)
 })  # fmt: skip
 
 
-# --- what is wanted --------------------------------------------------------------------------------------------------
+# --- losses ----------------------------------------------------------------------------------------------------------
 
 
 def gram_loss(style: Tensor) -> Loss:
-    """Gatys et al. 2016: mean squared difference of Gram matrices, weighted 1e3 / channels^2 (authors' code)."""
-    wanted, weight = gram(style), 1e3 / style.shape[1] ** 2
-    # squares of the scale, as Gram matrices are squares of features; one square is taken out of the sum of both losses
-    return lambda features: GATYS_SCALE**2 * weight * F.mse_loss(gram(features), wanted)
+    """Return Gatys' style loss: the MSE of Gram matrices with weight 1e3 / channels^2 (authors' code)."""
+    target, weight = gram(style), 1e3 / style.shape[1] ** 2
+    # Gram matrices are quadratic in the features, so the MSE scales with GATYS_SCALE**4; the common factor GATYS_SCALE**2 of
+    # content and style loss is left out
+    return lambda features: GATYS_SCALE**2 * weight * F.mse_loss(gram(features), target)
 
 
 def central_moments_loss(style: Tensor, orders: int = 5) -> Loss:
-    """CMD (Kalischek et al. 2021): distances of the vectors of means and central moments of sigmoid(features)."""
+    """Return the CMD loss (Kalischek et al. 2021): distances of means and central moments of sigmoid(features)."""
 
     def moments(features: Tensor) -> list[Tensor]:
         x = features.flatten(2).sigmoid()
         mean = x.mean(-1, keepdim=True)
-        off = x - mean
-        return [mean.squeeze(-1), *((off**k).mean(-1) for k in range(2, orders + 1))]
+        centred = x - mean
+        return [mean.squeeze(-1), *((centred**k).mean(-1) for k in range(2, orders + 1))]
 
-    wanted = moments(style)
+    target = moments(style)
 
     def loss(features: Tensor) -> Tensor:
-        # a norm has no gradient where nothing is left to do; a tiny constant gives it one
-        far = [((m - w).square().sum() + 1e-16).sqrt() for m, w in zip(moments(features), wanted, strict=True)]
-        return torch.stack(far).sum()
+        # the constant keeps the gradient of the norm finite at zero
+        distances = [((m - t).square().sum() + 1e-16).sqrt() for m, t in zip(moments(features), target, strict=True)]
+        return torch.stack(distances).sum()
 
     return loss
 
 
 def sorted_loss(style: Tensor) -> Loss:
-    """EFDM as a loss: squared distance of sorted values in units of the style's spread, so that layers count alike."""
+    """Return EFDM as a loss: the MSE of sorted values in units of the style's standard deviation."""
     return lambda features: distribution_loss(features, style, unit="spread")
 
 
-# --- how it is sought ------------------------------------------------------------------------------------------------
+# --- solvers ---------------------------------------------------------------------------------------------------------
 
 
-def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, progress: Progress) -> None:
-    """L-BFGS with a line search; ``iterations`` counts evaluations, which is what takes time."""
-    # the search for a step may look a few times more than it is allowed to
+def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, callback: Callback) -> None:
+    """Minimise with L-BFGS and a line search. ``iterations`` counts evaluations, because they take the time."""
+    # the line search may exceed max_eval by a few evaluations
     solver = torch.optim.LBFGS(
         [pixels], lr=lr, max_iter=iterations, max_eval=iterations, history_size=50,
         tolerance_grad=0, tolerance_change=0, line_search_fn="strong_wolfe",
@@ -88,14 +91,14 @@ def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float
         value = loss()
         value.backward()  # type: ignore[no-untyped-call]
         done = min(done + 1, iterations)
-        progress(done, iterations, value.item())
+        callback(done, value.item())
         return value
 
     solver.step(evaluate)  # type: ignore[arg-type]
 
 
-def adam(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, progress: Progress) -> None:
-    """Adam whose rate falls to zero along a cosine: at a constant rate every pixel keeps trembling by as much."""
+def adam(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, callback: Callback) -> None:
+    """Minimise with Adam and a cosine schedule; with a constant learning rate the pixels keep oscillating."""
     solver = torch.optim.Adam([pixels], lr=lr)
     for done in range(iterations):
         solver.param_groups[0]["lr"] = lr * (0.5 + 0.5 * math.cos(math.pi * done / iterations))
@@ -103,7 +106,7 @@ def adam(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float,
         value = loss()
         value.backward()  # type: ignore[no-untyped-call]
         solver.step()
-        progress(done + 1, iterations, value.item())
+        callback(done + 1, value.item())
 
 
 SOLVERS: Mapping[str, Callable[..., None]] = MappingProxyType({"lbfgs": lbfgs, "adam": adam})
@@ -111,7 +114,7 @@ SOLVERS: Mapping[str, Callable[..., None]] = MappingProxyType({"lbfgs": lbfgs, "
 
 @dataclass(frozen=True)
 class Optimiser:
-    """One row: what is compared at which taps, how much content counts, and how the minimum is sought."""
+    """One row of `OPTIMISERS`: style loss and taps, content weight, and solver."""
 
     title: str
     style_taps: tuple[str, ...]
@@ -119,7 +122,7 @@ class Optimiser:
     style_weight: float
     content_tap: str  # "" for no content term
     content_weight: float
-    unit: str  # of the content: "value", or "spread" for shares of its variance
+    unit: Literal["value", "spread"]  # content loss as MSE, or as a fraction of the content features' variance
     solver: str
     lr: float
     iterations: int
@@ -139,7 +142,7 @@ def _gatys(title: str, content_weight: float) -> Optimiser:
 OPTIMISERS: Mapping[str, Optimiser] = MappingProxyType({
     "gatys": _gatys("Gram matrices, weights of the authors' code (Gatys et al.)", GATYS_CONTENT["gatys"]),
     "gatys-20": _gatys(
-        "Gatys et al. with content counted 20 times as much, chosen by eye on one portrait", GATYS_CONTENT["gatys-20"]
+        "Gatys et al. with 20 times the content weight, chosen by eye on one portrait", GATYS_CONTENT["gatys-20"]
     ),
     "cmd": Optimiser(
         "central moments (Kalischek et al.)", _at("conv", 1, 2, 3, 4, 5), central_moments_loss, 1.0, "", 0.0, "value",
@@ -161,12 +164,12 @@ def optimise(
     iterations: int | None = None,
     style_weight: float | None = None,
     content_weight: float | None = None,
-    progress: Progress | None = None,
+    progress: Report = ignore,
 ) -> Tensor:
-    """The content ``(b, 3, h, w)`` in [0, 1] in the style ``(b or 1, 3, *, *)``, by changing pixels from the content on.
+    """Stylize the content ``(b, 3, h, w)`` in [0, 1] with the style ``(b or 1, 3, *, *)`` by optimising its pixels.
 
-    ``encoder`` must reach relu5_1. Each picture of a batch is optimised by itself. What is not given is as in the row
-    ``method`` of `OPTIMISERS`; ``progress(done, all, loss)`` is called after every evaluation.
+    Each image of a batch is optimised separately, starting from the content. ``encoder`` must include relu5_1. Arguments
+    that are None default to the row ``method`` of `OPTIMISERS`. ``progress`` receives a report after every evaluation.
     """
     check_choice("method", method, OPTIMISERS)
     _check(content, style, iterations)
@@ -177,17 +180,15 @@ def optimise(
     )
     found: list[Tensor] = []
     steps = row.iterations if iterations is None else iterations
-    with torch.inference_mode(False), torch.enable_grad():  # a caller's no_grad is meant for networks
+    with torch.inference_mode(False), torch.enable_grad():  # also inside a caller's no_grad
         for i, one in enumerate(content):
-            # clones: tensors made in inference mode cannot take part
-            wanted = style[i if len(style) > 1 else 0][None].clone()
-            done_before = i * steps
+            # clones: inference-mode tensors cannot take part in autograd
+            target = style[i if len(style) > 1 else 0][None].clone()
 
-            def tell(done: int, _: int, loss: float, before: int = done_before) -> None:
-                if progress is not None:
-                    progress(before + done, len(content) * steps, loss)
+            def callback(done: int, loss: float, before: int = i * steps) -> None:
+                progress(Progress(method, before + done, len(content) * steps, {"loss": loss}))
 
-            found.append(_optimise(one[None].clone(), wanted, row, encoder, steps, weights, tell))
+            found.append(_optimise(one[None].clone(), target, row, encoder, steps, weights, callback))
     return torch.cat(found)
 
 
@@ -198,44 +199,44 @@ def _optimise(
     encoder: VGG,
     steps: int,
     weights: tuple[float, float],
-    progress: Progress,
+    callback: Callback,
 ) -> Tensor:
     style_weight, content_weight = weights
-    # in units of the standard deviation of ImageNet's pixels, in which learning rates of the literature are given
+    # published learning rates are for pixels in units of ImageNet's standard deviation
     unit = torch.tensor(IMAGENET_STD, dtype=content.dtype, device=content.device).view(1, 3, 1, 1)
-    pixels = (content / unit).contiguous().requires_grad_()  # L-BFGS wants to see them as a row
-    keep = bool(row.content_tap and content_weight)
-    taps = (*row.style_taps, row.content_tap) if keep else row.style_taps
+    pixels = (content / unit).contiguous().requires_grad_()  # L-BFGS flattens its parameters
+    has_content = bool(row.content_tap and content_weight)
+    taps = (*row.style_taps, row.content_tap) if has_content else row.style_taps
     with torch.no_grad():
         losses = [row.style_loss(f) for f in encoder.taps(style, row.style_taps)]
-        kept = encoder.taps(content, (row.content_tap,))[0] if keep else None
-        unit_of_content = 1.0 if kept is None or row.unit == "value" else float(kept.var().clamp_min(1e-12))
+        reference = encoder.taps(content, (row.content_tap,))[0] if has_content else None
+        unit_of_content = 1.0 if reference is None or row.unit == "value" else float(reference.var().clamp_min(1e-12))
     order = _by_depth(taps)
 
     def loss() -> Tensor:
         images = (pixels * unit).contiguous(memory_format=torch.channels_last)  # faster convolutions
-        seen = dict(zip(order, encoder.taps(images, order), strict=True))
-        parts = [style_weight * f(seen[t]) for f, t in zip(losses, row.style_taps, strict=True)]
-        if kept is not None:
-            parts.append(content_weight * F.mse_loss(seen[row.content_tap], kept) / unit_of_content)
+        features = dict(zip(order, encoder.taps(images, order), strict=True))
+        parts = [style_weight * f(features[t]) for f, t in zip(losses, row.style_taps, strict=True)]
+        if reference is not None:
+            parts.append(content_weight * F.mse_loss(features[row.content_tap], reference) / unit_of_content)
         return torch.stack(parts).sum()
 
-    SOLVERS[row.solver](pixels, loss, steps, row.lr, progress)
+    SOLVERS[row.solver](pixels, loss, steps, row.lr, callback)
     return (pixels.detach() * unit).clamp(0, 1)
 
 
 def _by_depth(taps: tuple[str, ...]) -> tuple[str, ...]:
-    """Without repetitions, in the order in which an encoder returns them."""
+    """Return the distinct taps in the order of the encoder's layers."""
     return tuple(sorted(set(taps), key=lambda t: t[4:]))
 
 
 def _check(content: Tensor, style: Tensor, iterations: int | None) -> None:
     for role, images in (("content", content), ("style", style)):
         if images.ndim != 4 or images.shape[1] != 3:
-            raise ValueError(f"{role} has shape {tuple(images.shape)}; expected pictures (b, 3, h, w)")
+            raise ValueError(f"{role} has shape {tuple(images.shape)}; expected (b, 3, h, w)")
         if min(images.shape[-2:]) < 16:
-            raise ValueError(f"{role} is {tuple(images.shape[-2:])} pixels; relu5_1 needs at least 16 a side")
+            raise ValueError(f"{role} must be at least 16 x 16 pixels for relu5_1, got {tuple(images.shape[-2:])}")
     if len(style) not in (1, len(content)):
-        raise ValueError(f"there are {len(content)} contents and {len(style)} styles; give one style or one for each")
+        raise ValueError(f"expected 1 or {len(content)} styles for {len(content)} contents, got {len(style)}")
     if iterations is not None and iterations < 1:
-        raise ValueError(f"iterations={iterations}; expected 1 or more")
+        raise ValueError(f"iterations must be at least 1, got {iterations}")

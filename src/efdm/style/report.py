@@ -1,4 +1,4 @@
-"""What is made of the records of an evaluation: a table, the trade-off of content and style, and contact sheets."""
+"""Render the records of an evaluation: a table, the trade-off between content and style, and contact sheets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from efdm.style.evaluate import picture_paths, read_records, slug
 from efdm.style.optimise import OPTIMISERS
 from efdm.training.files import Record
 
-# name in the records -> head of the column and which way is better; columns without a record are left out
+# metric -> column header with the better direction; columns without records are omitted
 COLUMNS: Mapping[str, str] = MappingProxyType({
     "lpips": "content LPIPS, VGG-16 ↓",
-    "likeness": "content likeness distance ↓",
+    "feature_distance": "content feature distance ↓",
     "lpips_alexnet": "content LPIPS, AlexNet ↓",
     "edge_ssim": "edge SSIM ↑",
     "style_distance": "style distance ↓",
-    "style_distance_firm": "style distance without faint channels ↓",
+    "style_distance_robust": "style distance, faint channels dropped ↓",
     "gram_distance": "Gram ↓",
     "mean_error": "mean ↓",
     "std_error": "std ↓",
@@ -35,19 +35,19 @@ COLUMNS: Mapping[str, str] = MappingProxyType({
     "infinity_norm_error": "infinity norm ↓",
 })  # fmt: skip
 NOTE = (
-    "Means over pairs ± standard errors. Style: VGG-16, relu1_1 to relu4_1; sorted values in units of the style channel's "
-    "standard deviation, Gram matrices and moments as relative errors. Seconds: median, the first picture of each way and "
-    "of each start left out. Ways that minimise one of these distances in VGG-16 (all optimisers, and networks trained "
-    "with it) are favoured by it."
+    "Means over pairs ± standard errors. Style metrics use VGG-16 features from relu1_1 to relu4_1: sorted values in units "
+    "of the style channel's standard deviation, and relative errors of Gram matrices and moments. Seconds are medians "
+    "without the first image of each candidate and start. A metric favours candidates that minimise it in VGG-16 (all "
+    "optimisers, and networks trained with it)."
 )
 
 
 @dataclass(frozen=True)
 class Group:
-    """All pairs of one way under the same settings."""
+    """The records of all pairs of one candidate with the same settings."""
 
     label: str
-    way: Mapping[str, object]
+    candidate: Mapping[str, object]
     records: list[Record]
 
     @property
@@ -64,61 +64,61 @@ class Group:
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
-    """Records by way and settings, in the order they came; of a pair that was measured twice, the last counts."""
+    """Group records by candidate and settings, in order of appearance. The last record of a pair counts."""
     found: dict[str, dict[tuple[str, str], Record]] = {}
     for record in records:
-        key = json.dumps([record["way"], record["settings"]], sort_keys=True)
+        key = json.dumps([record["candidate"], record["settings"]], sort_keys=True)
         found.setdefault(key, {})[record["content"], record["style"]] = record
     made = []
     for by_pair in found.values():
         same = list(by_pair.values())
-        made.append(Group(same[0]["label"], same[0]["way"], same))
+        made.append(Group(same[0]["label"], same[0]["candidate"], same))
     return made
 
 
 class Sweep(NamedTuple):
-    """Groups that differ in their strength alone, the weakest first."""
+    """Groups that differ only in strength, in increasing order of strength."""
 
     name: str
     groups: list[Group]
 
 
 def sweeps(made: Sequence[Group]) -> list[Sweep]:
-    """Every group is in one; a way that has no strength is a sweep by itself. No two are called the same."""
+    """Return the groups as sweeps with unique names. A candidate without a strength is a sweep of one."""
     found: dict[str, list[Group]] = {}
     for group in made:
-        way = {k: v for k, v in group.way.items() if k != "strength"}
-        found.setdefault(json.dumps([way, dict(group.settings)], sort_keys=True), []).append(group)
-    members = [sorted(same, key=lambda g: float(str(g.way.get("strength", 1)))) for same in found.values()]
+        fixed = {k: v for k, v in group.candidate.items() if k != "strength"}
+        found.setdefault(json.dumps([fixed, dict(group.settings)], sort_keys=True), []).append(group)
+    members = [sorted(same, key=lambda g: float(str(g.candidate.get("strength", 1)))) for same in found.values()]
     names = _distinguish([_without_strength(m[0]) for m in members], [m[0] for m in members])
     return [Sweep(name, m) for name, m in zip(names, members, strict=True)]
 
 
 def _without_strength(group: Group) -> str:
-    named = "strength" in group.way and "model" in group.way
-    return " ".join(str(group.way[k]) for k in ("model", "method") if k in group.way) if named else group.label
+    named = "strength" in group.candidate and "model" in group.candidate
+    return " ".join(str(group.candidate[k]) for k in ("model", "method") if k in group.candidate) if named else group.label
 
 
 def _distinguish(labels: Sequence[str], made: Sequence[Group]) -> list[str]:
-    """Labels; where two are the same, with what sets them apart."""
-    facts = [{k: v for k, v in {**g.settings, **g.way}.items() if k != "strength"} for g in made]
-    told = []
+    """Return the labels, with the differing settings appended to equal ones."""
+    facts = [{k: v for k, v in {**g.settings, **g.candidate}.items() if k != "strength"} for g in made]
+    unique = []
     for label, own in zip(labels, facts, strict=True):
         same = [f for other, f in zip(labels, facts, strict=True) if other == label]
-        apart = [_fact(k, v, [f[k] for f in same if k in f]) for k, v in own.items() if any(f.get(k) != v for f in same)]
-        told.append(f"{label} ({', '.join(apart)})" if apart else label)
-    return told
+        differing = [_fact(k, v, [f[k] for f in same if k in f]) for k, v in own.items() if any(f.get(k) != v for f in same)]
+        unique.append(f"{label} ({', '.join(differing)})" if differing else label)
+    return unique
 
 
 def _fact(name: str, value: object, others: Sequence[object]) -> str:
-    if isinstance(value, list):  # of measures; those that all have say nothing
+    if isinstance(value, list):  # metrics: show only those that not all groups have
         shared = set.intersection(*(set(o) for o in others if isinstance(o, list)))
         value = " ".join(v for v in value if v not in shared)
     return f"{name.replace('_', ' ')} {'own' if value is None else value}".strip()
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error, which one value has not (NaN)."""
+    """Return the mean and its standard error, which is NaN for a single value."""
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return statistics.fmean(values), error
 
@@ -127,15 +127,15 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def table(records: Sequence[Record]) -> str:
-    """Markdown: a row for each way, a column for each measure."""
+    """Return a Markdown table with a row per candidate and a column per metric."""
     made = groups(records)
     if not made:
-        raise ValueError("there are no records to make a table of; run the evaluation first")
+        raise ValueError("no records; run the evaluation first")
     shown = [m for m in COLUMNS if any(g.values(m) for g in made)]
-    told = _distinguish([g.label for g in made], made)
-    lines = [["way", "n", *(COLUMNS[m] for m in shown), "s / picture"]]
+    labels = _distinguish([g.label for g in made], made)
+    lines = [["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]]
     lines.append(["---", *["--:"] * (len(shown) + 2)])
-    for group, label in zip(made, told, strict=True):
+    for group, label in zip(made, labels, strict=True):
         cells = [_cell(group.values(m)) for m in shown]
         timed = group.seconds()
         lines.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
@@ -144,8 +144,10 @@ def table(records: Sequence[Record]) -> str:
 
 
 def _optimisers(made: Sequence[Group]) -> str:
-    """What those of the table are, in a sentence."""
-    names = dict.fromkeys(str(g.way["model"]).removeprefix("optimiser ") for g in made if g.way["kind"] == "optimiser")
+    """Return a sentence that describes the optimisers in the table."""
+    names = dict.fromkeys(
+        str(g.candidate["model"]).removeprefix("optimiser ") for g in made if g.candidate["kind"] == "optimiser"
+    )
     titles = [f"{n}: {OPTIMISERS[n].title}" for n in names if n in OPTIMISERS]
     return f"Optimisers: {'; '.join(titles)}. " if titles else ""
 
@@ -159,19 +161,19 @@ def _cell(values: Sequence[float]) -> str:
 
 def _where(records: Sequence[Record]) -> str:
     seen = {f"{r['environment']['device_name']}, torch {r['environment']['versions'].get('torch', '?')}" for r in records}
-    sizes = {f"{r['settings']['size'] or 'own'} px, measured at {r['settings']['seen_at'] or 'own'}" for r in records}
-    return f"Short side {'; '.join(sorted(sizes))}. Made on: {'; '.join(sorted(seen))}."
+    sizes = {f"{r['settings']['size'] or 'own'} px, measured at {r['settings']['measured_at'] or 'own'}" for r in records}
+    return f"Short side {'; '.join(sorted(sizes))}. Device: {'; '.join(sorted(seen))}."
 
 
 # --- trade-off -------------------------------------------------------------------------------------------------------
 
 
-def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style: str = "style_distance_firm") -> None:
-    """Content against style, a line for each sweep over strengths; good is below and left."""
+def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style: str = "style_distance_robust") -> None:
+    """Plot the style metric against the content metric, one line per sweep over strengths. Lower left is better."""
     from matplotlib.figure import Figure
 
     made = groups(records)
-    content = content or next((m for m in ("lpips", "likeness") if any(g.values(m) for g in made)), "lpips")
+    content = content or next((m for m in ("lpips", "feature_distance") if any(g.values(m) for g in made)), "lpips")
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
     for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]):
@@ -181,11 +183,11 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
             x, y, xerr=x_error, yerr=y_error, label=name, marker="o", markersize=5, linewidth=1.4, elinewidth=0.7
         )
         for a, b, group in zip(x, y, members, strict=True):
-            if len(members) > 1 and (strength := group.way.get("strength")) is not None:
-                colour = line.get_color()  # numbers of lines that cross are told apart
-                axes.annotate(f"{strength:g}", (a, b), textcoords="offset points", xytext=(5, 5), fontsize=7, color=colour)
-    axes.set_xlabel(f"{COLUMNS[content].rstrip(' ↓↑')}  (less: more of the content)")
-    axes.set_ylabel(f"{COLUMNS[style].rstrip(' ↓↑')}  (less: more of the style)")
+            if len(members) > 1 and (strength := group.candidate.get("strength")) is not None:
+                place = {"textcoords": "offset points", "xytext": (5, 5), "fontsize": 7, "color": line.get_color()}
+                axes.annotate(f"{strength:g}", (a, b), **place)
+    axes.set_xlabel(f"{COLUMNS[content].rstrip(' ↓↑')}  (lower: closer to the content)")
+    axes.set_ylabel(f"{COLUMNS[style].rstrip(' ↓↑')}  (lower: closer to the style)")
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.25)
@@ -198,8 +200,11 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
 
 
 def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 256) -> list[Path]:
-    """``ways.png``: the first pairs in every way at its greatest strength; ``strength-*.png``: a sweep for each network."""
-    made = [g for g in groups(records) if g.way["kind"] != "untouched"]
+    """Write contact sheets of the first pairs and return their paths.
+
+    ``candidates.png`` shows every candidate at its greatest strength, ``strength-*.png`` the sweep of each network.
+    """
+    made = [g for g in groups(records) if g.candidate["kind"] != "unchanged"]
     strongest = []
     written = []
     for name, members in sweeps(made):
@@ -207,14 +212,14 @@ def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 2
         if len(members) > 1:
             written.append(_sheet(run, f"strength-{slug(name)}.png", members, rows, cell))
     if strongest:
-        written.insert(0, _sheet(run, "ways.png", strongest, rows, cell))
+        written.insert(0, _sheet(run, "candidates.png", strongest, rows, cell))
     return written
 
 
 def _sheet(run: Path, name: str, columns: Sequence[Group], rows: int, cell: int) -> Path:
     by_pair: dict[tuple[str, str], dict[int, dict[str, Path]]] = {}
     for column, group in enumerate(columns):
-        for record in group.records:
+        for record in (r for r in group.records if "pictures" in r):
             by_pair.setdefault((record["content"], record["style"]), {})[column] = picture_paths(run, record)
     lines: list[list[Tensor | None]] = []
     for paths in list(by_pair.values())[:rows]:
@@ -232,15 +237,15 @@ def _picture(path: Path) -> Tensor | None:
 
 
 def render(run: Path) -> list[Path]:
-    """Everything that can be made of a run's records: table.md, tradeoff.png (with matplotlib), sheets."""
+    """Render a run and return the files: table.md, tradeoff.png (if matplotlib is installed) and the sheets."""
     records = read_records(run)
     if not records:
-        raise ValueError(f"{run} has no records; run an evaluation into it first")
+        raise ValueError(f"{run} has no records; run an evaluation with this folder as output first")
     (run / "table.md").write_text(table(records))
     written = [run / "table.md"]
     try:
         tradeoff(records, run / "tradeoff.png")
         written.append(run / "tradeoff.png")
-    except ImportError:  # matplotlib is not needed for anything else
+    except ImportError:  # matplotlib is optional
         pass
     return [*written, *sheets(records, run)]

@@ -1,0 +1,107 @@
+"""Candidates for an evaluation: a trained network with a matcher and a strength, or an optimiser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from efdm.models import NETWORKS, VGG
+from efdm.models.weights import checksum, find, metadata, pretrained
+from efdm.ops import MATCHERS
+from efdm.ops.choices import check_choice
+from efdm.progress import Report
+from efdm.style.optimise import OPTIMISERS, optimise
+from efdm.style.stylizer import Stylizer
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """``run(content, style, progress)`` returns a stylized image. ``metadata`` identifies the candidate in records."""
+
+    label: str
+    metadata: Mapping[str, object]
+    run: Callable[[Tensor, Tensor, Report], Tensor]
+
+
+def unchanged() -> Candidate:
+    """Return the content itself: the reference with no content loss and no style."""
+    return Candidate("unchanged content", {"kind": "unchanged"}, lambda content, style, progress: content)
+
+
+def network_candidate(name: str, stylizer: Stylizer, *, method: str, strength: float = 1.0, weights: str = "") -> Candidate:
+    """Return a trained network as a candidate. ``weights`` is a checksum that distinguishes networks of the same name."""
+    check_choice("method", method, tuple(MATCHERS))
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength must be in [0, 1], got {strength}")
+
+    def run(content: Tensor, style: Tensor, progress: Report) -> Tensor:
+        return stylizer.stylize(content, style, method=method, strength=strength)
+
+    identity = {"kind": "network", "model": name, "method": method, "strength": strength, "weights": weights}
+    return Candidate(f"{name} {method} {strength:g}", identity, run)
+
+
+def optimiser_candidate(method: str, encoder: VGG, *, iterations: int | None = None, weights: str = "") -> Candidate:
+    """Return a row of `OPTIMISERS` as a candidate. ``weights`` is the checksum of the encoder's weights."""
+    check_choice("optimiser", method, tuple(OPTIMISERS))
+    row = OPTIMISERS[method]
+    steps = row.iterations if iterations is None else iterations
+
+    def run(content: Tensor, style: Tensor, progress: Report) -> Tensor:
+        return optimise(content, style, method, encoder, iterations=steps, progress=progress)
+
+    identity = {
+        "kind": "optimiser", "model": f"optimiser {method}", "iterations": steps, "content_weight": row.content_weight,
+        "encoder": encoder.name, "padding": encoder.padding, "pooling": encoder.pooling, "weights": weights,
+    }  # fmt: skip
+    return Candidate(f"optimiser {method} {steps}", identity, run)
+
+
+class LoadedNetwork(NamedTuple):
+    """A network to evaluate, the matcher it was trained with, and the checksums of its files."""
+
+    name: str
+    stylizer: Stylizer
+    method: str
+    weights: str
+
+
+Encoders = Mapping[str, "str | Path"]  # network ("vgg19") -> file of its encoder
+NO_ENCODERS: Encoders = MappingProxyType({})
+
+
+def load_pretrained(name: str, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu") -> LoadedNetwork:
+    """Load a model listed in `efdm.models.weights`. Files in ``encoders`` override the default encoder files."""
+    check_choice("model", name, tuple(NETWORKS))
+    row = NETWORKS[name]
+    network = pretrained(name, vgg=encoders.get(name))
+    weights = _checksums(find(row.weights[row.matcher]), encoders.get(name))
+    return LoadedNetwork(name, Stylizer(network, device), row.matcher, weights)
+
+
+def load_trained(
+    name: str, file: str | Path, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
+) -> LoadedNetwork:
+    """Load a network written by a training run. Its metadata names the network and the matcher it was trained with."""
+    if not Path(file).is_file():
+        raise ValueError(f"file not found: {file} (network {name})")
+    try:
+        stored = metadata(file)
+        settings = json.loads(stored.get("settings", "{}"))
+        network, method = stored["network"], settings["method"]
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run") from error
+    check_choice("network", network, tuple(NETWORKS))
+    made = pretrained(network, weights=file, vgg=encoders.get(network))
+    return LoadedNetwork(name, Stylizer(made, device), method, _checksums(file, encoders.get(network)))
+
+
+def _checksums(*files: str | Path | None) -> str:
+    return "+".join(checksum(file)[:12] for file in files if file is not None)

@@ -1,0 +1,80 @@
+"""Candidates of an evaluation and the files they are loaded from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from slim import slim_vgg
+
+from efdm.models import VGG, build
+from efdm.models.weights import checksum, save_encoder, save_network
+from efdm.progress import Progress, ignore
+from efdm.style.candidates import load_pretrained, load_trained, network_candidate, optimiser_candidate
+from efdm.style.stylizer import Stylizer
+
+
+def test_a_network_at_two_strengths() -> None:
+    stylizer = Stylizer(build("small"), "cpu")
+    content, style = torch.rand(1, 3, 16, 24), torch.rand(1, 3, 16, 16)
+    faint, strong = (network_candidate("mine", stylizer, method="efdm", strength=s) for s in (0.0, 1.0))
+    assert (faint.label, strong.label) == ("mine efdm 0", "mine efdm 1")
+    assert not torch.equal(*(c.run(content, style, ignore) for c in (faint, strong)))
+    with pytest.raises(ValueError, match="strength must be"):
+        network_candidate("mine", stylizer, method="efdm", strength=2)
+    with pytest.raises(ValueError, match="'adain'"):
+        network_candidate("mine", stylizer, method="adin")
+
+
+def test_an_optimiser_reports_progress_and_identifies_its_encoder() -> None:
+    encoder = slim_vgg()
+    candidate = optimiser_candidate("cmd", encoder, iterations=2, weights="abc")
+    reports: list[Progress] = []
+    output = candidate.run(torch.rand(1, 3, 16, 16), torch.rand(1, 3, 16, 16), reports.append)
+    assert output.shape == (1, 3, 16, 16)
+    assert (candidate.label, [r.done / r.total for r in reports]) == ("optimiser cmd 2", [0.5, 1.0])
+    found = [
+        optimiser_candidate("gatys", e, weights=w).metadata for e in (encoder, slim_vgg("reflect")) for w in ("abc", "def")
+    ]
+    found.append(optimiser_candidate("gatys", encoder, iterations=5, weights="abc").metadata)
+    assert len({json.dumps(dict(t)) for t in found}) == 5
+    with pytest.raises(ValueError, match="did you mean 'gatys'"):
+        optimiser_candidate("gaty", encoder)
+
+
+def test_a_network_file_names_its_network_and_matcher(tmp_path: Path) -> None:
+    network = build("small")
+    file = tmp_path / "network.safetensors"
+    save_network(network, file, {"encoder": "small", "method": "adain"})
+    trained = load_trained("mine", file)
+    assert (trained.name, trained.method, trained.stylizer.network.name) == ("mine", "adain", "small")
+    assert trained.weights == checksum(file)[:12]
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "text.safetensors").write_text("hello")
+    for name in ("other", "text"):
+        with pytest.raises(ValueError, match="no network metadata"):
+            load_trained("mine", tmp_path / f"{name}.safetensors")
+    with pytest.raises(ValueError, match="file not found"):
+        load_trained("mine", tmp_path / "none.safetensors")
+
+
+def test_an_encoder_file_can_be_given_per_network(tmp_path: Path) -> None:
+    file, encoder = tmp_path / "network.safetensors", tmp_path / "encoder.safetensors"
+    save_network(build("vgg19"), file, {"method": "efdm"})
+    made = VGG("vgg19")
+    save_encoder(made, encoder)
+    trained = load_trained("mine", file, encoders={"vgg19": encoder, "vgg16": tmp_path / "another"})
+    found = trained.stylizer.network.stages[0].get_submodule("conv4_1").weight
+    assert torch.allclose(found, made.get_submodule("conv4_1").weight, atol=1e-3)
+    assert trained.weights == f"{checksum(file)[:12]}+{checksum(encoder)[:12]}"
+
+
+def test_the_shipped_network_needs_no_encoder(tmp_path: Path) -> None:
+    trained = load_pretrained("small", encoders={"vgg16": tmp_path / "none"})
+    assert (trained.name, trained.method, len(trained.weights)) == ("small", "efdm", 12)
+    with pytest.raises(ValueError, match="did you mean 'small'"):
+        load_pretrained("smal")
