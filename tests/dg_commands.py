@@ -14,7 +14,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from efdm.apps import dg_show
-from efdm.apps.cli import app
+from efdm.apps.cli.group import app
 from efdm.data import write_picture
 
 runner = CliRunner()

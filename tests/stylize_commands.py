@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 import typer
 from typer.testing import CliRunner
 
-from efdm.apps.stylize import stylize
+from efdm.apps.cli.stylize import stylize
 
 app = typer.Typer()
 app.command()(stylize)

@@ -97,7 +97,7 @@ def test_commands_run_in_their_order(page: Path, there: Path) -> None:
     pytest.importorskip("matplotlib")
     from typer.testing import CliRunner
 
-    from efdm.apps.cli import app
+    from efdm.apps.cli.group import app
 
     assert commands(page)
     for command in commands(page):

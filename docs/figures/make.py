@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from efdm import adain, channel_stats, efdm, histogram_match
-from efdm.apps.demo import Workshop, contact_sheet
+from efdm.apps.cli.demo import Workshop, contact_sheet
 from efdm.data import read_picture, resize, resize_short_side, write_picture
 from efdm.data.embedded import photos
 from efdm.data.paint import paint

@@ -3,37 +3,42 @@
 Functions on features are in `efdm.ops`, layers in `efdm.nn`, row kernels in `efdm.kernels`.
 """
 
-from efdm.nn import (
-    DSU,
-    CrossNorm,
-    EFDMix,
-    FeatureMix,
-    MixStyle,
-    active,
-    domains_of_batch,
-    mix_after,
-    set_active,
-    stages_of,
-    unmix,
-)
-from efdm.ops import (
-    MATCHERS,
-    Partners,
-    PreparedStyle,
-    adain,
-    adamean,
-    adastd,
-    blend,
-    channel_stats,
-    efdm,
-    efdmix,
-    histogram_match,
-    interpolate_styles,
-    mixstyle,
-    prepare,
-    tied_share,
-)
+import importlib
+from typing import TYPE_CHECKING
+
 from efdm.version import VERSION
+
+if TYPE_CHECKING:
+    from efdm.nn import (
+        DSU,
+        CrossNorm,
+        EFDMix,
+        FeatureMix,
+        MixStyle,
+        active,
+        domains_of_batch,
+        mix_after,
+        set_active,
+        stages_of,
+        unmix,
+    )
+    from efdm.ops import (
+        MATCHERS,
+        Partners,
+        PreparedStyle,
+        adain,
+        adamean,
+        adastd,
+        blend,
+        channel_stats,
+        efdm,
+        efdmix,
+        histogram_match,
+        interpolate_styles,
+        mixstyle,
+        prepare,
+        tied_share,
+    )
 
 __version__ = VERSION
 
@@ -65,3 +70,19 @@ __all__ = [
     "tied_share",
     "unmix",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import the public names on first use: `efdm --help` starts without torch."""
+        if name in ("kernels", "nn", "ops"):
+            return importlib.import_module(f"efdm.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'efdm' has no attribute {name!r}")
+        ops, nn = importlib.import_module("efdm.ops"), importlib.import_module("efdm.nn")
+        globals().update({each: getattr(ops if hasattr(ops, each) else nn, each) for each in __all__})
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "kernels", "nn", "ops"})

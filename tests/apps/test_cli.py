@@ -1,97 +1,99 @@
 from __future__ import annotations
 
-import importlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
-import torch
 
 pytest.importorskip("typer")
 
-import typer
 from typer.testing import CliRunner
 
-import efdm
-from efdm.apps.cli import app
-
-runner = CliRunner()
+from efdm.apps.cli import quiet_interrupt
+from efdm.apps.cli.group import COMMANDS, Command, app, lazy_app
+from efdm.version import VERSION
 
 
 def run(*arguments: str, **environment: str):
-    return runner.invoke(app, list(arguments), env={"COLUMNS": "200", **environment})
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", **environment})
 
 
-def test_info_names_versions_and_the_kernel() -> None:
-    result = run("info", "--device", "cpu")
-    assert result.exit_code == 0
-    assert efdm.__version__ in result.output
-    assert "1,512,64,64 float32: cpu_radix" in result.output
+def test_the_help_text_lists_every_command_without_importing_torch() -> None:
+    script = """
+        import sys, time
+        start = time.perf_counter()
+        from efdm.apps.cli import main
+        sys.argv = ["efdm", "--help"]
+        try:
+            main()
+        except SystemExit as end:
+            print(end.code, time.perf_counter() - start, sorted({"torch", "numpy", "PIL", "efdm.nn"} & set(sys.modules)))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    code, seconds, loaded = done.stdout.splitlines()[-1].split(maxsplit=2)
+    assert (code, loaded) == ("0", "[]")
+    assert float(seconds) < 1.5  # 0.2 s when nothing else runs
+    assert all(name in done.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--dtype", "float64"), "torch (torch.sort and scatter)"),
-        (("--shape", "2,3,100000"), "cpu_radix"),
-        (("--shape", "2x3x10x10"), "2x3x10x10 float32"),
-    ],
-)
-def test_info_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: str) -> None:
-    result = run("info", "--device", "cpu", *arguments)
-    assert result.exit_code == 0
-    assert expected in result.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--shape", "64"), "write batch, channels and space like 1,512,64,64"),
-        (("--shape", "1,2,x"), "is not a shape"),
-        (("--dtype", "int8"), "is not one of float64"),
-        (("--device", "tpuu"), "--device tpuu cannot be used here; try --device cpu"),
-        pytest.param(
-            ("--device", "mps"),
-            "--device mps cannot be used here; try --device cpu",
-            marks=pytest.mark.skipif(torch.backends.mps.is_available(), reason="it can"),
-        ),
-    ],
-)
-def test_bad_arguments_say_what_to_try(arguments: tuple[str, ...], message: str) -> None:
-    result = run("info", *arguments)
-    assert result.exit_code == 2
-    assert message in result.output
-
-
-def test_a_forced_kernel_is_shown() -> None:
-    assert "forced by EFDM_KERNEL" in run("info", "--device", "cpu", EFDM_KERNEL="torch").output
-    result = run("info", "--device", "cpu", EFDM_KERNEL="cuda_block")
-    assert result.exit_code == 2
-    assert "is for cuda, not cpu" in result.output
-
-
-def test_a_missing_package_is_told_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = {"dg": "efdm[dg]", "stylize": "efdm[style]"}
-    for name, install in wanted.items():
-        module = importlib.import_module("efdm.apps.cli")
-        bare = typer.Typer()
-        bare.callback()(lambda: None)
-        monkeypatch.setattr(module, "app", bare)
-        _, what, extra = module.COMMANDS[name]
-        module._add(name, "efdm.apps.a_module_that_is_not_there", what, extra)
-        result = runner.invoke(bare, [name, "--any", "thing"])
-        assert result.exit_code == 2
-        assert f"pip install '{install}'" in result.output
-
-
-def test_every_command_names_an_extra_that_there_is() -> None:
-    tomllib = pytest.importorskip("tomllib")
-    from efdm.apps.cli import COMMANDS
-
-    known = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {extra for _, _, extra in COMMANDS.values()} <= set(known)
-
-
-def test_help_and_no_arguments() -> None:
-    assert run("--version").output.strip() == efdm.__version__
-    assert "info" in run("--help").output
+def test_the_version_and_the_help_text() -> None:
+    assert run("--version").output.strip() == VERSION
     assert "Usage" in run().output
+    result = run("stylise")
+    assert result.exit_code == 2
+    assert "stylize" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_loaded_on_demand(name: str) -> None:
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert f"{name} [OPTIONS]" in result.output
+
+
+def test_a_missing_package_is_reported_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more.py").write_text("import a_package_that_is_missing")
+    monkeypatch.syspath_prepend(tmp_path)
+    bare = lazy_app("", {"any": Command("needs_more", "", "dg")})
+    result = CliRunner().invoke(bare, ["any", "--option", "value"])
+    assert result.exit_code == 2
+    assert "a_package_that_is_missing" in result.output
+    assert "pip install 'efdm[dg]'" in result.output
+
+
+def test_every_command_names_an_existing_extra() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert {row.extra for row in COMMANDS.values()} <= set(pyproject["project"]["optional-dependencies"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals")
+def test_an_interrupt_while_importing_leaves_no_traceback() -> None:
+    script = """
+        import time
+        from efdm.apps.cli import quiet_interrupt
+        with quiet_interrupt():
+            print("importing", flush=True)
+            time.sleep(60)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == -signal.SIGINT
+
+
+def test_python_handles_interrupts_after_the_import() -> None:
+    with quiet_interrupt():
+        pass
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(1)

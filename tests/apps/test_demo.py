@@ -11,7 +11,7 @@ import typer
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from efdm.apps import demo as showing
+from efdm.apps.cli import demo as showing
 from efdm.data import read_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network

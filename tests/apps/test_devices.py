@@ -27,7 +27,7 @@ def test_the_evaluation_asks_here_too(tmp_path: Path) -> None:
     pytest.importorskip("typer")
     from typer.testing import CliRunner
 
-    from efdm.apps.cli import app
+    from efdm.apps.cli.group import app
 
     words = ["evaluate", "style", "-o", f"{tmp_path}/run", "--content", "a", "--style", "b", "--device", "cudaa"]
     result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})

@@ -12,7 +12,7 @@ pytest.importorskip("typer")
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from efdm.apps.evaluate import app
+from efdm.apps.cli.evaluate import app
 from efdm.models import VGG, build
 from efdm.models.weights import checksum, save_encoder, save_network
 from efdm.style.evaluate import read_records

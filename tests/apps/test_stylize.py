@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from stylize_commands import app, files, runner
 
-from efdm.apps import stylize as stylizing
+from efdm.apps.cli import stylize as stylizing
 from efdm.apps.wishes import SOUND, make_wishes
 from efdm.data import Source, read_picture, write_picture
 from efdm.models import VGG, build

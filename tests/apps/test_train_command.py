@@ -16,7 +16,7 @@ pytest.importorskip("typer")
 from training import noise_pictures, vgg_file
 from typer.testing import CliRunner
 
-from efdm.apps.cli import app
+from efdm.apps.cli.group import app
 from efdm.models import NETWORKS
 from efdm.models.weights import read
 from efdm.style import train as training

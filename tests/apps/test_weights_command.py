@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 from training import noise_pictures, numbered_vgg
 from typer.testing import CliRunner
 
-from efdm.apps import weights as command
-from efdm.apps.cli import app
+from efdm.apps.cli import weights as command
+from efdm.apps.cli.group import app
 from efdm.models import VGG, mean_activations
 from efdm.models.weights import load_normalised_encoder, save_encoder
 

@@ -24,11 +24,12 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     allowed = CHOICES[argument] if allowed is None else allowed
     if value in allowed:
         return
-    from efdm.text import suggest  # late: only those need it who misspell
+    from efdm.errors import SettingError
+    from efdm.text import suggest
 
     close = suggest(str(value), allowed)
     hint = f"; did you mean {close}?" if close else ""
-    raise ValueError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}")
+    raise SettingError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}", argument)
 
 
 def check_options(function: Callable[..., object], options: Mapping[str, object], without: Collection[str] = ()) -> None:

@@ -25,7 +25,7 @@ from efdm.style.candidates import Candidate, load_pretrained, load_trained, netw
 from efdm.style.measures import Metrics, load_metrics
 from efdm.style.optimise import OPTIMISERS
 
-app = typer.Typer(no_args_is_help=True, help="Measure models on pictures of your own.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure models on pictures of your own.")
 console = Console()
 
 # what gives the file of a weight that is not found; the decoder of vgg19 is looked up only

@@ -21,7 +21,7 @@ from efdm.models import mean_activations, normalise
 from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import WEIGHTS, MissingWeights, find, fits_table, load_encoder, save_encoder
 
-app = typer.Typer(help="Weights: what there is, where it is, whose it is.")
+app = typer.Typer(add_completion=False, help="Weights: what there is, where it is, whose it is.")
 console = Console()
 
 DEEPEST = "relu5_1"  # the deepest tap that a style loss uses

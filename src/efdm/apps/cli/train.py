@@ -28,7 +28,7 @@ from efdm.training.device import usual_device
 
 ENCODER = "small"
 
-app = typer.Typer(no_args_is_help=True, help="Train a model of your own.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model of your own.")
 console = Console()
 
 

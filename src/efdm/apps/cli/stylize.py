@@ -42,6 +42,7 @@ from efdm.text import plural
 from efdm.training import PRECISIONS
 
 console = Console()
+app = typer.Typer(add_completion=False)
 
 EXPECTED = (ValueError, TypeError, PictureError, MissingWeights)  # one sentence for the user
 FAILURES = (*EXPECTED, RuntimeError, MemoryError)  # of one picture: torch says with RuntimeError that memory is short
@@ -156,6 +157,7 @@ def _tell_videos(source: Path, advice: str) -> None:
 Many = list[Path] | None
 
 
+@app.command()
 def stylize(
     content: Annotated[Path, typer.Argument(help="A picture, a folder, a zip, or a video.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several.")],

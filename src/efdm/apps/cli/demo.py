@@ -25,6 +25,7 @@ from efdm.style.look import Look
 from efdm.style.stylizer import Stylizer
 
 console = Console()
+app = typer.Typer(add_completion=False)
 
 PHOTOS = ("astronaut", "coffee", "cat", "rocket")
 PAINTINGS = ("starry", "wave", "fauve", "mosaic", "lilies", "cubist", "watercolour", "glass")
@@ -129,6 +130,7 @@ def make_sheets(stylizer: Stylizer, out: Path, side: int, told: Callable[[str], 
     return [out / name for name in SHEETS]
 
 
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sheets.")],
     model: Annotated[str, typer.Option(help=f"One of {', '.join(NETWORKS)}. Default: what --weights says, or small.")] = "",

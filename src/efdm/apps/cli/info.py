@@ -1,0 +1,74 @@
+"""``efdm info``."""
+
+from __future__ import annotations
+
+import math
+import platform
+from importlib import metadata
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+
+from efdm import kernels
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device, check_device
+from efdm.apps.cli.printing import console, print_text
+from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
+
+app = typer.Typer(add_completion=False)
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+PACKAGES = ("efdm", "torch", "numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
+
+
+@app.command()
+def info(
+    shape: Annotated[
+        str, typer.Option(help="Feature shape: batch, channels and any number of spatial dimensions.")
+    ] = "1,512,64,64",
+    dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    device: Device = "",
+) -> None:
+    """Show versions, devices and the kernel used for a shape and dtype, with the reason."""
+    with report_errors():
+        check_choice("dtype", dtype, tuple(DTYPES))
+        target, length = check_device(device), _spatial_length(shape)
+        chosen = kernels.explain(target, DTYPES[dtype], length)
+        console.print(_versions(), _kernels())
+        print_text(f"device: {target} ({_device_name(target)})")
+        print_text(f"{shape} {dtype}: {chosen}")
+
+
+def _spatial_length(shape: str) -> int:
+    sizes = shape.lower().replace("x", ",").split(",")
+    if len(sizes) < 3 or not all(size.strip().isdecimal() and int(size) > 0 for size in sizes):
+        raise SettingError(f"{shape!r} is not a shape; write batch, channels and space, such as 1,512,64,64", "shape")
+    return math.prod(int(size) for size in sizes[2:])
+
+
+def _versions() -> Table:
+    table = Table("package", "version", title="Versions")
+    table.add_row("python", platform.python_version())
+    for package in PACKAGES:
+        try:
+            table.add_row(package, metadata.version(package))
+        except metadata.PackageNotFoundError:
+            table.add_row(package, "not installed")
+    return table
+
+
+def _kernels() -> Table:
+    table = Table("kernel", "device", "dtypes", "available", "description", title="Kernels (the first that fits is used)")
+    for kernel in kernels.TABLE:
+        dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in kernel.dtypes)
+        table.add_row(kernel.name, kernel.device, dtypes, kernel.why_not() or "yes", kernel.about)
+    return table
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"

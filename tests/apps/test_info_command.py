@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from efdm.apps.cli.group import app
+from efdm.version import VERSION
+
+
+def run(*arguments: str, **environment: str):
+    return CliRunner().invoke(app, ["info", *arguments], env={"COLUMNS": "200", **environment})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "1,512,64,64 float32: cpu_radix"),
+        (("--dtype", "float64"), "torch (torch.sort and scatter)"),
+        (("--shape", "2,3,100000"), "cpu_radix"),
+        (("--shape", "2x3x10x10"), "2x3x10x10 float32"),
+    ],
+)
+def test_the_kernel_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: str) -> None:
+    result = run("--device", "cpu", *arguments)
+    assert result.exit_code == 0, result.output
+    assert VERSION in result.output
+    assert expected in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--shape", "64"), "1,512,64,64 (--shape)"),
+        (("--shape", "1,2,x"), "(--shape)"),
+        (("--dtype", "int8"), "(--dtype)"),
+        (("--device", "tpuu"), "tpuu"),
+    ],
+)
+def test_invalid_arguments(arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_forced_kernel() -> None:
+    assert "forced by EFDM_KERNEL" in run("--device", "cpu", EFDM_KERNEL="torch").output
+    result = run("--device", "cpu", EFDM_KERNEL="cuda_block")
+    assert result.exit_code == 2
+    assert "is for cuda, not cpu" in result.output
