@@ -62,9 +62,9 @@ def _versions() -> Table:
 
 def _kernels() -> Table:
     table = Table("kernel", "device", "dtypes", "available", "description", title="Kernels (the first that fits is used)")
-    for kernel in kernels.TABLE:
+    for kernel in kernels.KERNELS:
         dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in kernel.dtypes)
-        table.add_row(kernel.name, kernel.device, dtypes, kernel.why_not() or "yes", kernel.about)
+        table.add_row(kernel.name, kernel.device, dtypes, kernel.unavailable_reason() or "yes", kernel.description)
     return table
 
 
