@@ -32,16 +32,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import three_sort
 
-from efdm.apps.dg_cores import use_threads
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.dg.step import Step
+from efdm.dg.workers import set_threads
 from efdm.environment import environment
 from efdm.lab import load_recipe
 from efdm.models.backbones import build_backbone
 from efdm.nn import FeatureMix, draw, mix_after
 from efdm.nn.pairing import random_pairs
-from efdm.training.device import usual_device
+from efdm.training.device import default_device
 from efdm.training.lanes import Work, side_by_side
 
 HERE = Path(__file__).parent
@@ -196,7 +196,7 @@ def clean(device: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=tuple(DEFAULTS), default=usual_device())
+    parser.add_argument("--device", choices=tuple(DEFAULTS), default=default_device())
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/dg-<device>.json")
     parser.add_argument("--backbones", nargs="+")
     parser.add_argument("--speeds", nargs="+")
@@ -210,7 +210,7 @@ def main() -> None:
     o = argparse.Namespace(**{**DEFAULTS[given.device], "out": HERE / "results" / f"dg-{given.device}.json", **asked})
     small = o.size < 100
     if o.device == "cpu":
-        use_threads(o.size)  # as the demo does
+        set_threads(o.size)  # as the demo does
     data = pictures(400 if o.device == "cpu" else 4000, o.size if small else 227, o.device)
     common = Settings(
         "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,

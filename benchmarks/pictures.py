@@ -24,7 +24,7 @@ from efdm import prepare
 from efdm.environment import environment
 from efdm.models import build
 from efdm.style.transfer import transfer
-from efdm.training.device import usual_device
+from efdm.training.device import default_device
 
 HERE = Path(__file__).parent
 SIDE = 512
@@ -76,7 +76,7 @@ def seconds(call: Callable[[], Tensor], device: str) -> float:
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=tuple(BATCHES), default=usual_device())
+    parser.add_argument("--device", choices=tuple(BATCHES), default=default_device())
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = options.device

@@ -30,7 +30,7 @@ from report import report
 from efdm import EFDMix, efdm, kernels, prepare
 from efdm.environment import environment
 from efdm.ops import Partners
-from efdm.training.device import usual_device
+from efdm.training.device import default_device
 
 HERE = Path(__file__).parent
 ROTATED_BYTES = 256 << 20  # several times the last cache of the machines we know
@@ -136,7 +136,7 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default=usual_device())
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=default_device())
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/<device>.json")
     parser.add_argument("--budget", type=float, default=None, help="seconds for each time; default 2 on a CPU, 0.2 on a GPU")
     parser.add_argument("--cases", default="", help="only cases whose name contains this")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.dg.settings import Settings
-from efdm.dg.train import Progress, Trained
+from efdm.dg.training import Progress, Trained
 
 
 def settings(**changes: Any) -> Settings:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from efdm.models import StyleNetwork
-from efdm.style.train import Progress, Settings
+from efdm.style.training import Progress, Settings
 
 
 def settings(place: Path, **changes: Any) -> Settings:
@@ -22,7 +22,7 @@ def settings(place: Path, **changes: Any) -> Settings:
 
 
 def small(place: Path, **changes: Any) -> Settings:
-    recipe = {"encoder": "small", "iterations": 3, "reconstruct": 3, "average": 0.8, "schedule": "paper"}
+    recipe = {"encoder": "small", "iterations": 3, "reconstruct": 3, "ema_decay": 0.8, "schedule": "paper"}
     weights = {"style_weight": 2.0, "sliced_weight": 1.0, "identity_weight": 1.0}
     return settings(place, **{**recipe, **weights, **changes})
 

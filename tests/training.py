@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from efdm.models import StyleNetwork
-from efdm.style import train as training
+from efdm.style import training
 from efdm.style.settings import TOLD
 
 # as torchvision counts: convolution, ReLU, convolution, ReLU, pooling
@@ -68,6 +68,6 @@ def noise_pictures(folder: Path, count: int, *, seed: int, side: int = 40) -> Pa
 
 
 def train(settings: training.Settings, run: Path, **options: Any) -> StyleNetwork:
-    """`efdm.style.train.train`, with what is told of a run among the options."""
+    """`efdm.style.training.train`, with what is told of a run among the options."""
     told = {name: options.pop(name) for name in TOLD if name in options}
     return training.train(dataclasses.replace(settings, **told), run, **options)

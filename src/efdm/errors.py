@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-FolderProblem = Literal["busy", "finished", "started", "not started", "other settings", "other data"]
+FolderProblem = Literal["busy", "finished", "started", "not started", "other settings", "other data", "not a folder"]
 
 
 class SettingError(ValueError):

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from efdm.apps.cli.group import app
 from efdm.models import NETWORKS
 from efdm.models.weights import read
-from efdm.style import train as training
+from efdm.style import training
 
 runner = CliRunner()
 

@@ -23,8 +23,8 @@ def test_a_classifier_comes_back_as_it_was(tmp_path: Path) -> None:
     model(torch.rand(4, 3, 32, 32))  # BatchNorm has seen something
     wanted = dataclasses.replace(SETTINGS, weights="/home/someone/start.pth")
     save_classifier(model, tmp_path / "model.safetensors", classes=["a", "b", "ü"], settings=wanted)
-    found, classes, size, told, kept = load_classifier(tmp_path / "model.safetensors")
-    assert kept == 32
+    found, classes, size, told, stored_size = load_classifier(tmp_path / "model.safetensors")
+    assert stored_size == 32
     assert (classes, size, Settings(**told)) == (["a", "b", "ü"], 32, dataclasses.replace(wanted, weights="start.pth"))
     assert not found.training
     images = torch.rand(2, 3, 32, 32)
@@ -63,12 +63,12 @@ def test_the_stages_of_a_family_are_those_of_its_row_and_others_have_none() -> N
 
 def test_the_size_that_pictures_were_kept_at_is_told_or_is_that_of_older_files(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    save_classifier(build_backbone("tiny", 2), path, classes=["a", "b"], settings=SETTINGS, kept=35)
-    assert (load_classifier(path).size, load_classifier(path).kept) == (32, 35)
+    save_classifier(build_backbone("tiny", 2), path, classes=["a", "b"], settings=SETTINGS, stored_size=35)
+    assert (load_classifier(path).size, load_classifier(path).stored_size) == (32, 35)
     with safe_open(path, "pt") as file:
         told, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    save_file(state, path, {name: value for name, value in told.items() if name != "kept"})
-    assert load_classifier(path).kept == 32
+    save_file(state, path, {name: value for name, value in told.items() if name != "stored_size"})
+    assert load_classifier(path).stored_size == 32
 
 
 def test_settings_of_another_version_do_not_stand_in_the_way(tmp_path: Path) -> None:

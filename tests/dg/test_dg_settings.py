@@ -23,7 +23,7 @@ from efdm.dg.settings import (
     identity,
     public,
     read_settings,
-    settled,
+    resolved,
 )
 from efdm.training.files import write_json
 
@@ -132,12 +132,12 @@ def test_a_default_that_was_written_down_is_the_same_run(
 ) -> None:
     """Also where an older run did not write down the others."""
     first, second = (dataclasses.replace(PLAIN, method="efdmix", options=options) for options in (began, goes_on))
-    assert settled(first) == settled(second)
-    assert public(settled(first))["options"] == {"p": 0.5, "alpha": 0.1}
-    assert identity(settled(first)) == identity(first) == identity(second)
+    assert resolved(first) == resolved(second)
+    assert public(resolved(first))["options"] == {"p": 0.5, "alpha": 0.1}
+    assert identity(resolved(first)) == identity(first) == identity(second)
     write_json(tmp_path / "settings.json", dataclasses.asdict(first))
     check_same_run(second, tmp_path)
-    check_same_run(settled(second), tmp_path)
+    check_same_run(resolved(second), tmp_path)
     with pytest.raises(ValueError, match=r"began with options .*'p': 0\.5.*, not .*'p': 0\.3"):
         check_same_run(dataclasses.replace(second, options={"p": 0.3}), tmp_path)
     with pytest.raises(ValueError, match="began with method efdmix, not erm; "):
@@ -148,7 +148,7 @@ def test_files_of_one_name_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     for name, content in (("a", b"one"), ("b", b"two"), ("c", b"one")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").write_bytes(content)
-    a, b, c = (settled(dataclasses.replace(PLAIN, weights=str(tmp_path / n / "model.safetensors"))) for n in "abc")
+    a, b, c = (resolved(dataclasses.replace(PLAIN, weights=str(tmp_path / n / "model.safetensors"))) for n in "abc")
     assert identity(a) == identity(c) != identity(b)
     assert public(a)["weights_sha256"] == hashlib.sha256(b"one").hexdigest()[:12]
     write_json(tmp_path / "settings.json", dataclasses.asdict(a))
@@ -162,14 +162,14 @@ def test_files_of_one_name_are_known_by_what_is_in_them(tmp_path: Path) -> None:
 def test_a_checksum_is_that_of_the_file_as_long_as_there_is_one(tmp_path: Path) -> None:
     path = tmp_path / "w.pth"
     path.write_bytes(b"one")
-    first = settled(dataclasses.replace(PLAIN, weights=str(path)))
+    first = resolved(dataclasses.replace(PLAIN, weights=str(path)))
     path.write_bytes(b"another")
-    second = settled(first)
+    second = resolved(first)
     assert second.weights_sha256 != first.weights_sha256
     path.unlink()
-    assert settled(first) == first
-    assert settled(dataclasses.replace(first, weights="timm")).weights_sha256 == ""
-    assert settled(PLAIN) == PLAIN
+    assert resolved(first) == first
+    assert resolved(dataclasses.replace(first, weights="timm")).weights_sha256 == ""
+    assert resolved(PLAIN) == PLAIN
 
 
 def test_what_is_passed_on_tells_no_folders() -> None:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from efdm.data.domains import DomainSet
 from efdm.dg import run as running
-from efdm.dg.settings import identity, settled
-from efdm.dg.train import Trained, train, train_together
+from efdm.dg.settings import identity, resolved
+from efdm.dg.training import Trained, train, train_together
 from efdm.models.backbones import build_backbone
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -30,7 +30,7 @@ def test_several_are_what_each_is_alone(data: DomainSet, tmp_path: Path) -> None
     runs = [settings(method=m, seed=s, evaluate_every=0) for m in ("erm", "efdmix") for s in (0, 1)]
     made: list[Trained] = []
     train_together(runs, data, tmp_path, lanes=3, finished=made.append)
-    assert [t.settings for t in made] == [settled(wanted) for wanted in runs]
+    assert [t.settings for t in made] == [resolved(wanted) for wanted in runs]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(map(identity, runs))
     for found, wanted in zip(made, runs, strict=True):
         assert torch.equal(weights(found), weights(train(wanted, data)))

@@ -19,8 +19,8 @@ from efdm.data.domains import DomainSet
 from efdm.dg import run as running
 from efdm.dg.checkpoint import load_classifier
 from efdm.dg.evaluate import count_correct
-from efdm.dg.settings import Settings, identity, settled
-from efdm.dg.train import Progress, Trained, train, train_together
+from efdm.dg.settings import Settings, identity, resolved
+from efdm.dg.training import Progress, Trained, train, train_together
 from efdm.training.files import read_lines
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -59,7 +59,7 @@ def test_what_a_record_says(whole: tuple[Settings, Trained, Watch], data: Domain
     assert [(r["step"], r["last"]) for r in trained.records] == [(3, False), (6, True)]
     last = trained.records[-1]
     assert last["run"] == identity(wanted)
-    assert Settings(**last["settings"]) == settled(wanted)
+    assert Settings(**last["settings"]) == resolved(wanted)
     assert (last["seed"], last["lanes"], last["device"]) == (0, 1, "cpu")
     assert last["loss"] == pytest.approx(watch.losses[last["run"], 6], rel=1e-5)
     assert {domain: count for domain, (_, count) in last["val"].items()} == {
@@ -132,14 +132,14 @@ def test_what_a_run_leaves(data: DomainSet, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     trained = train(settings(log_every=2, size=28), data, folder)
     assert sorted(p.name for p in folder.iterdir()) == [
-        "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
+        ".lock", "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
     ]  # fmt: skip
     assert lines(folder / "records.jsonl") == trained.records
     log = lines(folder / "log.jsonl")
     assert [(r["phase"], r["iteration"]) for r in log] == [("train", 2), ("train", 4), ("train", 6)]
     assert {"loss", "lr", "per_second"} <= set(log[0])
     found = load_classifier(folder / "model.safetensors")
-    assert (found.classes, found.size, found.kept) == (data.classes, 28, 32)
+    assert (found.classes, found.size, found.stored_size) == (data.classes, 28, 32)
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(found.model(images), trained.model(images))
 

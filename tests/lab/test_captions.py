@@ -84,13 +84,13 @@ def test_a_caption_says_which_pictures_count(protocol: str, rule: str, counted: 
 def test_a_caption_says_which_domains_keep_test_pictures_apart(protocol: str, rule: str, apart, counted: str) -> None:
     study = studied(small(protocol=protocol, selections=(rule,)), steady)
     for record in (record for records in study.runs.values() for record in records):
-        record["apart"] = [domain for domain in record["test"] if domain in apart]
+        record["official_test"] = [domain for domain in record["test"] if domain in apart]
     assert f"Accuracy in % {counted}" in accuracy_table(study, rule).caption[1]
 
 
 @pytest.mark.parametrize(("apart", "expected"), [((), 87.5), (("art",), 80.0)], ids=["val_among_test", "test_apart"])
 def test_what_an_oracle_looked_at_does_not_count(apart: tuple[str, ...], expected: float) -> None:
-    record = {"run": "one", "val": {"art": [10, 20]}, "test": {"art": [80, 100]}, "apart": list(apart)}
+    record = {"run": "one", "val": {"art": [10, 20]}, "test": {"art": [80, 100]}, "official_test": list(apart)}
     assert pooled(record, Cell(("photo",), ("art",)), "rest") == expected
 
 

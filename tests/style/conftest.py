@@ -8,7 +8,7 @@ import pytest
 import torch
 from training import noise_pictures, vgg_file
 
-from efdm.style import train as training
+from efdm.style import training
 from efdm.style.stylizer import Stylizer
 
 

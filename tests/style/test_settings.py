@@ -100,7 +100,7 @@ def test_only_files_the_device_and_the_speed_may_be_others(field: Any, tmp_path:
 
 def test_settings_of_an_older_run_have_defaults_where_it_says_nothing(tmp_path: Path) -> None:
     began = Settings(content="a", style="b", lr=0.3)
-    write_json(tmp_path / "settings.json", {k: v for k, v in dataclasses.asdict(began).items() if k != "begun"})
+    write_json(tmp_path / "settings.json", {k: v for k, v in dataclasses.asdict(began).items() if k != "start_iteration"})
     assert read_settings(tmp_path) == began
 
 

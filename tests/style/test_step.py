@@ -74,7 +74,7 @@ def test_bytes_become_pictures_between_0_and_1() -> None:
 
 def test_the_average_follows_the_weights_slowly() -> None:
     toy = Toy()
-    step = Step(toy, device=CPU, lr=0.1, average=0.75)
+    step = Step(toy, device=CPU, lr=0.1, ema_decay=0.75)
     expected = weights(toy.learns)
     for i in range(4):
         step(*batch(i), 0.1)
@@ -99,14 +99,14 @@ def test_a_long_gradient_is_shortened_and_its_length_told() -> None:
     content, style, _ = batch()
     whole = torch.autograd.grad(toy(content / 255, style / 255, [])["loss"], list(toy.learns.parameters()))
     length = torch.cat([g.flatten() for g in whole]).norm()
-    step = Step(toy, device=CPU, lr=0.1, longest=float(length) / 4)
+    step = Step(toy, device=CPU, lr=0.1, max_grad_norm=float(length) / 4)
     close(step(content, style, [], 0.1)["gradient"], length)
     # Adam remembers a tenth of the gradient it was given
     close(torch.cat([s["exp_avg"].flatten() for s in step.optimizer.state.values()]).norm(), length / 40)
 
 
 def test_a_restored_step_goes_on_as_if_nothing_had_happened() -> None:
-    options = {"device": CPU, "lr": 0.1, "weight_decay": 0.01, "average": 0.9}
+    options = {"device": CPU, "lr": 0.1, "weight_decay": 0.01, "ema_decay": 0.9}
     toy = Toy()
     step = Step(toy, **options)
     for i in range(2):
@@ -165,7 +165,7 @@ def test_a_replayed_graph_does_what_plain_steps_do(name: str) -> None:
     device = torch.device(name)
     one, two = Toy(), Toy()
     two.load_state_dict(one.state_dict())
-    options = {"device": device, "lr": 0.1, "average": 0.9, "longest": 1.0}
+    options = {"device": device, "lr": 0.1, "ema_decay": 0.9, "max_grad_norm": 1.0}
     a, b = Step(one, **options), Step(two, speed="graph", **options)
     for i in range(4):
         expected, found = a(*batch(i, device), 0.1 / (i + 1)), b(*batch(i, device), 0.1 / (i + 1))
@@ -206,7 +206,7 @@ def compare_steps(kind: str, device: torch.device, first: dict[str, str], second
     """Two ways to run the same steps have nearly the same losses and move the weights the same way."""
     one = real_objective(kind)
     two = copy.deepcopy(one)
-    options = {"device": device, "lr": 1e-4, "average": 0.9, "longest": 50.0}
+    options = {"device": device, "lr": 1e-4, "ema_decay": 0.9, "max_grad_norm": 50.0}
     a, b = Step(one, **options, **first), Step(two, **options, **second)
     start = torch.cat([p.detach().flatten().clone() for p in a.parameters])
     for i in range(3):
@@ -242,7 +242,7 @@ def test_bf16_trains_as_fp32_does(kind: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_step_goes_on_on_another_device(before: str, after: str, speed: str) -> None:
-    options = {"lr": 0.1, "weight_decay": 0.01, "average": 0.9, "speed": speed}
+    options = {"lr": 0.1, "weight_decay": 0.01, "ema_decay": 0.9, "speed": speed}
     here, there = torch.device(before), torch.device(after)
     toy, other = Toy(), Toy()
     step = Step(toy, device=here, **options)

@@ -17,8 +17,8 @@ from training import noise_pictures, one_picture, train
 from efdm.data import ImageSet, PictureError
 from efdm.models import build
 from efdm.models.weights import load_network, read
-from efdm.style import train as training
-from efdm.style.train import Batches, Settings
+from efdm.style import training
+from efdm.style.training import Batches, Settings
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -89,7 +89,7 @@ def test_tensorboard_is_written_where_it_is_installed(place: Path, tmp_path: Pat
 
 
 def test_the_averaged_weights_are_what_is_saved(place: Path, tmp_path: Path) -> None:
-    network = train(small(place, reconstruct=0, average=0.5), tmp_path / "run")
+    network = train(small(place, reconstruct=0, ema_decay=0.5), tmp_path / "run")
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     names = [n for n, _ in network.named_parameters() if not n.startswith("stages.0.")]
     average = dict(zip(names, state["step"]["averaged"], strict=True))
@@ -114,7 +114,7 @@ def test_a_run_can_go_on_counting_from_another(place: Path, tmp_path: Path) -> N
     train(small(place, **still), tmp_path / "long", log_every=1)
     train(small(place, **{**still, "iterations": 2}), tmp_path / "first", log_every=1)
     start = str(tmp_path / "first" / "network.safetensors")
-    train(small(place, **still, start=start, begun=2), tmp_path / "second", log_every=1)
+    train(small(place, **still, start=start, start_iteration=2), tmp_path / "second", log_every=1)
     read = lambda run: [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()]  # noqa: E731
     wanted, found = read("long")[2:], read("second")
     assert [r["iteration"] for r in found] == [3, 4]

@@ -14,8 +14,8 @@ from training import train
 
 from efdm.models import StyleNetwork
 from efdm.models.weights import read
-from efdm.style import train as training
-from efdm.style.train import Settings
+from efdm.style import training
+from efdm.style.training import Settings
 from efdm.training.log import Log
 
 pytestmark = pytest.mark.usefixtures("quickly")

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from efdm.training import PRECISIONS, SPEEDS
-from efdm.training.device import SUITED, check_device, suited, usual_device
+from efdm.training.device import SUITED, check_device, default_device, suited
 
 
 @pytest.mark.parametrize(("gpu", "expected"), [(True, "cuda"), (False, "cpu")])
-def test_the_usual_device_is_the_gpu_if_there_is_one(gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_device_is_the_gpu_if_there_is_one(gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    assert usual_device() == expected
+    assert default_device() == expected
 
 
 def test_what_suits_a_device_can_be_chosen() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from efdm.training.device import check_device, usual_device
+from efdm.training.device import check_device, default_device
 
 
 def pick_device(name: str = "") -> torch.device:
     """The device of ``--device``: as torch writes it ("cpu", "cuda:1"), and without a name the GPU if there is one."""
-    wanted = name or usual_device()
+    wanted = name or default_device()
     try:
         check_device(wanted)
     except ValueError as error:

@@ -55,7 +55,9 @@ def analyse(
         if not sources:
             raise ValueError(f"{path} was trained on {told['data']}; give such pictures as --data")
         with Bars(console) as bars:
-            pictures = datasets.load_dataset(dg_open.kind_of(sources), sources, classifier.kept, progress=bars.reading)
+            pictures = datasets.load_dataset(
+                dg_open.kind_of(sources), sources, classifier.stored_size, progress=bars.reading
+            )
         takes = inspect.signature(row.analyse).parameters
         if "stages" in takes:
             options.setdefault("stages", classifier.stages)

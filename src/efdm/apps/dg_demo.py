@@ -15,7 +15,6 @@ from torch import Tensor
 
 from efdm import lab
 from efdm.apps import dg_open
-from efdm.apps.dg_cores import cores
 from efdm.apps.dg_run import go
 from efdm.apps.dg_show import Bars, show_tables, training_name
 from efdm.data import datasets, write_picture
@@ -23,6 +22,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
 from efdm.dg.run import MODEL
 from efdm.dg.settings import read_settings
+from efdm.dg.workers import available_cores
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
 from efdm.lab.literature import AVERAGE
@@ -59,7 +59,7 @@ def demo(
         changes = dg_open.suited(torch.device("cpu"), recipe.settings)
         changes |= {"iterations": iterations} if iterations else {}
         with Bars(console) as bars:
-            study = go(recipe, data, out, bars, lanes=lanes or cores(), parts=parts, changes=changes)
+            study = go(recipe, data, out, bars, lanes=lanes or available_cores(), parts=parts, changes=changes)
         show_tables(console, [_table(study)])
         write_picture(out / SHEET, domain_sheet(data))
         (out / TABLES).write_text("\n".join(lab.render(table, "markdown") for table in lab.tables(study)))

@@ -117,7 +117,7 @@ def _look(classifier: Classifier, items: Sequence[Item]) -> list[Prediction]:
     """Of these, what could be read."""
     try:
         # to a square as it is, as pictures are in training, and by the same steps
-        data = decode_items(items, [set()] * len(items), size=classifier.kept)
+        data = decode_items(items, [set()] * len(items), size=classifier.stored_size)
     except PictureError as error:
         tell(console, error)
         return []

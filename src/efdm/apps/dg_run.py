@@ -15,7 +15,6 @@ from torch import nn
 from efdm import lab
 from efdm.apps import dg_open
 from efdm.apps.devices import pick_device
-from efdm.apps.dg_cores import train_on_cores, use_threads
 from efdm.apps.dg_show import Bars, show_tables
 from efdm.data import datasets
 from efdm.data.domains import DomainSet
@@ -23,6 +22,7 @@ from efdm.data.images import read_error
 from efdm.data.pacs import PICTURES
 from efdm.dg import Settings, train_together
 from efdm.dg.methods import check_method
+from efdm.dg.workers import set_threads, train_in_processes
 from efdm.lab.sweep import RECIPE, check_folder
 from efdm.models.backbones import build_backbone
 from efdm.ops.choices import check_choice
@@ -186,8 +186,8 @@ def go(
     """`lab.run` with bars; on a CPU, several lanes are processes."""
     on_cpu = torch.device(changes["device"]).type == "cpu"
     if on_cpu:
-        use_threads(data.images.shape[-1])
+        set_threads(data.images.shape[-1])
     return lab.run(
         recipe, data, out, lanes=lanes, notes=notes, started=bars.trainings, progress=bars.step,
-        train=train_on_cores if on_cpu and lanes > 1 else train_together, **parts, **changes,
+        train=train_in_processes if on_cpu and lanes > 1 else train_together, **parts, **changes,
     )  # fmt: skip

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from efdm.apps import dg_open
 from efdm.apps.devices import pick_device
-from efdm.apps.dg_cores import use_threads
 from efdm.apps.dg_run import try_weights
 from efdm.apps.dg_show import Bars
 from efdm.data import datasets
@@ -23,15 +22,16 @@ from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.methods import check_method, mixes, options_of
 from efdm.dg.run import CHECKPOINT, DONE, MODEL
 from efdm.dg.settings import check, check_same_run, read_settings
-from efdm.dg.train import check_run_folder
+from efdm.dg.training import check_run_folder
+from efdm.dg.workers import set_threads
 from efdm.lab import load_recipe
 from efdm.lab.sweep import RECIPE
 from efdm.models.backbones import OWN
 from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
 from efdm.text import plural
-from efdm.training.checkpoint import alone_in
 from efdm.training.files import write_json
+from efdm.training.folder import lock_folder
 
 console = Console()
 Many = list[str] | None
@@ -123,10 +123,10 @@ def train_one(
             if began is None:
                 settings = _settings(where, len(pictures.select(where["train_domains"], "train")), name, known)
                 check(settings)
-            with alone_in(out):
+            with lock_folder(out):
                 _same_pictures(out, pictures)
             if target.type == "cpu":
-                use_threads(settings.size)
+                set_threads(settings.size)
             console.print(_plan(settings, pictures), soft_wrap=True, markup=False, highlight=False)
             used = (*settings.train_domains, *settings.test_domains)
             dg_open.tell_classes(console, pictures, used, settings.test_domains)
@@ -229,7 +229,7 @@ def _report(trained: Trained, out: Path) -> None:
     last, settings = trained.records[-1], trained.settings
     said = {"held-out pictures of the domains it learnt from": {d: last["val"][d] for d in settings.train_domains}}
     if settings.test_domains:
-        kept = {domain: last["test"][domain] for domain in last.get("apart", ())}
+        kept = {domain: last["test"][domain] for domain in last.get("official_test", ())}
         said["all pictures of domains it has not seen"] = {d: c for d, c in last["test"].items() if d not in kept}
         said["test pictures, kept apart, of domains it has not seen"] = kept
     for what, counts in ((what, counts) for what, counts in said.items() if counts):

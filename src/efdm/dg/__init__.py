@@ -4,7 +4,7 @@ from efdm.dg.checkpoint import Classifier, load_classifier, save_classifier
 from efdm.dg.evaluate import count_correct, predict
 from efdm.dg.methods import METHODS, Method, attach
 from efdm.dg.settings import Settings, identity
-from efdm.dg.train import Progress, Trained, train, train_together
+from efdm.dg.training import Progress, Trained, train, train_together
 
 __all__ = [
     "METHODS",

@@ -25,7 +25,7 @@ class Classifier(NamedTuple):
     classes: list[str]
     size: int
     settings: dict[str, Any]  # as they were: of another version, they may have other names than `Settings`
-    kept: int
+    stored_size: int
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -33,13 +33,15 @@ class Classifier(NamedTuple):
         return tuple(stages_of(self.model)) or tuple(getattr(self.model, "stage_names", ()))
 
 
-def save_classifier(model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings, kept: int = 0) -> None:
+def save_classifier(
+    model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings, stored_size: int = 0
+) -> None:
     """Write safetensors with metadata: backbone, classes, size, method, training domains and all other settings; and the
-    size that pictures were ``kept`` at, where that is another."""
+    size that pictures were stored at, where that is another."""
     told = {
         "format": FORMAT, "backbone": settings.backbone, "classes": json.dumps(classes), "size": str(settings.size),
         "method": settings.method, "train_domains": json.dumps(settings.train_domains),
-        "settings": json.dumps(public(settings)), "kept": str(kept or settings.size),
+        "settings": json.dumps(public(settings)), "stored_size": str(stored_size or settings.size),
     }  # fmt: skip
     write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, told)
 
@@ -63,5 +65,5 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
     model = build_backbone(told["backbone"], len(classes))
     model.load_state_dict(state)
     model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    kept = int(told.get("kept", told["size"]))  # older files do not tell
-    return Classifier(model.eval(), classes, int(told["size"]), json.loads(told["settings"]), kept)
+    stored_size = int(told.get("stored_size", told["size"]))  # older files do not tell
+    return Classifier(model.eval(), classes, int(told["size"]), json.loads(told["settings"]), stored_size)

@@ -124,12 +124,12 @@ def _hash(seed: int, name: str) -> bytes:
 def check_unseen(data: DomainSet) -> None:
     """Raise unless "test" is all of a domain or has nothing of "val": only then do the counts of both tell what an oracle
     has not seen."""
-    apart = data.official_test
+    official_test = data.official_test
     for domain in data.domain_names:
         parts = data.splits[domain]
         if not len(parts["val"]):
             raise ValueError(f"{domain} has no pictures for 'val', which the selection rules look at; split off a share")
-        if domain in apart and torch.isin(parts["val"], parts["test"]).any():
+        if domain in official_test and torch.isin(parts["val"], parts["test"]).any():
             raise ValueError(
                 f"the test pictures of {domain} are not all of it, and some are for 'val', so the accuracy without those an "
                 "oracle saw cannot be told from the records; take them off one list, or leave 'oracle' out of the "

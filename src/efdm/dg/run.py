@@ -24,8 +24,9 @@ from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, publ
 from efdm.dg.step import Step
 from efdm.environment import environment
 from efdm.models.backbones import build_backbone
-from efdm.training.checkpoint import SECONDS, alone_in, check_finite, write
+from efdm.training.checkpoint import SECONDS, check_finite, write
 from efdm.training.files import Record, read_lines, rounded, write_json, write_lines
+from efdm.training.folder import lock_folder
 from efdm.training.interrupt import unbroken
 from efdm.training.lanes import Work
 from efdm.training.log import Log
@@ -63,7 +64,7 @@ def training(settings: Settings, data: DomainSet, folder: Path | None, *, lanes:
     """A run from its beginning, or from the checkpoint in its folder, to its end. The data is on its device."""
     if folder is not None and (folder / DONE).exists():
         return _finished(settings, folder)
-    with nullcontext() if folder is None else alone_in(folder):
+    with nullcontext() if folder is None else lock_folder(folder):
         run = _Run(settings, data, folder, lanes, progress)
         try:
             yield from run.steps()
@@ -122,7 +123,7 @@ class _Run:
             _check_same_pictures(state, data, folder)
         self.settings, self.data, self.folder, self.lanes, self.progress = settings, data, folder, lanes, progress
         self.name, self.environment = identity(settings), environment(settings.device)
-        self.apart = [domain for domain in data.official_test if domain in settings.test_domains]
+        self.official_test = [domain for domain in data.official_test if domain in settings.test_domains]
         kinds = [*([] if state is None else state.get("devices", [])), torch.device(settings.device).type]
         self.devices = list(dict.fromkeys(kinds))
         torch.manual_seed(settings.seed)  # initial weights
@@ -212,7 +213,7 @@ class _Run:
             "run": self.name, "settings": public(self.settings), "seed": self.settings.seed, "step": self.done,
             "last": self.done == self.settings.iterations, "loss": rounded(float(self.loss)), "seconds": rounded(seconds),
             "per_second": rounded(self.done / seconds), "lanes": self.lanes, "device": " and ".join(self.devices), **counts,
-            **({"apart": self.apart} if self.apart else {}), "environment": self.environment,
+            **({"official_test": self.official_test} if self.official_test else {}), "environment": self.environment,
         }  # fmt: skip
         self.records.append(json.loads(json.dumps(record)))  # as it will be read: lists for tuples
         if self.folder is not None:
@@ -248,8 +249,10 @@ class _Run:
         """What stays of a run that came to its end. Nothing can go on from it: its learning rate is at its end, too."""
         if self.folder is None:
             return
-        kept = self.data.images.shape[-1]
-        save_classifier(self.model, self.folder / MODEL, classes=self.data.classes, settings=self.settings, kept=kept)
+        stored_size = self.data.images.shape[-1]
+        save_classifier(
+            self.model, self.folder / MODEL, classes=self.data.classes, settings=self.settings, stored_size=stored_size
+        )
         (self.folder / DONE).touch()
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
 

@@ -46,7 +46,7 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method
     backbone: str = "resnet18"
     weights: str = "random"  # or "timm", or a file
-    weights_sha256: str = ""  # of that file, its beginning: see `settled`
+    weights_sha256: str = ""  # of that file, its beginning: see `resolved`
     stages: tuple[str, ...] = ("stage1", "stage2", "stage3")  # paper, ResNet-18
     iterations: int = 5000  # paper: 50 epochs of about 100
     batch: int = 64  # paper
@@ -161,7 +161,7 @@ def _check_domains(settings: Settings) -> None:
         )
 
 
-def settled(settings: Settings) -> Settings:
+def resolved(settings: Settings) -> Settings:
     """The same, said in full: with all options of its method, and the checksum of its weights file. Another file of the same
     name is another training.
 
@@ -175,11 +175,11 @@ def settled(settings: Settings) -> Settings:
 def identity(settings: Settings) -> str:
     """Twelve letters that two trainings share when they are the same: not where they run, nor what they tell of it.
 
-    Of settings that are `settled`. CPUs and GPUs draw other numbers, so that one identity on both is one experiment, done
+    Of settings that are `resolved`. CPUs and GPUs draw other numbers, so that one identity on both is one experiment, done
     twice; records tell the device.
     """
     told = {name: value for name, value in public(settings).items() if name not in MOVABLE}
-    told["options"] = options_of(settings.method, settings.options)  # also of settings that are not settled
+    told["options"] = options_of(settings.method, settings.options)  # also of settings that are not resolved
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 

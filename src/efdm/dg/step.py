@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -40,7 +40,8 @@ class Step:
         self.generators = (self.generator, default_generator(self.device))
         method = attach(settings.method, model, settings.stages, generator=self.generator, **settings.options)
         self.change, self.penalty = method.change, method.penalty
-        self.parts = list(parts_to_compile(model)) if "compile" in settings.speed else []
+        hooked = [] if self.penalty is None else [classifier_of(model)]
+        self.parts = list(parts_to_compile(model, hooked)) if "compile" in settings.speed else []
         train_mode(model, settings.batchnorm)
         _check_mixed(model, settings)
         self.optimizer = make_optimizer(list(model.parameters()), settings)
@@ -68,8 +69,14 @@ class Step:
         pictures = augmented(data.images[indices], settings.augmentation, settings.size, self.generator)
         pictures, targets = self.change(pictures, self.targets[indices])
         code = compiled(self.parts) if self.parts else nullcontext()
-        with autocast(self.device, settings.precision), domains_of_batch(data.domains[indices]), code:
-            loss = F.cross_entropy(self.model(pictures).float(), targets)
+        domains = data.domains[indices]
+        features: list[Tensor] = []
+        watch = nullcontext() if self.penalty is None else classifier_inputs(self.model, features)
+        with autocast(self.device, settings.precision), domains_of_batch(domains), code, watch:
+            logits = self.model(pictures).float()
+            loss = F.cross_entropy(logits, targets)
+        if self.penalty is not None:
+            loss = loss + self.penalty(features[0].flatten(1).float(), logits, targets, domains)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -123,10 +130,27 @@ def _check_mixed(model: nn.Module, settings: Settings) -> None:
         )
 
 
-def parts_to_compile(model: nn.Module) -> Iterator[nn.Module]:
+def classifier_of(model: nn.Module) -> nn.Module:
+    """Return the module that maps features to logits: timm's ``get_classifier()``, or the last linear layer."""
+    if hasattr(model, "get_classifier"):
+        return model.get_classifier()  # type: ignore[no-any-return, operator]
+    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+
+
+@contextmanager
+def classifier_inputs(model: nn.Module, found: list[Tensor]) -> Iterator[None]:
+    """Append the inputs of the classifier to ``found`` in this block."""
+    handle = classifier_of(model).register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def parts_to_compile(model: nn.Module, hooked: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:
     """The largest modules inside which no stage ends and no hook sits, but for single convolutions: layers between stages
     stay outside of compiled code, whatever the method, and so all methods share it."""
-    ends = {model.get_submodule(name) for name in stages_of(model).values()}
+    ends = {*hooked, *(model.get_submodule(name) for name in stages_of(model).values())}
 
     def parts(module: nn.Module) -> Iterator[nn.Module]:
         for child in module.children():

@@ -30,7 +30,7 @@ PICTURES: Mapping[str, tuple[str, str]] = {
 def score_words(study: Study, score: str, scored: str = "") -> str:
     """Of what the accuracies in a table are, for the sentence that begins with them."""
     records = [record for same in study.runs.values() for record in same]
-    apart, tested = ({domain for record in records for domain in record.get(key, ())} for key in ("apart", "test"))
+    apart, tested = ({domain for record in records for domain in record.get(key, ())} for key in ("official_test", "test"))
     some = f" (of {', '.join(sorted(apart))} the test pictures alone)" if apart else ""
     if some and apart == tested:
         scored, some = "apart", ""

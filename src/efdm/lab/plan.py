@@ -10,7 +10,7 @@ from typing import Any
 
 from efdm.dg.methods import METHODS, check_method
 from efdm.dg.protocols import PROTOCOLS, Cell
-from efdm.dg.settings import Settings, identity, public, settled
+from efdm.dg.settings import Settings, identity, public, resolved
 from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
@@ -61,7 +61,7 @@ def expand(
     # seeds first: a sweep that is broken off has whole tables of fewer seeds
     chosen, grid = recipe.seeds if seeds is None else seeds, hparam_grid(recipe)
     for seed, row, hparams, cell in product(chosen, rows, grid, wanted):
-        settings = settled(_settings(recipe, row, cell, seed, grid[hparams], changes))
+        settings = resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
 

@@ -17,7 +17,7 @@ def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
     """Correct and all pictures of a test domain: of "all", or of the "rest" without "val". What a domain keeps ``apart`` for
     tests has nothing of "val"."""
     correct, count = record["test"][domain]
-    if scored == "rest" and domain not in record.get("apart", ()):
+    if scored == "rest" and domain not in record.get("official_test", ()):
         seen_correct, seen = record["val"][domain]
         correct, count = correct - seen_correct, count - seen
     if count < 1:

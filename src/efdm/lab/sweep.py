@@ -23,7 +23,7 @@ from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
-from efdm.dg.train import Trained, train_together
+from efdm.dg.training import Trained, train_together
 from efdm.environment import environment
 from efdm.errors import SettingError
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
@@ -34,8 +34,8 @@ from efdm.lab.selection import SELECTIONS
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Report, ignore
-from efdm.training.checkpoint import LOCK, alone_in, check_alone
 from efdm.training.files import write_json
+from efdm.training.folder import LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
 
 RECIPE = "recipe.json"
@@ -119,7 +119,7 @@ def run(
     _check_trainings(recipe, [settings for _, settings in jobs], pictures)
     before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages([settings for planned, settings in jobs if planned.run not in before])
-    with alone_in(out):
+    with lock_folder(out):
         study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
         places = {planned.run: planned for planned, _ in jobs}
         waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
@@ -217,7 +217,7 @@ def check_folder(out: Path) -> None:
         raise ValueError(f"{out} is the folder of one training, not of a recipe's; choose another folder")
     if there and not there & {RECIPE, FILE}:
         raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
-    check_alone(out)
+    check_unlocked(out)
 
 
 def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:

@@ -14,7 +14,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training import settings as training
-from efdm.training.device import suited, usual_device
+from efdm.training.device import default_device, suited
 
 IDENTITIES = 1  # samples of a batch that are styled by themselves (small)
 FILES = ("content", "style", "vgg", "start")  # settings that are files
@@ -38,8 +38,8 @@ class Settings:
     lr: float = 1e-4  # authors' code
     schedule: str = "paper"
     weight_decay: float = 0.0
-    average: float = 0.0  # moving average of the weights
-    longest: float = 0.0  # gradient; 0 is any
+    ema_decay: float = 0.0  # moving average of the weights
+    max_grad_norm: float = 0.0  # gradient; 0 is any
     style_weight: float = 10.0  # authors' code, for the normalised VGG-19
     sliced_weight: float = 0.0
     identity_weight: float = 0.0
@@ -50,14 +50,14 @@ class Settings:
     device: str = ""  # the GPU if there is one
     vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
     start: str = ""  # a network to begin with
-    begun: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
+    start_iteration: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
     log_every: int = 50  # iterations
     save_every: int = 5000
     preview_every: int = 2000  # 0 is never
 
     def __post_init__(self) -> None:
         """Settle what follows the machine: a run's settings say where and how it ran."""
-        device = self.device or usual_device()
+        device = self.device or default_device()
         for name, value in {"device": device, **suited(device)}.items():
             object.__setattr__(self, name, getattr(self, name) or value)
 

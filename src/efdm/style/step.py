@@ -27,16 +27,16 @@ class Step:
         device: torch.device,
         lr: float,
         weight_decay: float = 0.0,
-        average: float = 0.0,
-        longest: float = 0.0,
+        ema_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
         precision: str = "fp32",
         speed: str = "plain",
     ) -> None:
         check_choice("speed", speed, SPEEDS)
         check_choice("precision", precision, tuple(PRECISIONS))
         self.objective = objective.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.device, self.precision, self.average = device, precision, average
-        self.longest = longest or torch.inf  # gradient; a longer one is shortened
+        self.device, self.precision, self.ema_decay = device, precision, ema_decay
+        self.max_grad_norm = max_grad_norm or torch.inf  # gradient; a longer one is shortened
         objective.requires_grad_(False)
         for module in objective.trained():  # type: ignore[operator]
             module.requires_grad_(True)
@@ -46,7 +46,7 @@ class Step:
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=rate, weight_decay=weight_decay, fused=on_gpu or None, capturable=on_gpu
         )
-        self.averaged = [p.detach().clone() for p in self.parameters] if average else []
+        self.averaged = [p.detach().clone() for p in self.parameters] if ema_decay else []
         if on_gpu:
             torch.backends.cudnn.benchmark = True  # shapes do not change
         self.forward = _compiled(objective) if "compile" in speed else objective
@@ -67,11 +67,11 @@ class Step:
         losses["loss"].backward()
         if dist.is_initialized():
             _average_over_processes(self.parameters)
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.longest)
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.average:
-            torch._foreach_lerp_(self.averaged, [p.detach() for p in self.parameters], 1 - self.average)
+        if self.ema_decay:
+            torch._foreach_lerp_(self.averaged, [p.detach() for p in self.parameters], 1 - self.ema_decay)
         return {**{k: v.detach() for k, v in losses.items()}, "gradient": norm}
 
     def state(self) -> dict[str, object]:

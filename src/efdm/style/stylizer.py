@@ -23,7 +23,7 @@ from efdm.style.pictures import AnyPicture, Size, opened, working_size
 from efdm.style.tiles import in_shares, run_stage, tile_side
 from efdm.style.transfer import restyled
 from efdm.training import PRECISIONS
-from efdm.training.device import usual_device
+from efdm.training.device import default_device
 
 Styles = AnyPicture | Sequence[AnyPicture]
 
@@ -52,7 +52,7 @@ class Stylizer:
 
     def __init__(self, network: StyleNetwork, device: str | torch.device | None = None, *, precision: str = "fp32") -> None:
         check_choice("precision", precision, tuple(PRECISIONS))
-        self.device = torch.device(device or usual_device())
+        self.device = torch.device(device or default_device())
         self.precision, self.dtype = precision, PRECISIONS[precision]
         self.network = copy.deepcopy(network).eval().to(self.device, self.dtype)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

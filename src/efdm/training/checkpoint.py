@@ -3,9 +3,7 @@ of a run: whether one can begin there, and that nobody else does."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from torch import Tensor
 from efdm.files import atomic_write
 
 SECONDS = 300.0  # a checkpoint is never older than this and one step: what a machine that stops without a word may cost
-LOCK = "lock"  # in a folder while somebody works there; the number of the process
 OF_THE_DEVICE = ("lr", "fused", "capturable")  # options of an optimizer that a run on another device does not take over
 
 
@@ -45,60 +42,6 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
-
-
-def check_folder(run: Path, *, resume: bool) -> None:
-    """Raise for a folder in which a run can neither begin nor go on, or where somebody is at work."""
-    if run.is_file():
-        raise ValueError(f"{run} is a file; choose a folder for the run")
-    check_alone(run)
-    begun = (run / "checkpoint.pt").exists()
-    if resume and not begun:
-        raise ValueError(f"{run} has no checkpoint to resume from; leave --resume out to begin a run")
-    if not resume and begun:
-        raise ValueError(f"{run} has a run already; resume it (--resume, in Python resume=True), or choose another folder")
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Work in a folder, which is made, and be the only one there: a ValueError tells whoever comes second.
-
-    The system forgets the lock of a process that has ended, however it ended. Where there are no locks, all may come in.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    path = folder / LOCK
-    with path.open("a+") as file:
-        free = True
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = os.path.samestat(os.fstat(file.fileno()), path.stat())  # else somebody left just now, with the file
-        except (BlockingIOError, FileNotFoundError):
-            free = False
-        except OSError:  # a file system without locks
-            pass
-        if not free:
-            file.seek(0)
-            who = f"process {told}" if (told := file.read()) else "another process"
-            raise ValueError(f"{who} is at work in {folder}; wait until it has ended, or choose another folder")
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def check_alone(folder: Path) -> None:
-    """Raise where somebody is at work, before pictures are read for a folder. Makes nothing."""
-    if (folder / LOCK).exists():
-        with alone_in(folder):
-            pass
 
 
 def _tensors(content: object) -> Iterator[Tensor]:

@@ -13,7 +13,7 @@ SUITED: Mapping[str, Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 
 
-def usual_device() -> str:
+def default_device() -> str:
     """The GPU if there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -99,7 +99,7 @@ def test_pictures_are_kept_as_they_were_in_training(
     def stop(kind: str, sources: object, size: int, **_: object) -> None:
         raise ValueError(f"read at {size}")
 
-    monkeypatch.setattr(dg_analyse, "load_classifier", lambda *a: load_classifier(*a)._replace(kept=20))
+    monkeypatch.setattr(dg_analyse, "load_classifier", lambda *a: load_classifier(*a)._replace(stored_size=20))
     monkeypatch.setattr(datasets, "load_dataset", stop)
     result = run("analyse", "ties", "--checkpoint", trained, "--data", pictures, "-o", tmp_path / "out")
     assert "read at 20" in result.output

@@ -81,7 +81,7 @@ def test_pictures_go_the_way_that_they_went_in_training(
 ) -> None:
     """To the size they were kept at, and from there to the size that the model sees."""
     usual, sizes = dg_predict.decode_items, list[int]()
-    monkeypatch.setattr(dg_predict, "load_classifier", lambda *a: load_classifier(*a)._replace(kept=20))
+    monkeypatch.setattr(dg_predict, "load_classifier", lambda *a: load_classifier(*a)._replace(stored_size=20))
     monkeypatch.setattr(dg_predict, "decode_items", lambda *a, size: sizes.append(size) or usual(*a, size=size))
     assert run("predict", trained, pictures / "rain").exit_code == 0
     assert sizes == [20]

@@ -10,7 +10,7 @@ from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying, train
 from efdm.data import datasets
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
-from efdm.training.checkpoint import alone_in
+from efdm.training.folder import lock_folder
 
 
 def test_a_recipe_is_run_and_its_table_printed_and_nothing_is_repeated(
@@ -226,7 +226,7 @@ def test_a_folder_where_somebody_works_is_told_of_before_pictures_are_read(
     pytest.importorskip("fcntl")
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("pictures were read"))
     out = tmp_path / "out"
-    with alone_in(out):
+    with lock_folder(out):
         for command in (training(pictures, out), studying(recipe, pictures, out), ("demo", "-o", out)):
             result = run(*command)
             assert result.exit_code == 2

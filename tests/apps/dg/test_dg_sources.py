@@ -35,7 +35,7 @@ def test_run_selects_on_val_and_scores_on_test(vlcs: Path, recipe: Path, tmp_pat
     assert "over the test pictures of the test domain, kept apart from the others" in " ".join(result.output.split())
     for record in map(json.loads, (tmp_path / "out" / "records.jsonl").read_text().splitlines()):
         ((domain, (_, count)),) = record["test"].items()
-        assert record["apart"] == [domain]
+        assert record["official_test"] == [domain]
         assert (count, record["val"][domain][1]) == ({"CALTECH": 6, "LABELME": 8, "SUN": 10}[domain], 4)
     oracle = run("table", tmp_path / "out", "--selection", "oracle")
     assert oracle.exit_code == 0, oracle.output

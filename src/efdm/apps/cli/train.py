@@ -21,10 +21,10 @@ from efdm.apps.tell import tell
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
 from efdm.progress import Progress
-from efdm.style import train as training
+from efdm.style import training
 from efdm.style.settings import read_settings
 from efdm.style.step import processes
-from efdm.training.device import usual_device
+from efdm.training.device import default_device
 
 ENCODER = "small"
 
@@ -68,9 +68,7 @@ def style(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1; default: the GPU if there is one.")] = "",
     vgg: Annotated[str, typer.Option(help="File of the VGG; default: looked up, see `efdm weights`.")] = "",
     start: Annotated[str, typer.Option(help="A network.safetensors to begin with.")] = "",
-    begun: Annotated[
-        int | None, typer.Option(help="Iterations that --start has behind it; the run goes on from there.")
-    ] = None,
+    start_iteration: Annotated[int | None, typer.Option(help="Iterations already trained into --start.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out; files, --device and --speed may be others.")
     ] = False,
@@ -85,7 +83,7 @@ def style(
         "content": content, "style": style, "encoder": encoder, "method": method, "iterations": iterations, "batch": batch,
         "size": size, "short_side": short_side, "lr": lr, "schedule": schedule, "style_weight": style_weight,
         "sliced_weight": sliced_weight, "identity_weight": identity_weight, "reconstruct": reconstruct, "seed": seed,
-        "precision": precision, "speed": speed, "vgg": vgg, "start": start, "begun": begun,
+        "precision": precision, "speed": speed, "vgg": vgg, "start": start, "start_iteration": start_iteration,
         "log_every": log_every, "save_every": save_every, "preview_every": preview_every,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value not in (None, "")}
@@ -122,7 +120,7 @@ def _resumed(out: Path, device: str, given: dict[str, Any]) -> training.Settings
 def _join_processes(name: str) -> torch.device:
     """The device. If torchrun started this process, it is the GPU with its number, and the others are met."""
     together = "RANK" in os.environ
-    name = name or usual_device()
+    name = name or default_device()
     if together and name.startswith("cuda"):
         name = f"cuda:{os.environ['LOCAL_RANK']}"
     device = pick_device(name)

@@ -13,9 +13,8 @@ import pytest
 import torch
 from dg_commands import run
 
-from efdm.apps import dg_cores
 from efdm.data.domains import load_domains
-from efdm.dg import Settings, identity
+from efdm.dg import Settings, identity, workers
 from efdm.lab import read_study
 
 
@@ -44,7 +43,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def at_work(runs: list[Settings], pictures: Path, folder: Path, news: Any) -> None:
-    dg_cores._work(runs, load_domains(pictures, size=16), folder, 2, news)
+    workers._work(runs, load_domains(pictures, size=16), folder, 2, news)
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_what_fails_in_another_process_is_told_in_this_one(pictures: Path, tmp_p
     news = Queue[Any]()
     at_work([settings(batch=500)], pictures, tmp_path, news)
     with pytest.raises(ValueError, match="do not fill one batch of 500"):
-        dg_cores._listen([None], news, lambda _: None, lambda _: None)
+        workers._listen([None], news, lambda _: None, lambda _: None)
 
 
 @pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "another"])
@@ -77,7 +76,7 @@ def test_when_a_process_says_its_last_word_ctrl_c_is_ignored(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(dg_cores, "_train", training)
+    monkeypatch.setattr(workers, "_train", training)
     news = News()
     at_work([settings()], pictures, tmp_path, news)
     assert isinstance(news.get_nowait(), type(None) if error is None else (ValueError, RuntimeError))
@@ -87,7 +86,7 @@ def test_what_explodes_in_another_process_does_not_stop_the_rest(pictures: Path,
     news, told, finished = Queue[Any](), list[Any](), list[str]()
     runs = [settings(lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1))]
     at_work(runs, pictures, tmp_path, news)
-    (exploded,) = dg_cores._listen([None], news, told.append, finished.append)
+    (exploded,) = workers._listen([None], news, told.append, finished.append)
     assert "the loss is" in exploded
     assert {p.settings.seed for p in told if p.iteration == 3} == {1}
     assert [(tmp_path / identity(one) / "done").exists() for one in runs] == [False, True]
@@ -99,7 +98,7 @@ def test_every_training_is_told_of_when_it_is_finished_and_what_exploded_at_the_
     runs = [settings(lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1, 0.1))]
     trained: list[Any] = []
     with pytest.raises(FloatingPointError, match="1 of 3 runs came to no end, all others did: the loss is"):
-        dg_cores.train_on_cores(
+        workers.train_in_processes(
             runs, load_domains(pictures, size=16), tmp_path, lanes=2, progress=lambda _: None, finished=trained.append
         )
     assert sorted(t.settings.seed for t in trained) == [1, 2]
@@ -115,7 +114,7 @@ def test_threads_are_shared_and_small_pictures_take_one(
     seen: list[int] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
-    dg_cores.use_threads(side, lanes)
+    workers.set_threads(side, lanes)
     assert seen == [threads]
 
 
@@ -123,9 +122,9 @@ def test_a_process_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     class Lost:
         exitcode = -9
 
-    monkeypatch.setattr(dg_cores, "PATIENCE", 0.01)
+    monkeypatch.setattr(workers, "PATIENCE", 0.01)
     with pytest.raises(OSError, match=r"code -9.*--lanes"):
-        dg_cores._listen([Lost()], Queue(), lambda _: None, lambda _: None)
+        workers._listen([Lost()], Queue(), lambda _: None, lambda _: None)
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ import torch
 
 from efdm.data.domains import DomainSet
 from efdm.dg.run import DONE, Progress, Tell, Trained, training
-from efdm.dg.settings import Settings, check, identity, settled
-from efdm.training.checkpoint import check_folder
+from efdm.dg.settings import Settings, check, identity, resolved
 from efdm.training.device import check_device
+from efdm.training.folder import check_folder
 from efdm.training.lanes import Work, side_by_side
 
 __all__ = ["Progress", "Settings", "Trained", "train", "train_together"]
@@ -34,7 +34,7 @@ def train(
 
     A record's ``seconds`` are of training steps alone, without set-up, compiling, evaluations and files.
     """
-    settings = settled(settings)
+    settings = resolved(settings)
     check(settings)
     check_device(settings.device)
     if folder is not None:
@@ -75,7 +75,7 @@ def train_together(
     """
     if not runs:
         return
-    runs = [settled(settings) for settings in runs]
+    runs = [resolved(settings) for settings in runs]
     for settings in runs:
         check(settings)
     names = [identity(settings) for settings in runs]

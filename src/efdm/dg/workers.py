@@ -18,11 +18,10 @@ from typing import Any
 import torch
 import torch.multiprocessing as processes
 
-from efdm.apps.dg_open import EXPECTED
 from efdm.data.domains import DomainSet
 from efdm.dg import Progress, Settings, Trained, identity
 from efdm.dg.run import training
-from efdm.dg.train import raise_exploded
+from efdm.dg.training import raise_exploded
 from efdm.training.interrupt import stoppable
 from efdm.training.lanes import finish, side_by_side
 
@@ -30,17 +29,17 @@ SMALL = 64  # pixels: smaller pictures gain nothing from a second thread
 PATIENCE = 1.0  # seconds without news, after which one looks whether the processes are alive
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def use_threads(side: int, lanes: int = 1) -> None:
+def set_threads(side: int, lanes: int = 1) -> None:
     """As many as pay for pictures of a size. On a busy machine, threads that wait for each other cost many times as much."""
     torch.set_num_threads(1 if side <= SMALL else max(1, torch.get_num_threads() // lanes))
 
 
-def train_on_cores(
+def train_in_processes(
     runs: Sequence[Settings],
     data: DomainSet,
     folder: Path,
@@ -128,13 +127,13 @@ def _work(runs: list[Settings], data: DomainSet, folder: Path, lanes: int, news:
     end: Exception | None = None
     try:
         signal.signal(signal.SIGINT, once)
-        use_threads(data.images.shape[-1], lanes)
+        set_threads(data.images.shape[-1], lanes)
         for settings in runs:
             _train(settings, data, folder / identity(settings), lanes, news)
     except KeyboardInterrupt:
         news.cancel_join_thread()  # nobody listens any more
         return
-    except EXPECTED as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         end = ValueError(str(error))  # of a kind that can be sent
     except Exception:
         end = RuntimeError(traceback.format_exc())

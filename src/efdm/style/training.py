@@ -26,9 +26,10 @@ from efdm.style.objective import DIRECTIONS, PaperObjective, ReconstructionObjec
 from efdm.style.records import preview
 from efdm.style.settings import IDENTITIES, SCHEDULES, Settings, check, check_same_run, public
 from efdm.style.step import Step, averaged, processes
-from efdm.training.checkpoint import SECONDS, check_finite, check_folder, write
+from efdm.training.checkpoint import SECONDS, check_finite, write
 from efdm.training.device import check_device
 from efdm.training.files import write_json
+from efdm.training.folder import check_folder
 from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.log import Log
 from efdm.training.settings import FILE
@@ -237,10 +238,10 @@ def _train_phase(
     settings, styled = run.settings, phase.name == "style"
     step = Step(
         phase.objective, device=run.device, lr=settings.lr, weight_decay=settings.weight_decay,
-        average=settings.average if styled else 0.0, longest=settings.longest,
+        ema_decay=settings.ema_decay if styled else 0.0, max_grad_norm=settings.max_grad_norm,
         precision=settings.precision, speed=settings.speed,
     )  # fmt: skip
-    begin = settings.begun if styled else 0
+    begin = settings.start_iteration if styled else 0
     if state is not None:
         begin = restore(state, run.network, phase.objective, step)
     done, told, clock, saved = begin, begin, time.perf_counter(), time.monotonic()

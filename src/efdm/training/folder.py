@@ -1,0 +1,61 @@
+"""The folder of a run: the names of its files, whether a run can start there, and a lock against a second process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from efdm.errors import RunFolderError
+
+CHECKPOINT, DONE, LOCK = "checkpoint.pt", "done", ".lock"
+
+
+def check_folder(folder: Path, *, resume: bool) -> None:
+    """Raise RunFolderError unless a run can start in ``folder`` or, with ``resume``, continue there."""
+    check_unlocked(folder)
+    if (folder / DONE).exists():
+        raise RunFolderError(f"{folder} holds a finished run; choose another folder", folder, "finished")
+    started = (folder / CHECKPOINT).exists()
+    if resume and not started:
+        raise RunFolderError(f"{folder} has no {CHECKPOINT} to resume from; start a new run", folder, "not started")
+    if not resume and started:
+        raise RunFolderError(f"{folder} holds an unfinished run; resume it or choose another folder", folder, "started")
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Create ``folder`` and lock it for this process. Raise RunFolderError if another process holds the lock.
+
+    The operating system releases the lock when the process ends, even after ``kill -9``.
+    """
+    _check_directory(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        message = f"another process is working in {folder}; wait until it has finished, or choose another folder"
+        raise RunFolderError(message, folder, "busy") from None
+    except NotImplementedError:  # a file system without locks
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def check_unlocked(folder: Path) -> None:
+    """Raise RunFolderError if another process is working in ``folder``. Creates nothing."""
+    _check_directory(folder)
+    if (folder / LOCK).exists():
+        with lock_folder(folder):
+            pass
+
+
+def _check_directory(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file; choose a folder", folder, "not a folder")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from efdm.errors import RunFolderError
+from efdm.training.folder import check_folder, check_unlocked, lock_folder
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_starts_in_a_new_folder_and_resumes_in_its_own(resume: bool, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    started.mkdir()
+    (started / "checkpoint.pt").touch()
+    (tmp_path / "file").touch()
+    check_folder(started if resume else tmp_path / "new", resume=resume)
+    with pytest.raises(RunFolderError) as error:
+        check_folder(tmp_path / "new" if resume else started, resume=resume)
+    assert error.value.problem == ("not started" if resume else "started")
+    with pytest.raises(RunFolderError, match="is a file"):
+        check_folder(tmp_path / "file", resume=resume)
+    (started / "done").touch()
+    with pytest.raises(RunFolderError, match="finished"):
+        check_folder(started, resume=resume)
+
+
+def test_a_locked_folder_refuses_a_second_lock(tmp_path: Path) -> None:
+    run = tmp_path / "deep" / "run"
+    check_unlocked(run)
+    assert not run.exists()
+    for _ in range(2):
+        with lock_folder(run):
+            for enter in (lambda: lock_folder(run).__enter__(), lambda: check_unlocked(run)):
+                with pytest.raises(RunFolderError, match=str(run)) as error:
+                    enter()
+                assert error.value.problem == "busy"
+            with lock_folder(tmp_path / "other"):
+                pass
+    with pytest.raises(KeyboardInterrupt), lock_folder(run):
+        raise KeyboardInterrupt
+    check_unlocked(run)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
+    code = "import sys, time, pathlib; from efdm.training.folder import lock_folder\n"
+    code += "with lock_folder(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(RunFolderError, match="another process"):
+            check_unlocked(tmp_path)
+        holder.send_signal(signal.SIGKILL)
+    check_unlocked(tmp_path)
