@@ -21,6 +21,6 @@ def check_device(name: str) -> torch.device:
 
     from efdm.training import device
 
-    chosen = name or device.usual_device()
+    chosen = name or device.default_device()
     device.check_device(chosen)
     return torch.device(chosen)
