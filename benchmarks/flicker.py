@@ -1,11 +1,10 @@
-"""Measure the flicker of every temporal setting on clips whose motion is known, and write a record.
+"""Measure the flicker of every temporal setting on clips with known motion and write a record.
 
     python benchmarks/flicker.py [--weights FILE] [--style NAME] [--out FILE]
 
-Changes are in levels of 255 from frame to frame (`efdm.style.flicker.measure`). "detail" tells a calm video from a blurred
-one, "frames_per_second" what the calm costs. The clips are made of embedded photos and the style by one of our own
-painters, so that the record can be made anywhere. About a minute, on one core: more threads than idle cores would make it
-many times slower.
+Flicker is in levels of 255 per frame (`efdm.style.flicker.measure`). "detail" distinguishes a calm video from a blurred one,
+"frames_per_second" is the speed. The clips and the style are made from embedded pictures, so the record can be reproduced
+anywhere. The run takes about a minute on one core; it becomes many times slower with more threads than idle cores.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FRAMES, SIZE, STYLE_SIZE = 10, (192, 256), 256
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", type=Path, help="of the small network; default: the ones in the package")
+    parser.add_argument("--weights", type=Path, help="weights of the small network; default: the shipped ones")
     parser.add_argument("--style", choices=tuple(STYLES), default="starry")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "flicker.json")
     parser.add_argument("--threads", type=int, default=1)

@@ -1,11 +1,11 @@
-"""Time whole pictures: encode, match and decode at 512 x 512, and write a record.
+"""Time style transfer of whole images (encode, match, decode) at 512 x 512 and write a record.
 
     python benchmarks/pictures.py [--device cpu|cuda] [--out FILE]
 
-Two settings: "prepared" (the style's sorted features are there already, as in a gallery or a video) and "whole" (the style
-is encoded, too). Methods take turns within one run, so that their ratios see the same machine. Weights are random: time does
-not depend on them. On a GPU the network is in bfloat16 and the pass is replayed as a CUDA graph; every time is taken with
-the device synchronised.
+Each network is timed with a "prepared" style, whose sorted features are reused as in a gallery or a video, and with an
+"encoded" style, where every image brings its own style. The methods alternate within one run, so that their ratios do not
+depend on the state of the machine. Weights are random because they do not affect the time. On a GPU the network runs in
+bfloat16 and is replayed as a CUDA graph. The device is synchronised around every measurement.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS = {"cpu": 11, "cuda": 51}
 
 
 def passes(network_name: str, method: str, batch: int, device: str) -> dict[str, Callable[[], Tensor]]:
-    """The two ways to stylize a batch, as calls without arguments."""
+    """Return the calls to time, without arguments, by kind of style."""
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     network = build(network_name).eval().to(device, dtype).to(memory_format=torch.channels_last)
     content, style = (
@@ -43,7 +43,7 @@ def passes(network_name: str, method: str, batch: int, device: str) -> dict[str,
     prepared = [prepare(f) for f in network.features(style)]
     calls = {
         "prepared": lambda: transfer(network, content, prepared, method=method),
-        "whole": lambda: transfer(network, content, network.features(style), method=method),
+        "encoded": lambda: transfer(network, content, network.features(style), method=method),
     }
     return {k: _graphed(c) for k, c in calls.items()} if device == "cuda" else calls
 
@@ -58,7 +58,7 @@ def _graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
     with torch.cuda.graph(graph):
         output = call()
 
-    def replay(kept: Callable[[], Tensor] = call) -> Tensor:  # a graph does not keep what it reads
+    def replay(kept: Callable[[], Tensor] = call) -> Tensor:  # keeps the inputs of the graph alive
         graph.replay()
         return output
 
@@ -85,7 +85,7 @@ def main() -> None:
     rows = []
     for network in ("small", "vgg16"):
         for batch in BATCHES[device]:
-            calls = {(m, way): c for m in METHODS for way, c in passes(network, m, batch, device).items()}
+            calls = {(m, style): c for m in METHODS for style, c in passes(network, m, batch, device).items()}
             times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
             for _ in range(2):
                 for call in calls.values():
@@ -93,15 +93,15 @@ def main() -> None:
             for _ in range(ROUNDS[device]):
                 for key, call in calls.items():
                     times[key].append(seconds(call, device))
-            for (method, way), found in times.items():
+            for (method, style), found in times.items():
                 low, middle, high = statistics.quantiles(found, n=4)
                 row = {
-                    "network": network, "batch": batch, "method": method, "way": way, "side": SIDE,
+                    "network": network, "batch": batch, "method": method, "style": style, "side": SIDE,
                     "seconds": round(middle, 6), "spread": round((high - low) / 2, 6),
                     "pictures_per_second": round(batch / middle, 2),
                 }  # fmt: skip
                 print(
-                    f"{network:6} batch {batch} {method:6} {way:9} {middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s",
+                    f"{network:6} batch {batch} {method:6} {style:9} {middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s",
                     flush=True,
                 )
                 rows.append(row)

@@ -1,4 +1,4 @@
-"""The tables of style transfer in the README and the guide, from records: quality, and time where it was measured.
+"""Make the style-transfer tables of the README and the guide from the records of quality and time.
 
 python benchmarks/pictures_report.py            print them
 python benchmarks/pictures_report.py --readme   put them into README.md and docs/guide/train-style.md
@@ -23,7 +23,7 @@ RUN = ROOT / "results" / "style" / "evaluation"
 Record = dict[str, Any]
 
 IN_README = ("unchanged content", "small efdm 0.75", "small efdm 1", "vgg16 efdm 1")
-# decoders trained alike, but for this
+# decoders trained with the same settings except for the method
 METHODS = ("efdm", "adain", "hm", "adamean", "adastd")
 MEASURES = {
     "lpips": "content LPIPS ↓", "edge_ssim": "edge SSIM ↑", "style_distance": "style distance ↓", "mean_error": "mean ↓",
@@ -38,21 +38,21 @@ def quality() -> dict[str, Group]:
 
 
 def speed() -> dict[str, dict[tuple[str, str, str, int], Record]]:
-    """Rows by device and by (network, method, way, batch)."""
+    """Return the rows by device and by (network, method, style, batch)."""
     found = {}
     for device in ("cpu", "cuda"):
         rows = json.loads((HERE / "results" / f"pictures-{device}.json").read_text())["rows"]
-        found[device] = {(r["network"], r["method"], r["way"], r["batch"]): r for r in rows}
+        found[device] = {(r["network"], r["method"], r["style"], r["batch"]): r for r in rows}
     return found
 
 
 def _times(network: str) -> list[str]:
-    """Seconds on the CPU, and pictures a second on the GPU in batches of 1 / 8, of both ways."""
+    """Return seconds on the CPU and images/s on the GPU in batches of 1 / 8, with prepared and with encoded styles."""
     cpu, gpu = speed().values()
     seconds = f"{cpu[network, 'efdm', 'prepared', 1]['seconds']:.2f} s"
     per_second = (
-        " / ".join(f"{gpu[network, 'efdm', way, batch]['pictures_per_second']:,.0f}" for batch in (1, 8))
-        for way in ("prepared", "whole")
+        " / ".join(f"{gpu[network, 'efdm', style, batch]['pictures_per_second']:,.0f}" for batch in (1, 8))
+        for style in ("prepared", "encoded")
     )
     return [seconds, *per_second]
 
@@ -63,31 +63,31 @@ def _cell(group: Group, measure: str) -> str:
 
 
 def readme_table() -> str:
-    head = ["model", "content LPIPS ↓", "style distance ↓", "2 CPU cores", "H200, a second", "with new styles"]
+    head = ["model", "content LPIPS ↓", "style distance ↓", "2 CPU cores", "H200, images/s", "with encoded styles"]
     found = quality()
     rows = []
     for label in IN_README:
         network, _, strength = label.partition(" efdm ")
-        times = _times(network) if strength == "1" else ["", "", ""]  # below 1 some stages run twice
+        times = _times(network) if strength == "1" else ["", "", ""]  # timed at strength 1 only
         name = f"`{network}`, strength {strength}" if strength else label
         rows.append([name, _cell(found[label], "lpips"), _cell(found[label], "style_distance"), *times])
     return markdown(head, rows)
 
 
 def method_sweeps() -> dict[str, Sweep]:
-    """The decoders that were trained alike, over strengths."""
+    """Return the sweeps over strengths of the decoders trained with the same settings."""
     by_model = {s.groups[0].candidate.get("model"): s for s in sweeps(list(quality().values()))}
     return {method: by_model[f"vgg16-{method}-15k"] for method in METHODS}
 
 
 def methods_table() -> str:
-    """All of them at strength 1."""
+    """Compare the methods at strength 1."""
     rows = [[f"`{m}`", *(_cell(sweep.groups[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
     return markdown(["method", *MEASURES.values()], rows)
 
 
 def style_at(sweep: Sweep, lpips: float) -> float | None:
-    """The style distance where a sweep over strengths passes a content distance, on the line between two strengths."""
+    """Return the style distance at a content LPIPS, interpolated linearly between two strengths of a sweep."""
     points = sorted(
         (mean_and_error(g.values("lpips"))[0], mean_and_error(g.values("style_distance"))[0]) for g in sweep.groups
     )
@@ -102,7 +102,7 @@ def equal_content_table() -> str:
     for method, sweep in method_sweeps().items():
         found = (style_at(sweep, lpips) for lpips in EQUAL_CONTENT)
         rows.append([f"`{method}`", *("-" if f is None else f"{f:.3f}" for f in found)])
-    return markdown(["style distance at a content LPIPS of", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
+    return markdown(["style distance at content LPIPS", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
 
 
 PLACES = (

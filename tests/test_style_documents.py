@@ -1,4 +1,4 @@
-"""What the documents say of style transfer is what its records say."""
+"""The numbers in the style-transfer documents equal the records."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from efdm.style.report import Group, groups, mean_and_error
 
 
 def words_of(document: str) -> str:
-    """Its text with lines joined."""
+    """Return the text of a document with its lines joined."""
     return " ".join((ROOT / document).read_text().split())
 
 
-def told(group: Group, measure: str) -> str:
+def formatted(group: Group, measure: str) -> str:
     mean, error = mean_and_error(group.values(measure))
     return f"{mean:.3f} ± {error:.3f}"
 
 
-def test_what_is_said_of_the_methods_is_the_records() -> None:
+def test_the_comparison_of_methods() -> None:
     words = words_of("docs/guide/train-style.md")
     sweeps = pictures_report.method_sweeps()
     ours, adain = (sweeps[m].groups[-1] for m in ("efdm", "adain"))
@@ -55,12 +55,12 @@ def test_what_is_said_of_the_methods_is_the_records() -> None:
     assert "has {} and {}, less than AdaIN's {} and {} in both".format(*both) in words
 
 
-def test_what_the_cards_say_of_pictures_is_the_records() -> None:
+def test_the_model_cards() -> None:
     found = pictures_report.quality()
     for label, name in (("small efdm 1", "small.md"), ("vgg16 efdm 1", "vgg16-efdm.md")):
         group = found[label]
         assert WEIGHTS[Path(name).stem].sha256.startswith(str(group.candidate["weights"])), "another file was measured"
-        quality = f"content LPIPS {told(group, 'lpips')}, style distance {told(group, 'style_distance')}"
+        quality = f"content LPIPS {formatted(group, 'lpips')}, style distance {formatted(group, 'style_distance')}"
         assert quality in words_of(f"docs/models/{name}")
     card = words_of("docs/models/small.md")
     before = {g.label: g for g in groups(read_records(ROOT / "results/style/small-start"))}["small efdm 1"]
@@ -71,14 +71,14 @@ def test_what_the_cards_say_of_pictures_is_the_records() -> None:
     (itself,) = (g for g in groups(read_records(ROOT / "results/style/identity")) if g.candidate["kind"] == "network")
     assert WEIGHTS["small"].sha256.startswith(str(itself.candidate["weights"]))
     assert all(r["content"] == r["style"] for r in itself.records)
-    assert f"comes back with an LPIPS of {told(itself, 'lpips')} ({len(itself.records)} photographs" in card
+    assert f"comes back with an LPIPS of {formatted(itself, 'lpips')} ({len(itself.records)} photographs" in card
     assert mean_and_error(itself.values("lpips"))[0] <= 0.25
 
 
-def test_pictures_are_as_good_and_as_fast_as_was_asked() -> None:
+def test_quality_and_speed_targets() -> None:
     found = pictures_report.quality()
-    for way, most_lpips, most_style in (("small efdm 1", 0.58, 0.160), ("vgg16 efdm 1", 0.65, 0.18)):
-        lpips, style = (mean_and_error(found[way].values(m))[0] for m in ("lpips", "style_distance"))
+    for label, most_lpips, most_style in (("small efdm 1", 0.58, 0.160), ("vgg16 efdm 1", 0.65, 0.18)):
+        lpips, style = (mean_and_error(found[label].values(m))[0] for m in ("lpips", "style_distance"))
         assert lpips <= most_lpips
         assert style <= most_style
     cpu, gpu = pictures_report.speed().values()
@@ -88,8 +88,8 @@ def test_pictures_are_as_good_and_as_fast_as_was_asked() -> None:
     assert gpu["vgg16", "efdm", "prepared", 8]["pictures_per_second"] >= 500
     ratios = {
         machine: [
-            row["seconds"] / times[network, "adain", way, batch]["seconds"]
-            for (network, method, way, batch), row in times.items()
+            row["seconds"] / times[network, "adain", style, batch]["seconds"]
+            for (network, method, style, batch), row in times.items()
             if method == "efdm"
         ]
         for machine, times in (("CPU", cpu), ("GPU", gpu))
