@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -48,3 +49,18 @@ class MissingExtraError(ImportError):
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'efdm[{extra}]'", name=package)
         self.package, self.extra = package, extra
+
+
+@contextmanager
+def requires(extra: str) -> Iterator[None]:
+    """Raise `MissingExtraError` in place of the error of an import in the ``with`` block whose package is not installed.
+
+    Of nested blocks the outermost names the extra, because the extra of a room includes those of the rooms below.
+    """
+    try:
+        yield
+    except (ModuleNotFoundError, MissingExtraError) as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "efdm"):
+            raise
+        raise MissingExtraError(package, extra) from error

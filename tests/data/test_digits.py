@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import builtins
+import sys
 import time
 
 import pytest
@@ -8,6 +8,7 @@ import torch
 
 from efdm.data.digits import STYLES, load_digits_domains
 from efdm.data.domains import DomainSet
+from efdm.errors import MissingExtraError
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +132,8 @@ def test_wishes_that_cannot_be_met() -> None:
             load_digits_domains(per_domain=wish)
 
 
-def test_without_scikit_learn_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def lacking(name: str, *rest):
-        if name.startswith("sklearn"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", lacking)
-    with pytest.raises(ImportError, match="pip install scikit-learn"):
+def test_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(MissingExtraError, match=r"efdm\[dg\]"):
         load_digits_domains()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 from fractions import Fraction
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.video import VIDEO_FORMATS, VideoError, VideoReader, VideoWriter, video_format
+from efdm.errors import MissingExtraError
 
 av = pytest.importorskip("av")
 
@@ -323,15 +323,7 @@ def test_frames_of_another_shape_are_refused(tmp_path: Path) -> None:
             writer.write(pictures()[0][None])
 
 
-def test_without_pyav_the_command_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def missing(name: str, *args: Any) -> Any:
-        if name == "av":
-            raise ImportError
-        return real(name, *args)
-
-    monkeypatch.delitem(sys.modules, "av")
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(VideoError, match="pip install av"):
+def test_missing_pyav_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(MissingExtraError, match=r"efdm\[video\]"):
         VideoReader(tmp_path / "clip.mp4")

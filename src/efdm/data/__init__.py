@@ -2,20 +2,23 @@
 and `ImageSet` for training, whose `Pack` lets a GPU cut random crops by itself. What goes wrong with a file is a
 `PictureError`, one sentence that can be shown to a user as it is."""
 
-from efdm.data.folders import Source, find_pictures
-from efdm.data.image_set import Crops, ImageSet, Pack, draw_crops, take_crops
-from efdm.data.images import (
-    READABLE,
-    WRITABLE,
-    Picture,
-    PictureError,
-    on_white,
-    read_mask,
-    read_picture,
-    resize,
-    resize_short_side,
-    write_picture,
-)
+from efdm.errors import requires
+
+with requires("style"):
+    from efdm.data.folders import Source, find_pictures
+    from efdm.data.image_set import Crops, ImageSet, Pack, draw_crops, take_crops
+    from efdm.data.images import (
+        READABLE,
+        WRITABLE,
+        Picture,
+        PictureError,
+        on_white,
+        read_mask,
+        read_picture,
+        resize,
+        resize_short_side,
+        write_picture,
+    )
 
 __all__ = [
     "READABLE",

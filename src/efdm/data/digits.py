@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from efdm.data.domains import DomainSet
 from efdm.data.layouts import SPLITS
+from efdm.errors import requires
 
 Floats = NDArray[np.float32]
 Draw = np.random.Generator
@@ -61,10 +62,8 @@ def load_digits_domains(size: int = 32, seed: int = 0, per_domain: int | None = 
 
 
 def _scans() -> tuple[Floats, NDArray[np.int64]]:
-    try:
+    with requires("dg"):
         from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError("the digits are those of scikit-learn, which is not here; pip install scikit-learn") from error
     digits: Any = load_digits()
     return (digits.images / 16).astype(np.float32), digits.target.astype(np.int64)
 

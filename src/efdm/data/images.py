@@ -88,6 +88,15 @@ class Picture:
     alpha: Tensor | None = None
     depth: Depth = "8"
 
+    def save(self, path: StrPath, *, quality: int = 95) -> None:
+        """Write the picture in the format of the file's extension, as `write_picture` does."""
+        write_picture(path, self.rgb, alpha=self.alpha, depth=self.depth, quality=quality)
+
+    def to_pil(self) -> Image.Image:
+        """Return an 8-bit PIL image, with mode RGBA if the picture has an alpha channel and RGB otherwise."""
+        values = self.rgb if self.alpha is None else torch.cat([self.rgb, self.alpha.to(self.rgb)])
+        return Image.fromarray(_pixels(values, "8", "to_pil"))
+
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from efdm.data.images import PictureError, StrPath, read_error
+from efdm.errors import requires
 
 CRF = 18  # x264's scale of quality: smaller is better and larger; its own default is 23
 VP9_CRF = 24  # on VP9's scale, about the same
@@ -57,10 +58,8 @@ class VideoError(PictureError):
 
 
 def load_av() -> Any:
-    try:
+    with requires("video"):
         import av
-    except ImportError as error:
-        raise VideoError("videos need PyAV, which is not installed: pip install av") from error
     av.logging.set_level(None)  # what goes wrong is raised as well, and said in our own words
     return av
 

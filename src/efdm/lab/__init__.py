@@ -1,13 +1,16 @@
 """From a recipe to a table: `load_recipe`, `run`, `read_study`, `tables`."""
 
-from efdm.lab.literature import Published, pacs_line, published
-from efdm.lab.pacs import PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_lengths
-from efdm.lab.plan import Planned, expand
-from efdm.lab.recipe import Recipe, load_recipe, recipes
-from efdm.lab.rendering import FORMATS, render
-from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
-from efdm.lab.selection import SELECTIONS
-from efdm.lab.sweep import Progress, Study, load_data, read_study, run
+from efdm.errors import requires
+
+with requires("dg"):
+    from efdm.lab.literature import Published, pacs_line, published
+    from efdm.lab.pacs import PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_lengths
+    from efdm.lab.plan import Planned, expand
+    from efdm.lab.recipe import Recipe, load_recipe, recipes
+    from efdm.lab.rendering import FORMATS, render
+    from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
+    from efdm.lab.selection import SELECTIONS
+    from efdm.lab.sweep import Progress, Study, load_data, read_study, run
 
 __all__ = [
     "FORMATS",

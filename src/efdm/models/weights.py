@@ -18,9 +18,14 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from efdm.errors import requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
+
+with requires("style"):
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save
 
 FOLDER_VARIABLE = "EFDM_WEIGHTS"
 WITHIN = ("state_dict", "model")  # under these names a training's checkpoint has its weights
@@ -129,8 +134,6 @@ def read(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     try:
         if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -155,8 +158,6 @@ def _told(state: object) -> str:
 
 def metadata(path: str | Path) -> dict[str, str]:
     """What a file tells about itself: of `save_network`, its ``network`` and ``settings``; a .pth tells nothing."""
-    from safetensors import safe_open
-
     if not Path(path).is_file():
         raise MissingWeights(f"there is no file {path}")
     if Path(path).suffix != ".safetensors":
@@ -279,8 +280,6 @@ def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, told: dict[st
 
     A file appears whole or not at all: one that was there is kept until the new one is finished.
     """
-    from safetensors.torch import save
-
     # as bytes: safetensors itself writes files that nobody else may read
     data = _in_order(save({k: v.contiguous() for k, v in tensors.items()}, told))
     Path(path).parent.mkdir(parents=True, exist_ok=True)

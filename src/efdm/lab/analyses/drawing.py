@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+from efdm.errors import requires
+
 # Okabe and Ito's colours, which the colour-blind can tell apart, without yellow (too light for lines)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*"  # a second sign, for those who see no colours and for more than seven domains
@@ -32,10 +34,8 @@ def with_spaces(name: str) -> str:
 
 def new_figure(width: float, height: float) -> Any:
     """An empty figure, in inches, without a window: matplotlib's own classes need no backend."""
-    try:
+    with requires("dg"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("the numbers are written; the picture needs matplotlib: pip install matplotlib") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
+from efdm.errors import requires
 from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, with_spaces, write_csv
 from efdm.lab.analyses.features import DomainNumbers, facts, features_of
 from efdm.ops.moments import ChannelStats, channel_stats
@@ -72,10 +73,8 @@ def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, f
 def _sklearn(module: str) -> Any:
     import importlib
 
-    try:
+    with requires("dg"):
         return importlib.import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise ImportError("t-SNE and probes are scikit-learn's, which is not here; pip install scikit-learn") from error
 
 
 # --- telling ---------------------------------------------------------------------------------------------------------
