@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from efdm.data.paint import STYLES, paint
+from efdm.data.embedded import STYLES, read_style
 from efdm.environment import environment
 from efdm.models import build
 from efdm.models.weights import load_network
@@ -40,7 +40,7 @@ def main() -> None:
         stylizer = Stylizer(load_network(build("small"), options.weights), "cpu")
     else:
         stylizer = Stylizer.from_pretrained("small", "cpu")
-    look = stylizer.prepare(paint(options.style, STYLE_SIZE))
+    look = stylizer.prepare(read_style(options.style, STYLE_SIZE))
     list(stylize_frames(stylizer, clip("pan", frames=2, size=SIZE).frames, look))  # compiles kernels
     rows = []
     for name in CLIPS:

@@ -46,13 +46,12 @@ def test_every_command_is_of_a_kind_that_is_tested() -> None:
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the commands name, small."""
     from efdm.data import read_picture, resize_short_side, write_picture
-    from efdm.data.embedded import photos
-    from efdm.data.paint import paint
+    from efdm.data.embedded import photos, read_style
     from efdm.data.video import VideoWriter
 
     folder = tmp_path_factory.mktemp("workplace")
     cat, rocket = (resize_short_side(read_picture(photos()[n]).rgb, 96) for n in ("cat", "rocket"))
-    painting = paint("fauve", 96)
+    painting = read_style("fauve", 96)
     for name, picture in {
         "photo.jpg": cat, "other.jpg": rocket, "painting.jpg": painting, "photos/a.jpg": cat, "photos/b.jpg": rocket,
         "paintings/p.png": painting,

@@ -14,8 +14,7 @@ import torch
 from efdm import adain, channel_stats, efdm, histogram_match
 from efdm.apps.cli.demo import Workshop, contact_sheet
 from efdm.data import read_picture, resize, resize_short_side, write_picture
-from efdm.data.embedded import photos
-from efdm.data.paint import paint
+from efdm.data.embedded import photos, read_style
 from efdm.data.sheets import sheet
 from efdm.style import Stylizer
 
@@ -106,7 +105,7 @@ def failures(folder: Path) -> Path:
     stylizer = Stylizer.from_pretrained("small")
     rows = []
     for photo, style in FAILURES.values():
-        content, painting = resize_short_side(read_picture(photos()[photo]).rgb, 384), paint(style, 384)
+        content, painting = resize_short_side(read_picture(photos()[photo]).rgb, 384), read_style(style, 384)
         rows.append([content, painting, stylizer.stylize(content, painting)])
     columns = list(map(list, zip(*rows, strict=True)))
     out = folder / "failures.jpg"

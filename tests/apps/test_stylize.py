@@ -46,8 +46,7 @@ def test_a_zip_of_contents(place: Path, run) -> None:
     assert files(place / "out") == ["in/photo__style.png"]
 
 
-def test_a_painted_style(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.apps.wishes.PAINTED", 32)
+def test_a_painted_style(place: Path, run) -> None:
     assert run("photo.png", "--style", "glass", "-o", "out").exit_code == 0
     assert files(place / "out") == ["photo__glass.png"]
 

@@ -1,55 +1,61 @@
-"""The embedded photos: present, small, readable, and credited as data and in words."""
+"""The embedded pictures are present, small, readable and credited."""
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from efdm.data.embedded import PHOTOS, credits_table, photo, photos
+from efdm.data.embedded import FOLDER, PHOTOS, STYLES, credits_table, photos, read_style, styles
 
-FREE = ("CC0", "public domain")
+ROOT = Path(__file__).parents[2]
 KIB = 1024
 
 
-@pytest.mark.parametrize("name", PHOTOS)
-def test_opens_as_a_colour_picture_of_a_useful_size(name: str) -> None:
-    with Image.open(photos()[name]) as picture:
-        assert picture.mode == "RGB"
-        assert min(picture.size) >= 300
-        assert max(picture.size) <= 640
-        picture.load()
-
-
-@pytest.mark.parametrize("name", PHOTOS)
-def test_is_free_and_says_whose_it_is(name: str) -> None:
-    row = PHOTOS[name]
-    assert row.licence in FREE
-    assert row.what
-    assert row.author
-    assert row.source
-
-
-def test_the_folder_holds_the_table_and_nothing_else() -> None:
-    found = {entry.name for entry in (files("efdm.data") / "pictures").iterdir()}
-    assert found == {row.file for row in PHOTOS.values()} | {"CREDITS.md"}
-
-
-def test_the_credits_in_words_agree_with_the_table() -> None:
-    assert (files("efdm.data") / "pictures" / "CREDITS.md").read_text(encoding="utf-8").endswith("\n\n" + credits_table())
-
-
-def test_together_they_are_small() -> None:
-    assert sum(path.stat().st_size for path in photos().values()) <= 450 * KIB
-
-
-def test_carries_no_metadata() -> None:
+def test_photos_are_colour_pictures_of_a_useful_size_without_metadata() -> None:
     for path in photos().values():
         with Image.open(path) as picture:
+            assert picture.mode == "RGB"
+            assert 300 <= min(picture.size) <= max(picture.size) <= 640
             assert not picture.getexif()
+            picture.load()
 
 
-def test_says_which_photos_there_are() -> None:
-    with pytest.raises(ValueError, match="astronaut"):
-        photo("zebra")
+def test_photos_are_free_and_credited() -> None:
+    for photo in PHOTOS.values():
+        assert photo.licence in ("CC0", "public domain")
+        assert all((photo.title, photo.author, photo.source))
+    assert (FOLDER / "CREDITS.md").read_text(encoding="utf-8").endswith("\n\n" + credits_table())
+
+
+def test_folder_holds_exactly_the_listed_pictures() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.webp" for name in (*PHOTOS, *STYLES)} | {"CREDITS.md"}
+    assert sum(path.stat().st_size for path in photos().values()) <= 450 * KIB
+    assert sum(path.stat().st_size for path in styles().values()) <= 1500 * KIB
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_styles_have_contrast_at_any_size(name: str) -> None:
+    with Image.open(styles()[name]) as picture:
+        assert picture.size == (512, 512)
+    small = read_style(name, 33)
+    assert small.shape == (3, 33, 33)
+    assert small.dtype == torch.float32
+    assert small.std() > 0.1
+
+
+def test_unknown_style_lists_the_styles() -> None:
+    with pytest.raises(ValueError, match="starry"):
+        read_style("rococo")
+
+
+def test_painters_still_make_the_shipped_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from tools.paint_styles import PAINTERS, paint
+
+    assert set(PAINTERS) == set(STYLES)
+    painted = torch.from_numpy(np.ascontiguousarray(paint("glass", 128)))
+    assert (painted - read_style("glass", 128)).abs().mean() < 0.03

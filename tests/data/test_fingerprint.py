@@ -17,11 +17,11 @@ from efdm.errors import RunFolderError
 
 @pytest.fixture(scope="module")
 def data() -> DomainSet:
-    return small_digits(10)
+    return small_digits(30)
 
 
 def test_equal_data_is_accepted(data: DomainSet) -> None:
-    check_same(describe(data), small_digits(10), "run")
+    check_same(describe(data), small_digits(30), "run")
 
 
 def test_other_names_with_equal_counts_are_refused(data: DomainSet) -> None:

@@ -91,7 +91,7 @@ def test_an_interrupt_cancels_what_has_not_begun(folder: Path) -> None:
 
     many = [Counted(s.name, s.stem, s.path) for s in original] * 200
 
-    def stop(done: int, total: int) -> None:
+    def stop(progress: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

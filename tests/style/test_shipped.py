@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import read_picture, resize_short_side
-from efdm.data.embedded import photos
-from efdm.data.paint import paint
+from efdm.data.embedded import photos, read_style
 from efdm.models import build
 from efdm.models.weights import WEIGHTS, checksum, find, load_network, read
 from efdm.style import Stylizer
@@ -58,7 +57,7 @@ def test_the_decoder_fits_its_network() -> None:
 
 @pytest.mark.parametrize("style", ["starry", "fauve", "wave"])
 def test_colours_come_from_the_style_and_edges_from_the_content(stylizer: Stylizer, cat: Tensor, style: str) -> None:
-    painting = paint(style, SIDE)
+    painting = read_style(style, SIDE)
     made = stylizer.stylize(cat, painting)
     assert color_distance(made, painting) < 0.5 * color_distance(cat, painting)
     kept = torch.corrcoef(torch.stack([edges(made), edges(cat)]))[0, 1]
@@ -71,7 +70,7 @@ def test_a_picture_in_its_own_style_comes_back(stylizer: Stylizer, cat: Tensor) 
 
 
 def test_strength_goes_from_the_content_to_the_style(stylizer: Stylizer, cat: Tensor) -> None:
-    look = stylizer.prepare(paint("starry", SIDE))
+    look = stylizer.prepare(read_style("starry", SIDE))
     off = [(stylizer.stylize(cat, look, strength=s) - cat).abs().mean().item() for s in (0.0, 0.25, 0.5, 0.75, 1.0)]
     assert off == sorted(off)
     assert off[0] < 0.04
@@ -79,7 +78,7 @@ def test_strength_goes_from_the_content_to_the_style(stylizer: Stylizer, cat: Te
 
 def test_half_the_precision_is_nearly_the_same(stylizer: Stylizer, cat: Tensor) -> None:
     coarse = Stylizer.from_pretrained("small", "cpu", precision="bf16")
-    painting = paint("starry", SIDE)
+    painting = read_style("starry", SIDE)
     made, again = stylizer.stylize(cat, painting), coarse.stylize(cat, painting)
     assert again.dtype == torch.float32
     assert (made - again).abs().mean() < 0.02

@@ -131,11 +131,11 @@ def test_an_opened_image_is_what_its_file_is(stylizer: Stylizer, tmp_path: Path)
 
 
 def test_painted_styles_have_names(stylizer: Stylizer) -> None:
-    from efdm.data.paint import paint
+    from efdm.data.embedded import read_style
 
     content = torch.rand(3, 20, 20)
     assert torch.equal(
-        stylizer.stylize(content, "bauhaus", size=32), stylizer.stylize(content, paint("bauhaus", 512), size=32)
+        stylizer.stylize(content, "bauhaus", size=32), stylizer.stylize(content, read_style("bauhaus"), size=32)
     )
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask, read_picture
+from efdm.data.embedded import STYLES, styles
 from efdm.data.folders import names_in
-from efdm.data.paint import STYLES, paint
 from efdm.data.video_formats import video_format
 from efdm.ops.choices import check_choice
 from efdm.style.look import Look, shares
-from efdm.style.pictures import PAINTED, Size
+from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer
 from efdm.text import plural
 
@@ -37,7 +37,7 @@ class Painting:
         return self.name
 
     def read(self) -> Picture:
-        return Picture(paint(self.name, PAINTED))
+        return read_picture(styles()[self.name])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data import read_picture, resize
-from efdm.data.embedded import photo
+from efdm.data.embedded import photos
 from efdm.ops.choices import check_choice
 from efdm.style.color import luminance
 from efdm.style.motion import warp
@@ -159,7 +159,7 @@ def clip(name: str, *, frames: int = 16, size: tuple[int, int] = (240, 320), noi
 
 def _picture(name: str, size: tuple[int, int]) -> Tensor:
     """Return an embedded photo, resized to cover ``size`` and cropped to its centre."""
-    rgb = read_picture(photo(name)).rgb
+    rgb = read_picture(photos()[name]).rgb
     scale = max(size[0] / rgb.shape[1], size[1] / rgb.shape[2])
     rgb = resize(rgb, (max(size[0], round(rgb.shape[1] * scale)), max(size[1], round(rgb.shape[2] * scale))))
     top, left = (rgb.shape[1] - size[0]) // 2, (rgb.shape[2] - size[1]) // 2

@@ -12,15 +12,14 @@ from PIL import Image
 from torch import Tensor
 
 from efdm.data import Picture, read_picture
+from efdm.data.embedded import STYLES, styles
 from efdm.data.images import MAX_PIXELS, from_image, short_side_size
-from efdm.data.paint import STYLES, paint
 
 # tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]; a string is a file or the name of a painted style
 AnyPicture = Tensor | Picture | str | os.PathLike[str] | Any  # Any: arrays (h, w, 3) and PIL's images
 Size = int | str | None
 
 USUAL = 1024  # short side: beyond it strokes of a few pixels are too fine to be seen in the whole picture
-PAINTED = 512
 
 
 def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
@@ -43,7 +42,7 @@ def opened(given: AnyPicture) -> Picture | Tensor:
     if isinstance(given, Tensor | Picture):
         return given
     if isinstance(given, str) and given in STYLES and not Path(given).exists():
-        return paint(given, PAINTED)
+        return read_picture(styles()[given])
     if isinstance(given, str | os.PathLike):
         return read_picture(given)
     return from_image(given) if isinstance(given, Image.Image) else _from_array(given)

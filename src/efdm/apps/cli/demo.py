@@ -16,8 +16,7 @@ from efdm.apps.devices import pick_device
 from efdm.apps.networks import pick_model, with_option
 from efdm.apps.tell import tell
 from efdm.data import PictureError, read_picture, resize_short_side, write_picture
-from efdm.data.embedded import photo
-from efdm.data.paint import paint
+from efdm.data.embedded import photos, read_style
 from efdm.data.sheets import sheet
 from efdm.models import NETWORKS
 from efdm.models.weights import MissingWeights
@@ -47,12 +46,12 @@ class Workshop:
 
     def _photo(self, name: str) -> Tensor:
         """The middle square."""
-        picture = resize_short_side(read_picture(photo(name)).rgb, self.side)
+        picture = resize_short_side(read_picture(photos()[name]).rgb, self.side)
         top, left = ((n - self.side) // 2 for n in picture.shape[1:])
         return picture[:, top : top + self.side, left : left + self.side]
 
     def _painting(self, name: str) -> Tensor:
-        return paint(name, self.side)
+        return read_style(name, self.side)
 
     def _look(self, *names: str) -> Look:
         return self.stylizer.prepare([self.painting(name) for name in names])

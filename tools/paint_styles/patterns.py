@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from efdm.data.brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, square, step
+from .brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, square, step
 
 
 def bauhaus(size: int, rng: Generator) -> Array:

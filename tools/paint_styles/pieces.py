@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from efdm.data.brush import (
+from .brush import (
     OVERSAMPLING,
     Array,
     Brush,

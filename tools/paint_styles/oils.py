@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from efdm.data.brush import (
+from .brush import (
     Array,
     Brush,
     along,

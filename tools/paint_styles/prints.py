@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw
 
-from efdm.data.brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, ramp, square, step
+from .brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, ramp, square, step
 
 NAVY, DEEP, BLUE, PALE, FOAM = inks("16264a 1f3f73 3a6ea5 9cc0cf f6f1e1")
 STRIPES = (  # of the great wave, from its face (0) to its back (1)
