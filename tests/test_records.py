@@ -1,0 +1,62 @@
+"""Committed benchmark records: complete, successful, and not older than the code that they vouch for."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+CORE = ("src/efdm/kernels", "src/efdm/ops")
+TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
+STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
+# record -> the code that it vouches for
+VOUCHES: dict[str, tuple[str, ...]] = {
+    "gpu-tests.json": TRAINING,
+    "cpu.json": CORE,
+    "cuda.json": CORE,
+    "dg-cpu.json": TRAINING,
+    "dg-cuda.json": TRAINING,
+    "pictures-cpu.json": STYLE,
+    "pictures-cuda.json": STYLE,
+    "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "src/efdm/style/flicker.py"),
+}
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_every_record_is_listed() -> None:
+    assert {p.name for p in RESULTS.glob("*.json")} == set(VOUCHES)
+
+
+@pytest.mark.parametrize("name", VOUCHES)
+def test_a_record_names_its_environment(name: str) -> None:
+    environment = json.loads((RESULTS / name).read_text())["environment"]
+    assert environment["device_name"]
+    assert environment["versions"]["torch"]
+    assert re.fullmatch(r"[0-9a-f]{12}", environment["commit"]), "made from a tree with uncommitted changes"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", environment["date"])
+
+
+@pytest.mark.parametrize("name", VOUCHES)
+def test_a_record_is_not_older_than_its_code(name: str) -> None:
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("needs a git checkout with its history")
+    commit = json.loads((RESULTS / name).read_text())["environment"]["commit"]
+    changed = git("log", "-1", "--format=%h %s", "--", *VOUCHES[name]).stdout.strip()
+    older = git("merge-base", "--is-ancestor", changed.split()[0], commit).returncode
+    assert older == 0, f"{name} was made at {commit}, before {changed!r}; run its benchmark again"
+
+
+def test_the_gpu_tests_passed() -> None:
+    record = json.loads((RESULTS / "gpu-tests.json").read_text())
+    assert record["environment"]["device"] == "cuda"
+    assert record["selected"] == "gpu"
+    assert record["total"]["passed"] > 200
+    assert not {"failed", "error"} & record["total"].keys()
