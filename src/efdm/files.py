@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and the folder for those that nobody asked for. For every room."""
+"""Atomic writes and the cache directory."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from typing import BinaryIO
 
 
 def cache_folder() -> Path:
-    """Ours in the user's cache. It may not exist yet."""
+    """Return the package's folder in the user's cache. The folder may not exist yet."""
+    # by hand, not by platformdirs: the kernels cache compiled code and depend on torch alone
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "efdm"
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write in a ``with``, at whose end it takes its place: nobody ever sees a part of it.
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path that replaces ``path`` at the end of the ``with`` block.
 
-    What was there is kept until then, and for good if something goes wrong. Its folder must exist.
+    If the block raises, ``path`` stays as it was. The folder must exist. A symbolic link stays a link.
     """
-    target = Path(os.path.realpath(path) if os.path.islink(path) else path)  # a link stays a link
-    # a name of its own: others may write the same file, and a long name has no room for an ending
+    target = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    # a random name: another process may write the same file, and a long name leaves no room for a suffix
     temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
     try:
-        with open(temporary, "xb") as file:
-            yield file
+        yield temporary
         os.replace(temporary, target)
-    finally:  # also when interrupted; after the replacement there is nothing left to remove
+    finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yield a binary file whose contents replace ``path`` at the end of the ``with`` block, as in `atomic_path`."""
+    with atomic_path(path) as temporary, open(temporary, "xb") as file:
+        yield file

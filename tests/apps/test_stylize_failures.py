@@ -116,7 +116,7 @@ def test_a_folder_that_may_not_be_written(place: Path, run) -> None:
     Path("closed").mkdir(mode=0o500)
     result = run("contents", "--style", "style.png", "-o", "closed")
     assert result.exit_code == 2
-    assert "may not be written by you" in result.output
+    assert "permission denied" in result.output
 
 
 # --- what is left out ------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from efdm.data.folders import Source, find_pictures
 from efdm.data.images import MAX_PIXELS, PictureError, StrPath, decode, on_white, read_error, resize, short_side_size
-from efdm.data.profiles import narrowed
+from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 
 READING = "reading pictures"  # label of the progress reports
@@ -147,7 +147,7 @@ def bytes_of(source: Source, name: str, *, near: int | None, max_pixels: int = M
     is called ``name``, is returned and not raised: many are read at once."""
     try:
         with source.open() as file:
-            pixels = narrowed(decode(file, name, max_pixels=max_pixels, near=near))
+            pixels = narrow(decode(file, name, max_pixels=max_pixels, near=near))
     except PictureError as error:
         return error
     except OSError as error:

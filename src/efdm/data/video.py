@@ -1,53 +1,32 @@
-"""Videos: frames in, frames out, one at a time, with their timestamps and with the sound of the source."""
+"""Videos, frame by frame, with timestamps and sound."""
 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.data.images import StrPath, on_white
-from efdm.data.video_formats import (
-    TICK,
-    VIDEO_FORMATS,
-    VideoError,
-    VideoFormat,
-    load_av,
-    open_source,
-    palette_graph,
-    video_format,
-)
+from efdm.data.ffmpeg import load_av
+from efdm.data.images import StrPath, on_white, to_uint8, write_error
+from efdm.data.sound import Soundtrack
+from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
+from efdm.files import atomic_path
 
-if TYPE_CHECKING:
-    from efdm.data.sound import Soundtrack
-
-__all__ = [
-    "VIDEO_FORMATS",
-    "Frame",
-    "VideoError",
-    "VideoFormat",
-    "VideoReader",
-    "VideoWriter",
-    "load_av",
-    "open_source",
-    "video_format",
-]
-
-USUAL_RATE = Fraction(25)  # where a file does not say
-HD_HEIGHT = 720  # untagged video of at least this height is nearly always BT.709, below it BT.601
+DEFAULT_FPS = Fraction(25)  # for files that do not state a rate
+HD_HEIGHT = 720  # untagged video of at least this height is nearly always BT.709, otherwise BT.601
+UNSPECIFIED, BT709, LIMITED_RANGE = 2, 1, 1  # codes of ITU-T H.273
 
 
 class Frame(NamedTuple):
-    """``rgb`` ``(3, h, w)`` of uint8, upright, and when it is shown, in seconds."""
+    """``rgb`` ``(3, h, w)`` of uint8, upright, and the time in seconds at which the frame is shown."""
 
     rgb: Tensor
     time: Fraction
@@ -57,41 +36,41 @@ class Frame(NamedTuple):
 
 
 class VideoReader:
-    """Frames of a video in order, once: ``for frame in reader``. Close it, or use it in a ``with``.
+    """An iterator over the frames of a video, to be used once in a ``with`` block: ``for frame in reader``.
 
-    ``size`` is (height, width) as shown, rotation applied. ``fps`` is the average; frames carry their own times, so a
-    variable rate is kept. ``frames`` is the number the file gives, or estimated from its duration, or None.
-    Transparent pixels are laid on white.
+    ``size`` is (height, width) after rotation. ``fps`` is the average rate; the times of the frames keep a variable rate.
+    ``frames`` is the number that the file states, an estimate from its duration, or None. Transparent pixels are laid on
+    white.
     """
 
     def __init__(self, path: StrPath) -> None:
         self.path = Path(path)
         self._container = open_source(self.path)
         try:
-            streams = [s for s in self._container.streams.video if not _is_cover(s)]
+            # the cover picture of a song is stored as a video stream
+            streams = [s for s in self._container.streams.video if not s.disposition & type(s.disposition).attached_pic]
             if not streams:
-                raise VideoError(f"{self.path} has no video in it, only sound or data; give a file with moving pictures")
+                raise VideoError(f"{self.path} has no video, only sound or data; expected a file with moving pictures")
             self._stream = streams[0]
             self._stream.thread_type = "AUTO"
-            self.fps: Fraction = self._stream.average_rate or self._stream.guessed_rate or USUAL_RATE
-            self._left = self._decode()
-            try:
-                self._first: Frame | None = next(self._left)  # the rotation is known with the first frame
-            except StopIteration:
-                raise VideoError(f"{self.path} has no frame that can be decoded; copy or download it again") from None
+            self.fps: Fraction = self._stream.average_rate or self._stream.guessed_rate or DEFAULT_FPS
+            self._frames = self._decode()
+            self._first: Frame | None = next(self._frames, None)  # the rotation is stored with the frames
+            if self._first is None:
+                raise VideoError(f"{self.path} has no frame that can be decoded; copy or download it again")
         except BaseException:
             self._container.close()
             raise
         self.size: tuple[int, int] = (self._first.rgb.shape[1], self._first.rgb.shape[2])
-        self.frames: int | None = self._stream.frames or self._estimate()
+        self.frames: int | None = self._stream.frames or self._estimated_frames()
 
     @property
     def aspect(self) -> Fraction:
-        """Width of a pixel for its height, as shown."""
+        """The width of a pixel divided by its height, after rotation."""
         ratio = Fraction(self._stream.sample_aspect_ratio or 1)
-        return 1 / ratio if self._turned % 2 else ratio
+        return 1 / ratio if self._turns % 2 else ratio
 
-    def _estimate(self) -> int | None:
+    def _estimated_frames(self) -> int | None:
         if self._stream.duration is not None and self._stream.time_base:
             seconds = self._stream.duration * self._stream.time_base
         elif self._container.duration is not None:
@@ -104,7 +83,7 @@ class VideoReader:
         if self._first is not None:
             first, self._first = self._first, None
             yield first
-        yield from self._left
+        yield from self._frames
 
     def _decode(self) -> Iterator[Frame]:
         av = load_av()
@@ -115,7 +94,7 @@ class VideoReader:
                     raise self._cut_short(count)
                 for frame in packet.decode():
                     shown = time + 1 / self.fps if frame.pts is None else frame.pts * Fraction(frame.time_base)
-                    time = max(shown, time + TICK) if count else shown  # never backwards, whatever the file says
+                    time = max(shown, time + TICK) if count else shown  # increasing, even if the file's times are not
                     rgb = self._upright(frame)
                     count += 1
                     yield Frame(rgb, time)
@@ -124,23 +103,23 @@ class VideoReader:
 
     def _cut_short(self, count: int) -> VideoError:
         return VideoError(
-            f"{self.path} is cut short or damaged after {count} frames; copy or download it again, "
-            f"or save the part that is whole: ffmpeg -i {self.path.name} -c copy whole{self.path.suffix}"
+            f"{self.path} is cut short or damaged after {count} frames; copy or download it again, or save its intact part: "
+            f"ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
         )
 
     def _upright(self, frame: Any) -> Tensor:
-        self._turned = round(frame.rotation / 90) % 4
-        untagged = frame.colorspace == 2 and frame.height >= HD_HEIGHT  # 2: "unspecified", in every standard on video
-        colours = {"src_colorspace": "ITU709"} if untagged else {}
-        if any(part.is_alpha for part in frame.format.components):
+        self._turns = round(frame.rotation / 90) % 4
+        untagged = frame.colorspace == UNSPECIFIED and frame.height >= HD_HEIGHT
+        if any(component.is_alpha for component in frame.format.components):
             rgba = torch.from_numpy(frame.to_ndarray(format="rgba")).permute(2, 0, 1).float() / 255
-            rgb = (on_white(rgba[:3], rgba[3:]) * 255).round().to(torch.uint8)
+            rgb = to_uint8(on_white(rgba[:3], rgba[3:]))
         else:
+            colours = {"src_colorspace": "ITU709"} if untagged else {}
             rgb = torch.from_numpy(frame.to_ndarray(format="rgb24", **colours)).permute(2, 0, 1)
-        return rgb.rot90(self._turned, (1, 2)).contiguous()  # the file's angle is counter-clockwise, as torch's
+        return rgb.rot90(self._turns, (1, 2)).contiguous()  # counter-clockwise in FFmpeg and in torch
 
     def close(self) -> None:
-        self._left.close()  # type: ignore[attr-defined]
+        self._frames.close()  # type: ignore[attr-defined]
         self._container.close()
 
     def __enter__(self) -> VideoReader:
@@ -150,155 +129,131 @@ class VideoReader:
         self.close()
 
 
-def _is_cover(stream: Any) -> bool:
-    """The picture on the cover of a song is a video stream, too."""
-    return bool(stream.disposition & type(stream.disposition).attached_pic)
-
-
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
 class VideoWriter:
-    """Write frames to a video that is there as a whole or not at all: use it in a ``with``.
+    """Write frames to a video in a ``with`` block; the file appears under its name when the block ends without an error.
 
-    The kind of file is that of the extension (`VIDEO_FORMATS`). With ``sound_of`` the sound of that video is kept: copied as
-    it is where the new file may hold it, encoded again otherwise. ``aspect`` is the width of a pixel for its height.
-    Sizes are those of the first frame; where the encoder needs even numbers, an odd size gets one more row or column, a
-    repeated one.
+    The extension selects the format (`VIDEO_FORMATS`). ``sound_of`` is a video whose sound is copied, or encoded again if
+    the format cannot hold it. ``aspect`` is the width of a pixel divided by its height. The first frame sets the size; if
+    the encoder needs even numbers, the last row or column of an odd size is repeated.
     """
 
     def __init__(
         self,
         path: StrPath,
         *,
-        fps: Fraction | float = USUAL_RATE,
+        fps: Fraction | float = DEFAULT_FPS,
         sound_of: StrPath | None = None,
         aspect: Fraction = Fraction(1),
     ) -> None:
-        self.path, self.kind = Path(path), video_format(path)
+        self.path, self.format = Path(path), video_format(path)
         self.fps = Fraction(fps).limit_denominator(1001)
         self.frames = 0
         self._sound_of, self._aspect = sound_of, aspect
         self._sound: Soundtrack | None = None
         self._container: Any = None
-        self._target = Path(os.path.realpath(path))  # a link stays a link
-        self._temporary = self._target.parent / f".{secrets.token_hex(8)}.tmp"
-        self._time, self._last_tick = Fraction(0), 0
+        self._files = ExitStack()
+        self._time, self._tick = Fraction(0), 0
 
     def __enter__(self) -> VideoWriter:
         av = load_av()
-        with self._sentences():
-            if self._target.is_dir():
+        target = Path(os.path.realpath(self.path))
+        with self._readable_errors():
+            if target.is_dir():
                 raise IsADirectoryError
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            self._container = av.open(
-                str(self._temporary), "w", format=self.kind.format, container_options=self.kind.container
-            )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with ExitStack() as files:
+                temporary = files.enter_context(atomic_path(target))
+                container = {"format": self.format.format, "container_options": self.format.container}
+                self._container = av.open(str(temporary), "w", **container)
+                self._files = files.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if kind is None:
-                with self._sentences():
-                    self._finish()
-        finally:  # also when interrupted; after the replacement there is nothing left to remove
-            self._abandon()
+        if error is not None:
+            self._close()
+            self._files.__exit__(kind, error, trace)
+            return
+        with self._readable_errors(), self._files:
+            try:
+                self._finish()
+            finally:
+                self._close()
 
     def write(self, rgb: Tensor, time: Fraction | None = None) -> None:
-        """Add a frame ``(3, h, w)``: uint8, or float in [0, 1]; shown at ``time``, by default one frame after the last."""
+        """Add a frame ``(3, h, w)`` of uint8, or of floats in [0, 1]. ``time`` defaults to one frame after the last."""
         if rgb.ndim != 3 or rgb.shape[0] != 3 or rgb.numel() == 0:
             raise ValueError(f"a frame has shape {tuple(rgb.shape)}, expected (3, h, w); write the frames one by one")
-        with self._sentences():
-            self._write(_even(to_bytes(rgb)) if self.kind.pixels == "yuv420p" else to_bytes(rgb), time)
-
-    def _write(self, rgb: Tensor, time: Fraction | None) -> None:
-        av = load_av()
+        rgb = to_uint8(rgb).cpu()
+        if self.format.pixels == "yuv420p":
+            rgb = _even(rgb)
         height, width = rgb.shape[1:]
-        if self.frames == 0:
-            self._begin(height, width)
-        elif (self._stream.height, self._stream.width) != (height, width):
-            raise ValueError(
-                f"frame {self.frames} is {height} x {width}, the first was {self._stream.height} x {self._stream.width}"
-            )
+        with self._readable_errors():
+            if self.frames == 0:
+                self._start(height, width)
+        if (self._stream.height, self._stream.width) != (height, width):
+            first = f"{self._stream.height} x {self._stream.width}"
+            raise ValueError(f"frame {self.frames} is {height} x {width}, the first was {first}")
+        with self._readable_errors():
+            self._encode(rgb, time)
+
+    def _encode(self, rgb: Tensor, time: Fraction | None) -> None:
         self._time = (self._time + 1 / self.fps if self.frames else Fraction(0)) if time is None else time
-        tick = round(self._time / self.kind.tick)
-        if self.frames:
-            tick = max(tick, self._last_tick + 1)  # two frames at one time cannot be written
-        frame = av.VideoFrame.from_ndarray(rgb.permute(1, 2, 0).contiguous().numpy(), format="rgb24")
-        frame.pts, frame.time_base = tick, self.kind.tick
+        tick = round(self._time / self.format.tick)
+        self._tick = max(tick, self._tick + 1) if self.frames else tick  # the times in a file must increase
+        frame = load_av().VideoFrame.from_ndarray(rgb.permute(1, 2, 0).contiguous().numpy(), format="rgb24")
+        frame.pts, frame.time_base = self._tick, self.format.tick
         if self._palette is not None:
             self._palette.push(frame)
             frame = self._palette.pull()
         else:
-            frame = frame.reformat(format=self.kind.pixels, dst_colorspace="ITU709", dst_color_range="MPEG")
-        frame.pts, frame.time_base = tick, self.kind.tick
+            frame = frame.reformat(format=self.format.pixels, dst_colorspace="ITU709", dst_color_range="MPEG")
+        frame.pts, frame.time_base = self._tick, self.format.tick
         self._container.mux(self._stream.encode(frame))
-        self._last_tick = tick
         self.frames += 1
         if self._sound is not None:
-            self._sound.until(tick * self.kind.tick)
+            self._sound.until(self._tick * self.format.tick)
 
-    def _begin(self, height: int, width: int) -> None:
-        from efdm.data.sound import Soundtrack
-
-        stream = self._container.add_stream(self.kind.codec, rate=self.fps, options=dict(self.kind.options))
-        stream.width, stream.height, stream.pix_fmt = width, height, self.kind.pixels
-        stream.codec_context.time_base = self.kind.tick
-        stream.codec_context.sample_aspect_ratio = self._aspect
-        if self.kind.pixels == "yuv420p":
-            context = stream.codec_context
-            context.colorspace = context.color_primaries = context.color_trc = 1  # BT.709, in every standard on video
-            context.color_range = 1  # 16 to 235
+    def _start(self, height: int, width: int) -> None:
+        stream = self._container.add_stream(self.format.codec, rate=self.fps, options=dict(self.format.options))
+        stream.width, stream.height, stream.pix_fmt = width, height, self.format.pixels
+        context = stream.codec_context
+        context.time_base, context.sample_aspect_ratio = self.format.tick, self._aspect
+        if self.format.pixels == "yuv420p":
+            context.colorspace = context.color_primaries = context.color_trc = BT709
+            context.color_range = LIMITED_RANGE
         self._stream = stream
-        self._palette = palette_graph(height, width, self.kind.tick) if self.kind.pixels == "pal8" else None
-        if self._sound_of is not None and self.kind.sound_codec is not None:
-            self._sound = Soundtrack(Path(self._sound_of), self._container, self.kind.sound_kept, self.kind.sound_codec)
+        self._palette = palette_graph(height, width, self.format.tick) if self.format.pixels == "pal8" else None
+        if self._sound_of is not None and self.format.audio_codec is not None:
+            self._sound = Soundtrack(
+                Path(self._sound_of), self._container, self.format.copied_audio, self.format.audio_codec
+            )
 
     def _finish(self) -> None:
         if self.frames == 0:
-            raise VideoError(f"{self.path} was not written: there were no frames")
+            raise VideoError(f"{self.path} was not written, because it has no frames")
         self._container.mux(self._stream.encode(None))
         if self._sound is not None:
             self._sound.until(None)
         self._container.close()
         self._container = None
-        os.replace(self._temporary, self._target)
 
-    def _abandon(self) -> None:
-        """Close and remove what is left; the error that led here is the one to tell."""
-        av = load_av()
+    def _close(self) -> None:
         if self._sound is not None:
             self._sound.close()
-        if self._container is not None:
-            with suppress(av.FFmpegError, OSError, ValueError):
+        if self._container is not None:  # after an error, which a second one must not replace
+            with suppress(load_av().FFmpegError, OSError, ValueError):
                 self._container.close()
-        with suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
 
     @contextmanager
-    def _sentences(self) -> Iterator[None]:
-        """What the system or the encoder refuses, as a sentence."""
-        av = load_av()
+    def _readable_errors(self) -> Iterator[None]:
+        """Raise errors of the system and of the encoder as `VideoError`."""
         try:
             yield
-        except (OSError, av.FFmpegError) as error:
-            sentences: dict[type[OSError], str] = {
-                PermissionError: "may not be written by you; choose another folder",
-                IsADirectoryError: "is a folder; give a file name",
-                NotADirectoryError: "lies under something that is not a folder; choose another folder",
-                FileExistsError: "lies under something that is not a folder; choose another folder",
-            }
-            why = getattr(error, "strerror", None) or error
-            known = (text for cause, text in sentences.items() if isinstance(error, cause))
-            what = next(known, f"could not be written ({why}); choose another folder, size or extension")
-            raise VideoError(f"{self.path} {what}") from error
-
-
-def to_bytes(rgb: Tensor) -> Tensor:
-    """uint8 as it is; floats in [0, 1] to the nearest of 255 steps."""
-    if rgb.dtype == torch.uint8:
-        return rgb.cpu()
-    return (rgb.detach().float().clamp(0, 1) * 255).round().to("cpu", torch.uint8)
+        except (OSError, load_av().FFmpegError) as error:
+            raise VideoError(str(write_error(error, self.path))) from error
 
 
 def _even(rgb: Tensor) -> Tensor:

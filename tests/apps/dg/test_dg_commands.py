@@ -76,13 +76,13 @@ def test_a_closed_folder_is_told_of_before_pictures_are_read(
     for command in commands_that_write(trained, pictures, recipe, out):
         result = run(*command)
         assert result.exit_code == 2
-        assert f"{out} may not be written by you; choose another folder" in result.output
+        assert f"{out} cannot be written: permission denied" in result.output
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (PermissionError, "may not be written by you"),
+        (PermissionError, "permission denied"),
         (FileNotFoundError, "could not be written (No such file or directory)"),
     ],
 )
