@@ -23,7 +23,7 @@ from torch import Tensor
 from efdm import prepare
 from efdm.environment import environment
 from efdm.models import build
-from efdm.style.transfer import transfer
+from efdm.style.pipeline import transfer
 from efdm.training.device import default_device
 
 HERE = Path(__file__).parent

@@ -33,8 +33,8 @@ def quickly() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def stylizer() -> Stylizer:
-    """Of a small network with random weights everywhere."""
-    from style.test_tiles import shaken
+    """A stylizer whose network has random weights in all layers."""
+    from style.test_tiles import randomized
 
     torch.manual_seed(0)
-    return Stylizer(shaken("small", torch.float32), "cpu")
+    return Stylizer(randomized("small", torch.float32), "cpu")

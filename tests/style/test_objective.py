@@ -18,7 +18,7 @@ from efdm.style.objective import (
     ReconstructionObjective,
     SmallObjective,
 )
-from efdm.style.transfer import transfer
+from efdm.style.pipeline import transfer
 
 
 @pytest.fixture(scope="module")

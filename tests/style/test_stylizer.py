@@ -1,19 +1,21 @@
+"""What `Stylizer` computes: sizes, matching, colours, regions."""
+
 from __future__ import annotations
 
 import pytest
 import torch
-from style.test_tiles import shaken
+from style.test_tiles import randomized
 from torch import Tensor
 
 from efdm.data import Picture
 from efdm.ops import MATCHERS, blend, interpolate_styles
-from efdm.style.look import cells, coverage, style_cells
+from efdm.style.look import coverage, region_cells, style_cells
+from efdm.style.pipeline import run_network, transfer
 from efdm.style.stylizer import Stylizer
-from efdm.style.transfer import restyled, transfer
 
 
 def close(one: Tensor, other: Tensor) -> bool:
-    """Equal, but for a rounding here and there that exchanged two neighbouring ranks."""
+    """Return True for equal images, up to roundings that swap two neighbouring ranks."""
     off = (one - other).abs()
     return bool(off.max() < 2e-2 and off.mean() < 1e-3)
 
@@ -27,21 +29,20 @@ def half(h: int, w: int) -> Tensor:
 # --- shapes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 30), (23, 1), (2, 3), (5, 64), (33, 47)], ids=str)
-@pytest.mark.parametrize("method", MATCHERS)
-def test_the_content_gives_the_size(stylizer: Stylizer, size: tuple[int, int], method: str) -> None:
-    made = stylizer.stylize(torch.rand(3, *size), torch.rand(3, 21, 34), method=method)
+@pytest.mark.parametrize("size", [(1, 1), (1, 30), (23, 1), (2, 3), (33, 47)], ids=str)
+def test_output_has_the_size_of_the_content(stylizer: Stylizer, size: tuple[int, int]) -> None:
+    made = stylizer.stylize(torch.rand(3, *size), torch.rand(3, 21, 34))
     assert made.shape == (3, *size)
     assert made.isfinite().all()
     assert made.min() >= 0
     assert made.max() <= 1
 
 
-def test_a_tiny_style(stylizer: Stylizer) -> None:
+def test_style_of_one_pixel(stylizer: Stylizer) -> None:
     assert stylizer.stylize(torch.rand(3, 20, 31), torch.rand(3, 1, 1)).shape == (3, 20, 31)
 
 
-def test_a_batch_is_its_pictures(stylizer: Stylizer) -> None:
+def test_batch_equals_single_images(stylizer: Stylizer) -> None:
     contents, look = torch.rand(2, 3, 24, 36), stylizer.prepare(torch.rand(3, 30, 30))
     made = stylizer.stylize(contents, look, preserve_color="content", photoreal="guided")
     for one, content in zip(made, contents, strict=True):
@@ -50,49 +51,48 @@ def test_a_batch_is_its_pictures(stylizer: Stylizer) -> None:
 
 
 @pytest.mark.parametrize("size", [16, 64])
-def test_working_at_another_size_gives_the_contents_size(stylizer: Stylizer, size: int) -> None:
+def test_output_has_the_size_of_the_content_at_any_working_size(stylizer: Stylizer, size: int) -> None:
     assert stylizer.stylize(torch.rand(3, 30, 41), torch.rand(3, 50, 40), size=size).shape == (3, 30, 41)
 
 
 # --- matching --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", MATCHERS)
-@pytest.mark.parametrize("name", ["small", "vgg16"])
-def test_the_plain_version_agrees(name: str, method: str) -> None:
-    network = shaken(name, torch.float32)
+@pytest.mark.parametrize(("name", "method"), [*(("small", method) for method in MATCHERS), ("vgg16", "efdm")])
+def test_agrees_with_transfer(name: str, method: str) -> None:
+    network = randomized(name, torch.float32)
     content, style = torch.rand(1, 3, 37, 45), torch.rand(1, 3, 41, 30)
     with torch.no_grad():
         expected = transfer(network, content, network.features(style), method=method).clamp(0, 1)
     assert close(Stylizer(network, "cpu").stylize(content, style, method=method), expected)
 
 
-def test_strength_blends_with_the_contents_own_features() -> None:
-    network = shaken("small", torch.float32)
+def test_strength_blends_with_unmatched_content_features() -> None:
+    network = randomized("small", torch.float32)
     content, other = torch.rand(1, 3, 24, 32), torch.rand(1, 3, 24, 32)
     match = lambda depth, x: x.flip(-1)  # noqa: E731
     with torch.no_grad():
-        full, none = restyled(network, content, match), restyled(network, content, match, strength=0.0)
+        full, none = run_network(network, content, match), run_network(network, content, match, strength=0.0)
         torch.testing.assert_close(none, network(content))
         last: list[Tensor] = []
-        restyled(network, content, lambda depth, x: last.append(x.flip(-1)) or last[-1])
+        run_network(network, content, lambda depth, x: last.append(x.flip(-1)) or last[-1])
         between = network.decoder(blend(network.features(content)[-1], last[-1], 0.3))
-        torch.testing.assert_close(restyled(network, content, match, strength=0.3), between)
+        torch.testing.assert_close(run_network(network, content, match, strength=0.3), between)
         assert not torch.allclose(full, none, atol=1e-3)
         assert not torch.allclose(none, network(other), atol=1e-3)
 
 
-def test_a_strength_for_each_picture(stylizer: Stylizer) -> None:
+def test_one_strength_for_each_image(stylizer: Stylizer) -> None:
     contents, style = torch.rand(2, 3, 20, 24), torch.rand(3, 20, 20)
     made = stylizer.stylize(contents, style, strength=torch.tensor([0.3, 1.0]))
     for one, content, strength in zip(made, contents, (0.3, 1.0), strict=True):
         assert close(one, stylizer.stylize(content, style, strength=strength))
 
 
-def test_a_prepared_look_is_the_style(stylizer: Stylizer) -> None:
+def test_prepared_look_equals_its_style(stylizer: Stylizer) -> None:
     content, style = torch.rand(3, 32, 40), torch.rand(3, 28, 44)
     look = stylizer.prepare(style)
-    for _ in range(2):  # what is remembered must not change anything
+    for _ in range(2):  # the second call uses cached values
         assert torch.equal(stylizer.stylize(content, look), stylizer.stylize(content, style))
 
 
@@ -109,19 +109,19 @@ def test_mixed_styles_are_averaged_after_matching(stylizer: Stylizer, method: st
         torch.testing.assert_close(some, expected[:, 3:8])
 
 
-def test_all_weight_on_one_style(stylizer: Stylizer) -> None:
+def test_full_weight_on_one_style(stylizer: Stylizer) -> None:
     content, styles = torch.rand(3, 24, 24), [torch.rand(3, 20, 20), torch.rand(3, 24, 30)]
     look = stylizer.prepare(styles)
-    stylizer.stylize(content, look)  # fills what the equal mixture remembers
+    stylizer.stylize(content, look)  # fills the cache of the equal mixture
     assert close(stylizer.stylize(content, look.mixed([0, 1])), stylizer.stylize(content, styles[1]))
 
 
-def test_many_sizes_do_not_fill_the_memory(stylizer: Stylizer) -> None:
+def test_caches_hold_one_content_size(stylizer: Stylizer) -> None:
     look = stylizer.prepare([torch.rand(3, 32, 40), torch.rand(3, 24, 24)])
     contents = [torch.rand(3, 20, 20 + 4 * i) for i in range(3)]
     first = [stylizer.stylize(content, look) for content in contents]
-    kept = [look._averages, *(s._resampled for style in look.features for s in style)]
-    assert [len(k) for k in kept] == [3, *[1] * 6]  # an average for each depth, a resampling for each style's depth
+    kept = [look._averages, *(s._cache for style in look.features for s in style)]
+    assert [len(k) for k in kept] == [3, *[1] * 6]  # one average per depth, one resampled copy per style and depth
     assert all(torch.equal(stylizer.stylize(c, look), f) for c, f in zip(contents, first, strict=True))
 
 
@@ -135,7 +135,7 @@ def test_random_ties_follow_the_generator(stylizer: Stylizer) -> None:
 # --- colours ---------------------------------------------------------------------------------------------------------
 
 
-def test_preserved_colour_makes_a_grey_style_of_a_grey_content(stylizer: Stylizer) -> None:
+def test_preserved_luminance_of_a_grey_content_is_grey(stylizer: Stylizer) -> None:
     content, style = torch.rand(1, 20, 30).expand(3, 20, 30), torch.rand(3, 20, 30)
     kept = stylizer.stylize(content, style, preserve_color="luminance")
     torch.testing.assert_close(kept[0], kept[1], rtol=0, atol=1e-5)
@@ -146,8 +146,7 @@ def test_preserved_colour_makes_a_grey_style_of_a_grey_content(stylizer: Stylize
     assert not torch.equal(stylizer.stylize(content, style, preserve_color="content"), stylizer.stylize(content, style))
 
 
-def test_colours_are_those_of_the_region_and_of_what_counts_of_the_style(stylizer: Stylizer) -> None:
-    """Where no mask selects, colours may be anything: nobody may notice."""
+def test_recolouring_uses_selected_pixels_only(stylizer: Stylizer) -> None:
     content, style = torch.rand(3, 32, 48), torch.rand(3, 32, 48)
     mask = half(32, 48)
 
@@ -170,14 +169,14 @@ def test_colours_are_those_of_the_region_and_of_what_counts_of_the_style(stylize
 # --- regions ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_no_region_covers_stays(stylizer: Stylizer) -> None:
+def test_pixels_outside_all_regions_stay(stylizer: Stylizer) -> None:
     content, mask = torch.rand(3, 33, 40), half(33, 40)
     made = stylizer.stylize(content, regions=[(mask, torch.rand(3, 30, 30))])
     assert torch.equal(made[:, ~mask], content[:, ~mask])
     assert not torch.allclose(made[:, mask], content[:, mask], atol=1e-2)
 
 
-def test_each_region_has_the_values_of_its_own_look(stylizer: Stylizer) -> None:
+def test_each_region_gets_the_values_of_its_look(stylizer: Stylizer) -> None:
     content, mask = torch.rand(3, 64, 96), half(64, 96)
     dark, bright = 0.2 * torch.rand(3, 64, 48), 0.8 + 0.2 * torch.rand(3, 64, 48)
     looks = [stylizer.prepare(dark), stylizer.prepare(bright)]
@@ -185,11 +184,11 @@ def test_each_region_has_the_values_of_its_own_look(stylizer: Stylizer) -> None:
     hook = stylizer.network.stages[1].register_forward_pre_hook(lambda module, given: seen.append(given[0]))
     stylizer.stylize(content, regions=[(mask, looks[0]), (~mask, looks[1])])
     hook.remove()
-    for part, look in zip(seen[0].split(12, dim=-1), looks, strict=True):  # halves of the matched features
+    for part, look in zip(seen[0].split(12, dim=-1), looks, strict=True):  # left and right half of the matched features
         assert torch.equal(part.flatten(2).sort().values, look.features[0][0].values)
 
 
-def test_a_region_can_take_a_part_of_a_style(stylizer: Stylizer) -> None:
+def test_region_with_a_style_mask(stylizer: Stylizer) -> None:
     content, style = torch.rand(3, 32, 32), torch.rand(3, 48, 64)
     everywhere = torch.ones(32, 32, dtype=torch.bool)
     part = stylizer.stylize(content, style, regions=[(everywhere, half(48, 64))])
@@ -198,7 +197,7 @@ def test_a_region_can_take_a_part_of_a_style(stylizer: Stylizer) -> None:
     assert not close(part, stylizer.stylize(content, style))
 
 
-def test_what_is_transparent_does_not_count(stylizer: Stylizer) -> None:
+def test_transparent_pixels_are_ignored_and_unchanged(stylizer: Stylizer) -> None:
     rgb, mask = torch.rand(3, 32, 48), half(32, 48)
     alpha = mask[None].float()
     hidden = torch.where(mask, rgb, torch.zeros(()))
@@ -206,16 +205,17 @@ def test_what_is_transparent_does_not_count(stylizer: Stylizer) -> None:
     seen = stylizer.prepare(Picture(hidden, alpha)).features[0][0]
     expected = stylizer.prepare(rgb, masks=mask).features[0][0]
     n = int(expected.mask.sum())  # type: ignore[union-attr]
-    # cells near the edge look across it; away from it the same values remain
+    # receptive fields cross the edge of the mask, so only cells away from it are equal
     assert (seen.values[..., :n] - expected.values[..., :n]).abs().median() < 0.05
     made = stylizer.stylize(Picture(rgb, alpha), content)
-    assert torch.equal(made[:, ~mask], rgb[:, ~mask])
+    assert torch.equal(made.rgb[:, ~mask], rgb[:, ~mask])
+    assert torch.equal(made.alpha, alpha)
 
 
-def test_cells_belong_to_one_region_and_the_last_lies_on_top() -> None:
+def test_overlapping_cells_belong_to_the_last_region() -> None:
     first, second = half(20, 24), torch.zeros(20, 24, dtype=torch.bool)
     second[:10] = True
-    a, b = cells([first, second], (20, 24), 4)
+    a, b = region_cells([first, second], (20, 24), 4)
     assert a.shape == (5, 6)
     assert not (a & b).any()
     assert b[:2].all()
@@ -223,14 +223,14 @@ def test_cells_belong_to_one_region_and_the_last_lies_on_top() -> None:
     assert a[3:, :3].all()
 
 
-def test_what_no_mask_covers_keeps_its_cells() -> None:
+def test_cells_covered_by_less_than_half_belong_to_no_region() -> None:
     mask = torch.zeros(8, 8, dtype=torch.bool)
-    mask[:, :5] = True  # of the right cells a quarter
-    assert cells([mask], (8, 8), 4)[0].tolist() == [[True, False]] * 2
+    mask[:, :5] = True  # a quarter of the right cells
+    assert region_cells([mask], (8, 8), 4)[0].tolist() == [[True, False]] * 2
 
 
 @pytest.mark.parametrize("thin", [(slice(9, 10), slice(9, 10)), (slice(None), slice(9, 10))], ids=["pixel", "line"])
-def test_a_thin_mask_is_styled_too(stylizer: Stylizer, thin: tuple[slice, slice]) -> None:
+def test_thin_masks_are_stylized(stylizer: Stylizer, thin: tuple[slice, slice]) -> None:
     content, mask = torch.rand(3, 24, 24), torch.zeros(24, 24, dtype=torch.bool)
     mask[thin] = True
     dark, bright = 0.2 * torch.rand(3, 24, 24), 0.8 + 0.2 * torch.rand(3, 24, 24)
@@ -240,18 +240,18 @@ def test_a_thin_mask_is_styled_too(stylizer: Stylizer, thin: tuple[slice, slice]
     assert not torch.equal(together[:, mask], stylizer.stylize(content, dark)[:, mask])
 
 
-def test_masks_that_share_one_cell_are_told() -> None:
+def test_masks_within_one_cell_are_rejected() -> None:
     pixels = torch.zeros(2, 16, 16, dtype=torch.bool)
     pixels[0, 1, 1] = pixels[1, 2, 2] = True
-    with pytest.raises(ValueError, match="region 1 of 2 shares all its cells of 8 pixels"):
-        cells(list(pixels), (16, 16), 8)
-    hidden, above = cells([pixels[0], half(16, 16)], (16, 16), 8)  # wholly under another: the last counts
+    with pytest.raises(ValueError, match="region 1 of 2 shares all its 8-pixel cells"):
+        region_cells(list(pixels), (16, 16), 8)
+    hidden, above = region_cells([pixels[0], half(16, 16)], (16, 16), 8)  # hidden below the later mask
     assert not hidden.any()
     assert above.any()
 
 
-def test_coverage_counts_what_is_inside_the_picture() -> None:
+def test_coverage_averages_over_pixels_inside_the_image() -> None:
     assert torch.equal(coverage(torch.ones(5, 7, dtype=torch.bool), (5, 7), 4), torch.ones(2, 2))
     thin = torch.zeros(16, 16, dtype=torch.bool)
     thin[3, 3] = True
-    assert style_cells(thin, (16, 16), 8).sum() == 1  # too little for half a cell, but all there is
+    assert style_cells(thin, (16, 16), 8).sum() == 1  # covers less than half of any cell

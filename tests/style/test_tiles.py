@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from efdm.models import StyleNetwork, build
 from efdm.ops import efdm
+from efdm.style.pipeline import run_network
 from efdm.style.stylizer import Stylizer
-from efdm.style.tiles import LARGE, TILE, in_shares, run_decoder, run_stage, spans, tile_side
-from efdm.style.transfer import restyled
+from efdm.style.tiles import LARGE, TILE, map_channels, run_decoder, run_stage, spans, tile_side
 
 CHANNELS = {"small": 80, "vgg16": 512, "stride16": 4}
 
@@ -95,7 +95,7 @@ def test_tiled_and_untiled_transfer_agree(network: StyleNetwork, strength: float
     content, style = torch.rand(1, 3, 75, 101, dtype=torch.float64), torch.rand(1, 3, 40, 50, dtype=torch.float64)
     styles = network.features(style)
     whole, tiled = (
-        restyled(network, content, lambda depth, x: efdm(x, styles[depth]), tile, strength) for tile in ("none", 32)
+        run_network(network, content, lambda depth, x: efdm(x, styles[depth]), tile, strength) for tile in ("none", 32)
     )
     torch.testing.assert_close(tiled, whole, rtol=0, atol=1e-10)
 
@@ -129,7 +129,7 @@ def test_tile_side_of_large_and_small_images() -> None:
 
 
 def test_channels_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.style.tiles.SHARE", 700)
+    monkeypatch.setattr("efdm.style.tiles.CHUNK", 700)
     x = torch.rand(2, 7, 10, 10)
     seen = []
 
@@ -137,6 +137,6 @@ def test_channels_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(some.numel())
         return some * torch.arange(7)[channels].view(1, -1, 1, 1)
 
-    assert torch.equal(in_shares(x, work), x * torch.arange(7).view(1, -1, 1, 1))
+    assert torch.equal(map_channels(x, work), x * torch.arange(7).view(1, -1, 1, 1))
     assert max(seen) <= 700
     assert len(seen) > 1

@@ -16,7 +16,7 @@ from efdm.data.embedded import STYLES, styles
 from efdm.data.folders import names_in
 from efdm.data.video_formats import video_format
 from efdm.ops.choices import check_choice
-from efdm.style.look import Look, shares
+from efdm.style.look import Look, normalise_weights
 from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer
 from efdm.text import plural
@@ -69,9 +69,9 @@ class Wish:
 
     def stylize(self, stylizer: Stylizer, content: Picture, looks: list[Look], **options: Any) -> Tensor:
         if not self.content_masks:
-            return stylizer.stylize(content, looks[0], **options)
+            return stylizer.stylize(content, looks[0], **options).rgb
         regions = [(_mask(path, content), look) for path, look in zip(self.content_masks, looks, strict=True)]
-        return stylizer.stylize(content, regions=regions, **options)
+        return stylizer.stylize(content, regions=regions, **options).rgb
 
 
 def _mask(path: Path, picture: Picture) -> Tensor:
@@ -113,7 +113,7 @@ def make_wishes(
         both = f"{plural(count, 'style')} and {plural(len(weights), 'weight')}"
         raise ValueError(f"{both}; give --weight once for each style")
     if weights:
-        shares(weights, count)  # refuses bad numbers now, and not after a model was loaded
+        normalise_weights(weights, count)  # refuses bad numbers now, and not after a model was loaded
     if content_masks:
         if mixed:
             raise ValueError("masks give each region its own style; leave --weight and --mix out")

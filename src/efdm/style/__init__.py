@@ -4,7 +4,7 @@ from efdm.errors import requires
 
 with requires("style"):
     from efdm.style.look import Look
+    from efdm.style.pipeline import transfer
     from efdm.style.stylizer import Stylizer
-    from efdm.style.transfer import transfer
 
 __all__ = ["Look", "Stylizer", "transfer"]

@@ -1,8 +1,10 @@
-"""What may be given as a picture, and the size at which the network looks at it."""
+"""Pictures in every accepted type, and the size at which the network runs."""
 
 from __future__ import annotations
 
+import io
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +15,39 @@ from torch import Tensor
 
 from efdm.data import Picture, read_picture
 from efdm.data.embedded import STYLES, styles
-from efdm.data.images import MAX_PIXELS, from_image, short_side_size
+from efdm.data.images import MAX_PIXELS, decode, from_image, short_side_size, to_picture
 
-# tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]; a string is a file or the name of a painted style
-AnyPicture = Tensor | Picture | str | os.PathLike[str] | Any  # Any: arrays (h, w, 3) and PIL's images
+# Tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]. A string is a path or the name of a painted style.
+# Any stands for PIL images and arrays (h, w), (h, w, 3) or (h, w, 4) of uint8 or of floats in [0, 1].
+AnyPicture = Tensor | Picture | str | os.PathLike[str] | bytes | Any
 Size = int | str | None
 
-USUAL = 1024  # short side: beyond it strokes of a few pixels are too fine to be seen in the whole picture
+AUTO_SIDE = 1024  # short side above which size="auto" resizes: brush strokes a few pixels wide would be too fine to see
 
 
 def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
-    """Height and width at which the network works: a short side, "full" for the picture's own, or "auto" (and None)."""
+    """Return height and width at which the network runs; ``size`` is a short side, "full", or "auto" (or None)."""
     height, width = picture.shape[-2:]
+    if size in ("auto", None):
+        size = "full" if min(height, width) <= AUTO_SIDE else AUTO_SIDE
     if size == "full":
         return height, width
-    if size in ("auto", None):
-        return (height, width) if min(height, width) <= USUAL else short_side_size(height, width, USUAL)
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size={size!r}; expected a short side in pixels, 'full' or 'auto'")
-    wanted = short_side_size(height, width, size)
-    if wanted[0] * wanted[1] > MAX_PIXELS:
-        raise ValueError(f"size={size} makes {wanted[0]} x {wanted[1]} pixels of the picture; that is too many, lower it")
-    return wanted
+        raise ValueError(f"size must be a short side in pixels, 'full' or 'auto', got {size!r}")
+    resized = short_side_size(height, width, size)
+    if resized[0] * resized[1] > MAX_PIXELS:
+        raise ValueError(f"size={size} resizes the picture to {resized[0]} x {resized[1]}, too many pixels; lower it")
+    return resized
 
 
-def opened(given: AnyPicture) -> Picture | Tensor:
-    """A picture of ours, or a tensor, of whatever was given."""
-    if isinstance(given, Tensor | Picture):
+def open_picture(given: AnyPicture) -> Picture:
+    """Return any accepted input as a `Picture`. The ``rgb`` of a batch keeps its batch dimension."""
+    if isinstance(given, Picture):
         return given
+    if isinstance(given, Tensor):
+        return Picture(given)
+    if isinstance(given, bytes):
+        return to_picture(decode(io.BytesIO(given), "bytes"))
     if isinstance(given, str) and given in STYLES and not Path(given).exists():
         return read_picture(styles()[given])
     if isinstance(given, str | os.PathLike):
@@ -48,15 +55,33 @@ def opened(given: AnyPicture) -> Picture | Tensor:
     return from_image(given) if isinstance(given, Image.Image) else _from_array(given)
 
 
-def _from_array(given: Any) -> Tensor:
-    """An array ``(h, w)`` or ``(h, w, 3)`` of bytes or of floats in [0, 1]."""
+def convert_back(rgb: Tensor, given: AnyPicture, opened: Picture) -> Any:
+    """Return ``rgb`` in the type of ``given``, with the alpha channel of ``opened``; paths and bytes give a `Picture`."""
+    picture = replace(opened, rgb=rgb.to(opened.rgb.device).contiguous())
+    if isinstance(given, Tensor):
+        return picture.rgb
+    if isinstance(given, Picture | str | os.PathLike | bytes):
+        return picture
+    if isinstance(given, Image.Image):
+        return picture.to_pil()
+    dtype = np.asarray(given).dtype
+    if dtype == np.uint8:
+        return np.array(picture.to_pil())
+    values = picture.rgb if picture.alpha is None else torch.cat([picture.rgb, picture.alpha])
+    return values.permute(1, 2, 0).numpy().astype(dtype)
+
+
+def _from_array(given: Any) -> Picture:
     array = np.asarray(given)
     if array.ndim == 2:
         array = np.stack([array] * 3, -1)
-    if array.ndim != 3 or array.shape[-1] != 3 or not (array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)):
+    floats = np.issubdtype(array.dtype, np.floating)
+    if array.ndim != 3 or array.shape[-1] not in (3, 4) or not (floats or array.dtype == np.uint8):
         raise TypeError(
-            f"a picture of type {type(given).__name__}, shape {array.shape} and {array.dtype}; expected a path, a tensor "
-            "(3, h, w), an array (h, w, 3) of bytes or of floats in [0, 1], or an image of PIL"
+            f"cannot read a picture from {type(given).__name__} with shape {array.shape} and dtype {array.dtype}; expected "
+            "a path, bytes, a PIL image, a tensor (3, h, w), or an array (h, w, 3) of uint8 or of floats in [0, 1]"
         )
-    values = torch.from_numpy(array.copy()).permute(2, 0, 1)
-    return values.float() / 255 if array.dtype == np.uint8 else values.float()
+    if not floats:
+        return to_picture(array)
+    values = torch.from_numpy(array.copy()).permute(2, 0, 1).float()
+    return Picture(values[:3], values[3:] if len(values) == 4 else None)

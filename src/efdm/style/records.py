@@ -10,7 +10,7 @@ from torch import Tensor
 from efdm.data import ImageSet, write_picture
 from efdm.data.sheets import sheet
 from efdm.models import StyleNetwork
-from efdm.style.transfer import transfer
+from efdm.style.pipeline import transfer
 
 
 @torch.no_grad()

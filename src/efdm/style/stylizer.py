@@ -1,4 +1,4 @@
-"""Pictures in the look of others."""
+"""`Stylizer`: stylize pictures with a trained network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,11 +17,11 @@ from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
 from efdm.ops.choices import check_choice
 from efdm.style.color import COLORS
-from efdm.style.look import Look, both, cells, check_mask, only_inside, shares, style_cells
+from efdm.style.look import Look, check_mask, intersect, normalise_weights, paste_inside, region_cells, style_cells
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.pictures import AnyPicture, Size, opened, working_size
-from efdm.style.tiles import in_shares, run_stage, tile_side
-from efdm.style.transfer import restyled
+from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
+from efdm.style.pipeline import run_network
+from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import default_device
 
@@ -29,23 +29,23 @@ Styles = AnyPicture | Sequence[AnyPicture]
 
 
 class Region(NamedTuple):
-    """Where a look goes: a mask ``(h, w)`` of the content, or everywhere."""
+    """A look and the content mask ``(h, w)`` to which it applies; None selects the whole content."""
 
     mask: Tensor | None
     look: Look
 
 
 class Stylizer:
-    """A network that is ready to stylize: a copy of the one given, which stays as and where it is.
+    """A style-transfer network on a device, in evaluation mode. The given network is copied.
 
     >>> import torch
     >>> from efdm.models import build
     >>> from efdm.style.stylizer import Stylizer
-    >>> stylizer = Stylizer(build("small"))  # random weights; Stylizer.from_pretrained() has trained ones
+    >>> stylizer = Stylizer(build("small"))  # random weights; Stylizer.from_pretrained() loads trained weights
     >>> photo, painting = torch.rand(3, 40, 60), torch.rand(3, 64, 64)
     >>> stylizer.stylize(photo, painting, strength=0.8).shape
     torch.Size([3, 40, 60])
-    >>> look = stylizer.prepare([painting, painting.flip(0)], weights=[3, 1])  # once, for any number of pictures
+    >>> look = stylizer.prepare([painting, painting.flip(0)], weights=[3, 1])  # reusable for any number of contents
     >>> stylizer.stylize(photo, look, preserve_color="content").shape
     torch.Size([3, 40, 60])
     """
@@ -67,11 +67,13 @@ class Stylizer:
         *,
         precision: str = "fp32",
     ) -> Stylizer:
-        """A trained model by name. ``weights`` is the file of a training of your own, ``vgg`` that of a VGG's encoder.
+        """Load a trained network.
 
-        Without a name it is the network that ``weights`` says it is of, or else "small".
-
-        ``precision`` is fp32 or bf16; the latter is several times faster on a GPU and differs by less than paint does.
+        Args:
+            name: a row of `efdm.models.NETWORKS`. Defaults to the network named in ``weights``, or to "small".
+            weights: file written by a training run. Defaults to the published weights of the network.
+            vgg: file of the VGG encoder. By default it is searched for in the cache folders.
+            precision: "fp32" or "bf16". On a GPU, bf16 is several times faster, with no visible difference.
         """
         return cls(pretrained(name, weights=weights, vgg=vgg), device, precision=precision)
 
@@ -88,27 +90,27 @@ class Stylizer:
         masks: Sequence[Tensor | None] | Tensor | None = None,
         tile: str | int = "auto",
     ) -> Look:
-        """A style, or several that are mixed by ``weights`` (default: equally), made ready to be used many times.
+        """Prepare one style, or several styles that are mixed by ``weights`` (equal by default), for repeated use.
 
         Args:
-            size: short side at which the style is looked at, or "auto" or "full" as in `stylize`.
-            masks: for each style ``(h, w)`` of bool, or None: only selected pixels count. What is transparent never does.
+            size: short side to which the styles are resized, or "auto" or "full" as in `stylize`.
+            masks: a bool mask ``(h, w)`` or None for each style. Only selected, opaque pixels are used.
         """
-        several = list(styles) if isinstance(styles, Sequence) and not isinstance(styles, str) else [styles]
+        several = list(styles) if isinstance(styles, Sequence) and not isinstance(styles, str | bytes) else [styles]
         given = [None] * len(several) if masks is None else [masks] if isinstance(masks, Tensor) else list(masks)
         if len(given) != len(several):
-            raise ValueError(f"{len(several)} styles and {len(given)} masks; give one mask (or None) for each style")
-        weights = shares(weights, len(several))
-        pictures, visible = [], []
+            raise ValueError(f"expected a mask or None for each of {len(several)} styles, got {len(given)} masks")
+        weights = normalise_weights(weights, len(several))
+        pictures, selections = [], []
         for style, mask in zip(several, given, strict=True):
-            picture, opaque = self._open(style, "style")
-            selected = both(self._mask(mask, picture, "style"), opaque)
+            _, rgb, opaque = self._open(style, "style")
+            selected = intersect(self._mask(mask, rgb, "style"), opaque)
             if selected is not None and not selected.any():
-                raise ValueError("there is nothing to see of the style; it is transparent, at least where its mask is")
-            visible.append(selected)
-            pictures.append(resize(picture, working_size(picture, size)))
-        features = [self._features(p, m, tile) for p, m in zip(pictures, visible, strict=True)]
-        return Look(tuple(pictures), tuple(visible), weights, tuple(features))
+                raise ValueError("the style has no visible pixels: it is transparent wherever its mask selects")
+            selections.append(selected)
+            pictures.append(resize(rgb, working_size(rgb, size)))
+        features = [self._features(p, m, tile) for p, m in zip(pictures, selections, strict=True)]
+        return Look(tuple(pictures), tuple(selections), weights, tuple(features))
 
     @torch.no_grad()
     def stylize(
@@ -125,45 +127,44 @@ class Stylizer:
         size: Size = "auto",
         tile: str | int = "auto",
         generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """The content in the style's look, in the content's size: ``(3, h, w)`` or ``(b, 3, h, w)``, in [0, 1].
+    ) -> Any:
+        """Return the stylized content, in the size and type of ``content``.
 
-        What is transparent does not count, and is not part of the result: to keep it, read the content with `read_picture`
-        and give its ``alpha`` to `write_picture`.
+        A PIL image gives a PIL image, a tensor a float tensor in [0, 1], an array an array, and a `Picture`, a path or bytes
+        give a `Picture`. The alpha channel is preserved; transparent pixels are neither matched nor changed.
 
         Args:
-            strength: from 0, the content as the network sees it, to 1. One for each picture of a batch, if you like.
+            strength: from 0 (the content, encoded and decoded) to 1; a tensor gives one value for each image of a batch.
             method: a row of `MATCHERS`.
-            ties: for methods that have it, the order of equal values; ``"random"`` draws from ``generator``.
+            ties: order of equal values, for method "efdm". ``"random"`` draws from ``generator``.
             preserve_color: a row of `COLORS`: "none", "content" or "luminance".
-            photoreal: a row of `PHOTOREAL`: "none", or a way to take all edges from the content.
-            regions: pairs of a content mask ``(h, w)`` and its style, or a mask of ``style``: each region gets its own.
-                What no mask covers stays as it is; of overlapping masks the last counts.
-            size: short side at which the network works, for the content and for a style not prepared yet. "full" is a
-                picture's own; "auto" as well, up to a short side of 1024: strokes are some pixels wide, and would be too
-                fine to be seen in a large photo.
-            tile: "auto" works in tiles above two megapixels, a number is their side; the result is the same.
+            photoreal: a row of `PHOTOREAL`: "none", or a filter that takes all edges from the content.
+            regions: pairs of a content mask ``(h, w)`` and a style, or a mask of ``style``. Pixels outside all masks stay
+                unchanged; of overlapping masks the last counts.
+            size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
+                keeps their size; "auto" does so up to a short side of 1024, because strokes a few pixels wide would be too
+                fine to see in a larger picture.
+            tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
         """
         for argument, value, table in (
             ("method", method, MATCHERS), ("preserve_color", preserve_color, COLORS), ("photoreal", photoreal, PHOTOREAL),
         ):  # fmt: skip
             check_choice(argument, value, tuple(table))
         options = _options(method, ties, generator)
-        picture, opaque = self._open(content, "content")
-        check_strength(strength, len(picture))
-        where = [self._region(picture, opaque, mask, s) for mask, s in self._wanted(style, regions, size, tile)]
+        opened, rgb, opaque = self._open(content, "content")
+        check_strength(strength, len(rgb))
+        where = [self._region(rgb, opaque, mask, look) for mask, look in self._looks(style, regions, size, tile)]
         if COLORS[preserve_color].before is not None:
-            where = [Region(mask, self._recolored(look, picture, mask, preserve_color, tile)) for mask, look in where]
-        small = resize(picture, working_size(picture, size)).contiguous(memory_format=torch.channels_last)
-        made = self._run(small, where, method, strength, options, tile)
-        output = PHOTOREAL[photoreal](picture, made.clamp(0, 1))
+            where = [Region(mask, self._recolored(look, rgb, mask, preserve_color, tile)) for mask, look in where]
+        resized = resize(rgb, working_size(rgb, size)).contiguous(memory_format=torch.channels_last)
+        output = self._run(resized, where, method, strength, options, tile)
+        output = PHOTOREAL[photoreal](rgb, output.clamp(0, 1))
         if (after := COLORS[preserve_color].after) is not None:
-            output = after(output, picture)
-        output = only_inside(output, picture, [mask for mask, _ in where])
-        single = not (isinstance(content, Tensor) and content.ndim == 4)
-        return (output[0] if single else output).to(content.device if isinstance(content, Tensor) else "cpu").contiguous()
+            output = after(output, rgb)
+        output = paste_inside(output, rgb, [mask for mask, _ in where])
+        return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
-    # --- steps ---------------------------------------------------------------------------------------------------
+    # --- steps -------------------------------------------------------------------------------------------------------
 
     def _run(
         self,
@@ -178,41 +179,42 @@ class Stylizer:
 
         def match(depth: int, x: Tensor) -> Tensor:
             masks = [r.mask for r in where if r.mask is not None]
-            selected = iter(cells(masks, size, self.network.strides[depth]) if masks else [])
-            parts = [({} if r.mask is None else {"content_mask": next(selected)}, r.look) for r in where]
+            cells = iter(region_cells(masks, size, self.network.strides[depth]) if masks else [])
+            parts = [({} if r.mask is None else {"content_mask": next(cells)}, r.look) for r in where]
 
-            def match_some(some: Tensor, channels: slice) -> Tensor:
+            def match_channels(some: Tensor, channels: slice) -> Tensor:
                 for mask, look in parts:
                     some = look.match(some, depth, channels, method, **mask, **options)
                 return some
 
-            return in_shares(x, match_some)
+            return map_channels(x, match_channels)
 
-        return restyled(self.network, content.to(self.dtype), match, tile, strength).float()
+        return run_network(self.network, content.to(self.dtype), match, tile, strength).float()
 
     def _features(self, picture: Tensor, mask: Tensor | None, tile: str | int) -> tuple[PreparedStyle, ...]:
         size = (picture.shape[-2], picture.shape[-1])
         side = tile_side(tile, size)
         x = picture.to(self.dtype).contiguous(memory_format=torch.channels_last)
         found = []
-        for depth, step in enumerate(self.network.strides):
+        for depth, stride in enumerate(self.network.strides):
             x = run_stage(self.network, depth, x, size, side)
-            found.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, step)))
+            found.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
         return tuple(found)
 
     def _recolored(self, look: Look, content: Tensor, mask: Tensor | None, preserve_color: str, tile: str | int) -> Look:
         recolor = COLORS[preserve_color].before
         assert recolor is not None
-        pictures = tuple(
-            recolor(picture, content, style_mask=_at_size(m, picture), content_mask=mask)
-            for picture, m in zip(look.pictures, look.masks, strict=True)
-        )
-        features = tuple(self._features(p, m, tile) for p, m in zip(pictures, look.masks, strict=True))
-        return replace(look, pictures=pictures, features=features, _averages={})
+        pictures = []
+        for picture, selected in zip(look.pictures, look.masks, strict=True):
+            size = (picture.shape[-2], picture.shape[-1])
+            pixels = None if selected is None else style_cells(selected, size, 1)  # the style may have been resized
+            pictures.append(recolor(picture, content, style_mask=pixels, content_mask=mask))
+        features = [self._features(p, m, tile) for p, m in zip(pictures, look.masks, strict=True)]
+        return replace(look, pictures=tuple(pictures), features=tuple(features), _averages={})
 
-    # --- what was given ------------------------------------------------------------------------------------------
+    # --- arguments ---------------------------------------------------------------------------------------------------
 
-    def _wanted(
+    def _looks(
         self,
         style: Styles | Look | None,
         regions: Sequence[tuple[Tensor, Styles | Look]] | None,
@@ -224,25 +226,25 @@ class Stylizer:
 
         if regions is None:
             if style is None:
-                raise ValueError("there is no style; give one, or regions with a style each")
+                raise ValueError("style is missing; pass a style, or regions with a style each")
             return [(None, look(style))]
         found: list[tuple[Tensor | None, Look]] = []
         for mask, part in regions:
             if isinstance(part, Tensor) and part.dtype == torch.bool:
                 if style is None or isinstance(style, Look):
-                    raise ValueError("a region with a style mask needs the style itself: a picture, not a Look or nothing")
+                    raise ValueError("a region with a style mask needs style to be a picture, not a Look or None")
                 found.append((mask, self.prepare(style, size=size, masks=part, tile=tile)))
             else:
                 found.append((mask, look(part)))
         if not found:
-            raise ValueError("regions is empty; give at least one pair of a content mask and a style")
+            raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
         return found
 
     def _region(self, content: Tensor, opaque: Tensor | None, mask: Tensor | None, look: Look) -> Region:
         batch = look.features[0][0].values.shape[0]
         if batch not in (1, len(content)):
-            raise ValueError(f"there are {batch} styles in one batch for {len(content)} contents; give one, or one for each")
-        return Region(both(self._mask(mask, content, "content"), opaque), look)
+            raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
+        return Region(intersect(self._mask(mask, content, "content"), opaque), look)
 
     def _mask(self, mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
         if mask is None:
@@ -250,47 +252,40 @@ class Stylizer:
         check_mask(mask, picture, role)
         return mask.to(self.device)
 
-    def _open(self, given: AnyPicture, role: str) -> tuple[Tensor, Tensor | None]:
-        """A batch of pictures on our device, and what of it is not transparent if something is."""
-        picture = opened(given)
-        if isinstance(picture, Picture):
-            batch, _ = self._open(picture.rgb, role)
-            hidden = picture.alpha is not None and not bool((picture.alpha > 0).all())
-            return batch, (picture.alpha[0] > 0).to(self.device) if hidden else None  # type: ignore[index]
-        check_picture(picture, role)
-        return picture.reshape(-1, *picture.shape[-3:]).to(self.device, torch.float32).clamp(0, 1), None
+    def _open(self, given: AnyPicture, role: str) -> tuple[Picture, Tensor, Tensor | None]:
+        """Return the picture, its RGB batch on the device, and the mask of its opaque pixels if some are transparent."""
+        picture = open_picture(given)
+        check_picture(picture.rgb, role)
+        batch = picture.rgb.reshape(-1, *picture.rgb.shape[-3:]).to(self.device, torch.float32).clamp(0, 1)
+        if picture.alpha is None or bool((picture.alpha > 0).all()):
+            return picture, batch, None
+        return picture, batch, (picture.alpha[0] > 0).to(self.device)
 
 
 def check_picture(given: Tensor, role: str) -> None:
-    """Whether these are RGB pictures of floats in [0, 1], but for what resizing overshoots."""
+    """Raise unless ``given`` is RGB in floats in [0, 1], with some tolerance for the overshoot of resizing."""
     shape = tuple(given.shape)
     if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
-        raise ValueError(f"{role} has shape {shape}; expected RGB (3, h, w) or (b, 3, h, w)")
+        raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
     if not given.is_floating_point():
-        raise TypeError(f"{role} has dtype {given.dtype}; convert it to floats in [0, 1], for example {role} / 255")
+        raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
     low, high = given.min().item(), given.max().item()
-    if not -0.1 <= low <= high <= 1.1:  # also for NaN
-        raise ValueError(f"{role} has values from {low:.3g} to {high:.3g}; expected [0, 1]: divide bytes by 255")
+    if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
+        raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}; try {role} / 255")
 
 
 def check_strength(strength: float | Tensor, batch: int) -> None:
-    """Whether this is a number from 0 to 1, or one for each picture."""
+    """Raise unless ``strength`` is a number in [0, 1], or a tensor with one for each image."""
     given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
     if given.ndim > 1 or given.numel() not in (1, batch):
-        raise ValueError(f"strength has shape {tuple(given.shape)}; expected a number, or one for each of {batch} pictures")
-    if not bool(((given >= 0) & (given <= 1)).all()):  # also for NaN
-        raise ValueError(f"strength {given.tolist()} is outside 0 (the content) to 1 (the style)")
+        raise ValueError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}")
+    if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
+        raise ValueError(f"strength must be in [0, 1], from content to style, got {given.tolist()}")
 
 
 def _options(method: str, ties: str | None, generator: torch.Generator | None) -> dict[str, object]:
     if ties is None:
         return {}
     if method != "efdm":
-        raise ValueError(f"ties={ties!r} goes with method='efdm'; {method} has no order of equal values")
+        raise ValueError(f"ties={ties!r} needs method='efdm', got {method!r}")
     return {"ties": ties, **({"generator": generator} if ties == "random" else {})}
-
-
-def _at_size(mask: Tensor | None, picture: Tensor) -> Tensor | None:
-    """A mask at the size of a picture that was resized."""
-    size = (picture.shape[-2], picture.shape[-1])
-    return None if mask is None else style_cells(mask, size, 1)

@@ -1,6 +1,7 @@
-"""Networks run piece by piece, so that a picture of any size fits into memory, with the result of one piece.
+"""Run a network tile by tile, so that the memory does not grow with the image.
 
-Every stage's convolutions run on overlapping tiles and fill one whole feature map; whoever matches sees the whole.
+The convolutions of a stage run on overlapping tiles that fill one feature map. Features are matched on the whole map, so the
+result does not depend on the tiles.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from efdm.models import StyleNetwork
 
-LARGE = 2_000_000  # pixels, above which "auto" means tiles
-TILE = 1024  # pixels; larger tiles repeat less work at their borders and need more memory
-SHARE = 8_000_000  # values that are matched at once
+LARGE = 2_000_000  # pixels above which tile="auto" uses tiles
+TILE = 1024  # side in pixels; larger tiles recompute less at their borders and need more memory
+CHUNK = 8_000_000  # values matched in one call
 
 
 class Span(NamedTuple):
@@ -39,11 +40,11 @@ class Span(NamedTuple):
 
 
 def tile_side(tile: str | int, size: tuple[int, int]) -> int | None:
-    """What a choice means for a picture of this size: a tile's side in pixels, or none for the whole picture at once."""
+    """Return the side of a tile in pixels for an image of ``size``, or None to run the whole image in one piece."""
     if isinstance(tile, int) and not isinstance(tile, bool) and tile >= 1:
         return tile
     if tile not in ("auto", "none"):
-        raise ValueError(f"tile={tile!r} is not 'auto', 'none' or a side in pixels")
+        raise ValueError(f"tile must be 'auto', 'none' or a side in pixels, got {tile!r}")
     return TILE if tile == "auto" and size[0] * size[1] > LARGE else None
 
 
@@ -90,14 +91,16 @@ def _ceil(length: int, step: int) -> int:
     return -(-length // step)
 
 
-def in_shares(x: Tensor, work: Callable[[Tensor, slice], Tensor]) -> Tensor:
-    """``work(x[:, channels], channels)`` for all channels, some at a time where there is much: matching looks at every
-    channel alone, and what it needs on the way stays small."""
-    if x.numel() <= SHARE:
-        return work(x, slice(None))
-    channels = max(1, SHARE * x.shape[1] // x.numel())
+def map_channels(x: Tensor, function: Callable[[Tensor, slice], Tensor]) -> Tensor:
+    """Return ``function(x[:, channels], channels)`` over all channels, in chunks if ``x`` is large.
+
+    Matching is independent for each channel, so chunks bound the memory of its intermediate results.
+    """
+    if x.numel() <= CHUNK:
+        return function(x, slice(None))
+    count = max(1, CHUNK * x.shape[1] // x.numel())
     out = torch.empty_like(x)
-    for first in range(0, x.shape[1], channels):
-        some = slice(first, min(first + channels, x.shape[1]))
-        out[:, some] = work(x[:, some], some)
+    for first in range(0, x.shape[1], count):
+        channels = slice(first, min(first + count, x.shape[1]))
+        out[:, channels] = function(x[:, channels], channels)
     return out

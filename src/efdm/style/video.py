@@ -26,8 +26,8 @@ from efdm.ops.ties import tie_bounds
 from efdm.style.color import luminance
 from efdm.style.look import Look
 from efdm.style.motion import estimate, same_exposure, warp
+from efdm.style.pipeline import run_network
 from efdm.style.stylizer import Stylizer, check_picture, check_strength
-from efdm.style.transfer import restyled
 
 KNOTS = 1024  # points of a smoothed curve; between them it is straight
 UNCHANGED = 6 / 255  # a change of the surroundings that is noise or small misalignment: e times less of the past is kept
@@ -157,7 +157,7 @@ class Curves:
 
     def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
         batch = content[None].to(stylizer.dtype).contiguous(memory_format=torch.channels_last)
-        return restyled(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
+        return run_network(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
 
     def match(self, depth: int, x: Tensor) -> Tensor:
         """Map the frame's features ``(1, c, h, w)`` through the curve from smoothed content to style."""
