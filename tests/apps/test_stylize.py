@@ -186,11 +186,7 @@ def test_the_file_of_a_training_says_which_model_it_is(place: Path, run, deep: P
 @pytest.mark.parametrize(
     ("weights", "model", "message"),
     [
-        (
-            "network.safetensors",
-            ("--model", "small"),
-            "is of the network vgg16, not of small; name the model vgg16, or none",
-        ),
+        ("network.safetensors", ("--model", "small"), "holds the network vgg16, not small"),
         ("bare.safetensors", (), "does not say which network it is of; add --model, one of small, vgg16, vgg19"),
         ("bare.safetensors", ("--model", "small"), "does not fit the network small"),
         ("absent.safetensors", (), "there is no file"),
