@@ -12,11 +12,11 @@ import matplotlib.pyplot as plt
 import torch
 
 from efdm import adain, channel_stats, efdm, histogram_match
-from efdm.apps.cli.demo import Workshop, contact_sheet
 from efdm.data import read_picture, resize, resize_short_side, write_picture
 from efdm.data.embedded import photos, read_style
 from efdm.data.sheets import sheet
 from efdm.style import Stylizer
+from efdm.style.demo import Studio, contact_sheet
 
 INK, STYLE, MATCHED = "#1b1b1e", "#d1495b", "#00798c"
 
@@ -74,7 +74,7 @@ def distributions(folder: Path) -> Path:
 
 def demo(folder: Path) -> Path:
     """The contact sheet of `make demo`, smaller."""
-    *_, made = contact_sheet(Workshop(Stylizer.from_pretrained("small"), 256))
+    made = contact_sheet(Studio(Stylizer.from_pretrained("small"), 256))
     out = folder / "demo.jpg"
     write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=88)
     return out

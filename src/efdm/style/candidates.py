@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from efdm.models import NETWORKS, VGG
-from efdm.models.weights import checksum, find, metadata, pretrained
+from efdm.errors import SettingError
+from efdm.models.weights import checksum, find, load_encoder, metadata, pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
@@ -39,7 +40,7 @@ def network_candidate(name: str, stylizer: Stylizer, *, method: str, strength: f
     """Return a trained network as a candidate. ``weights`` is a checksum that distinguishes networks of the same name."""
     check_choice("method", method, tuple(MATCHERS))
     if not 0 <= strength <= 1:
-        raise ValueError(f"strength must be in [0, 1], got {strength}")
+        raise SettingError(f"strength must be in [0, 1], got {strength}", "strength")
 
     def run(content: Tensor, style: Tensor, progress: Report) -> Tensor:
         return stylizer.stylize(content, style, method=method, strength=strength)
@@ -101,6 +102,51 @@ def load_trained(
     check_choice("network", network, tuple(NETWORKS))
     made = pretrained(network, weights=file, vgg=encoders.get(network))
     return LoadedNetwork(name, Stylizer(made, device), method, _checksums(file, encoders.get(network)))
+
+
+def load_candidates(
+    models: Sequence[str] = (),
+    networks: Mapping[str, str | Path] = NO_ENCODERS,
+    *,
+    methods: Sequence[str] = (),
+    strengths: Sequence[float] = (1.0,),
+    optimisers: Sequence[str] = (),
+    iterations: int | None = None,
+    vgg: str | Path | None = None,
+    encoders: Encoders = NO_ENCODERS,
+    device: str | torch.device = "cpu",
+) -> list[Candidate]:
+    """Return the unchanged content, every network with every method and strength, and the optimisers.
+
+    Args:
+        models: rows of `NETWORKS`.
+        networks: name -> file written by a training run.
+        methods: defaults to the matcher that each network was trained with.
+        iterations: of the optimisers; defaults to those of each row of `OPTIMISERS`.
+        vgg: file of VGG-16 for the optimisers and, unless ``encoders`` has another, for networks that use VGG-16.
+        encoders: network -> file of its encoder.
+    """
+    files = {**({"vgg16": vgg} if vgg else {}), **encoders}
+    loaded = [load_pretrained(name, encoders=files, device=device) for name in dict.fromkeys(models)]
+    loaded += [load_trained(name, file, encoders=files, device=device) for name, file in networks.items()]
+    if unused := encoders.keys() - {each.stylizer.network.name for each in loaded}:
+        raise SettingError(f"no evaluated network has the encoder {', '.join(sorted(unused))}; leave it out", "encoder")
+    found = [unchanged()]
+    for each in loaded:
+        for method in dict.fromkeys(methods or [each.method]):
+            found += [
+                network_candidate(each.name, each.stylizer, method=method, strength=s, weights=each.weights)
+                for s in dict.fromkeys(strengths)
+            ]
+    if optimisers:
+        # zero padding and floor pooling, as in the metrics and in the training of VGG-16
+        encoder = load_encoder("vgg16", "relu5_1", path=vgg, padding="zeros", pooling="floor").requires_grad_(False)
+        encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        weights = _checksums(find("vgg16", vgg))
+        found += [
+            optimiser_candidate(name, encoder, iterations=iterations, weights=weights) for name in dict.fromkeys(optimisers)
+        ]
+    return found
 
 
 def _checksums(*files: str | Path | None) -> str:

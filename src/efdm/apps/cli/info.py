@@ -13,7 +13,7 @@ from rich.table import Table
 
 from efdm import kernels
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, check_device
+from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import console, print_text
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
@@ -35,7 +35,7 @@ def info(
     """Show versions, devices and the kernel used for a shape and dtype, with the reason."""
     with report_errors():
         check_choice("dtype", dtype, tuple(DTYPES))
-        target, length = check_device(device), _spatial_length(shape)
+        target, length = resolve_device(device), _spatial_length(shape)
         chosen = kernels.explain(target, DTYPES[dtype], length)
         console.print(_versions(), _kernels())
         print_text(f"device: {target} ({_device_name(target)})")

@@ -1,0 +1,22 @@
+"""Options of the commands that use a style transfer network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.models import NETWORKS
+
+Model = Annotated[
+    str, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to the network in --weights, or to {next(iter(NETWORKS))}.")
+]
+Weights = Annotated[Path | None, typer.Option(help="A network.safetensors written by `efdm train style`.")]
+Vgg = Annotated[Path | None, typer.Option(help="Weights of the VGG encoder, for models that need one. See `efdm weights`.")]
+
+# row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
+WEIGHT_OPTIONS: Mapping[str, str] = {
+    "vgg16": "--vgg FILE", "vgg19": "--vgg FILE", "vgg19-normalised": "--vgg FILE", "vgg19-adain": "--weights FILE",
+}  # fmt: skip
