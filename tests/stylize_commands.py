@@ -1,4 +1,4 @@
-"""What tests of `efdm stylize` have in common: the command by itself, and the files it leaves. Skips without typer."""
+"""The command `efdm stylize` for tests, which are skipped without typer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 
 pytest.importorskip("typer")
 
-import typer
 from typer.testing import CliRunner
 
-from efdm.apps.cli.stylize import stylize
+from efdm.apps.cli.stylize import app
 
-app = typer.Typer()
-app.command()(stylize)
+__all__ = ["app", "files", "runner"]
+
 runner = CliRunner()
 
 

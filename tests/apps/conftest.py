@@ -1,4 +1,4 @@
-"""A network, a folder to work in and the command, for the tests of `efdm stylize`."""
+"""Fixtures for the tests of `efdm stylize`: a network, a folder with pictures, and the command."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from efdm.data import write_picture
 from efdm.models import build
 from efdm.models.weights import save_network
 
-# the command is imported inside: without typer, test files that import it are skipped, and this one must not fail
-
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -24,7 +22,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with two contents, three styles and a mask."""
+    """A working directory with two contents, three styles and two masks."""
     monkeypatch.chdir(tmp_path)
     for name in ("contents/a", "contents/sub/b", "styles/x", "styles/y", "photo", "style", "wide"):
         write_picture(tmp_path / f"{name}.png", torch.rand(3, 20, 40 if name == "wide" else 24))
@@ -37,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(weights: Path):
-    from stylize_commands import app, runner
+    from stylize_commands import app, runner  # late: skips the test without typer
 
     def call(*arguments: object):
         given = [str(a) for a in arguments]

@@ -7,103 +7,85 @@ import torch
 
 pytest.importorskip("typer")
 
-import typer
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from efdm.apps.cli import demo as showing
+from efdm.apps.cli import demo as command
 from efdm.data import read_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
+from efdm.progress import Progress
+from efdm.style import demo
 from efdm.style.stylizer import Stylizer
 
-app = typer.Typer()
-app.command()(showing.demo)
 SIDE = 32
 
 
-def test_the_demo_writes_its_sheets_and_says_where(tmp_path: Path) -> None:
-    weights = tmp_path / "network.safetensors"
+def run(*arguments: object, out: Path | str = "sheets"):
+    given = ["-o", str(out), "--device", "cpu", *map(str, arguments)]
+    return CliRunner().invoke(command.app, given, env={"COLUMNS": "300"})
+
+
+def test_the_command_writes_the_sheets_and_prints_their_paths(tmp_path: Path) -> None:
+    weights, out = tmp_path / "network.safetensors", tmp_path / "sheets"
     save_network(build("small"), weights, {})
-    arguments = ["-o", str(tmp_path / "sheets"), "--weights", str(weights), "--side", str(SIDE), "--device", "cpu"]
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
+    result = run("--weights", weights, "--side", SIDE, out=out)
     assert result.exit_code == 0, result.output
-    assert sorted(p.name for p in (tmp_path / "sheets").iterdir()) == sorted(showing.SHEETS)
-    for name in showing.SHEETS:
-        assert str(tmp_path / "sheets" / name) in result.output
-    contact = read_picture(tmp_path / "sheets" / "contact-sheet.png").rgb
-    assert contact.shape[2] > (len(showing.PAINTINGS) + 1) * SIDE
-    assert contact.shape[1] > (len(showing.PHOTOS) + 1) * SIDE
+    assert sorted(p.name for p in out.iterdir()) == sorted(demo.SHEETS)
+    assert all(str(out / name) in result.output for name in demo.SHEETS)
+    assert f"stylizing: {demo.PICTURES}/{demo.PICTURES}" in result.output
+    contact = read_picture(out / "contact-sheet.png").rgb
+    assert contact.shape[2] > (len(demo.PAINTINGS) + 1) * SIDE
+    assert contact.shape[1] > (len(demo.PHOTOS) + 1) * SIDE
 
 
-def test_progress_counts_every_picture(tmp_path: Path) -> None:
-    heard: list[str] = []
-    showing.make_sheets(Stylizer(build("small"), "cpu"), tmp_path, SIDE, heard.append)
-    assert len(heard) == sum(page.pictures + 1 for page in showing.SHEETS.values())
-
-
-def test_the_corners_of_the_grid_are_the_styles_alone() -> None:
-    torch.manual_seed(0)
-    stylizer = Stylizer(build("small"), "cpu")
-    shop = showing.Workshop(stylizer, SIDE)
-    made = list(showing.four_styles(shop))[:-1]
-    for index, name in zip((0, 4, 20, 24), showing.CORNERS, strict=True):
-        alone = stylizer.stylize(shop.photo(showing.CORNER_PHOTO), shop.look(name))
-        assert (made[index] - alone).abs().mean() < 1e-3
-
-
-def test_a_missing_network_is_one_sentence(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["-o", str(tmp_path), "--weights", str(tmp_path / "none.safetensors")])
-    assert result.exit_code == 2
-    assert "there is no file" in " ".join(result.output.split())
-
-
-# --- which network ---------------------------------------------------------------------------------------------------
+def test_the_corners_of_the_grid_are_single_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, reports = list[torch.Tensor](), list[Progress]()
+    stylize = demo.Studio.stylize
+    monkeypatch.setattr(demo.Studio, "stylize", lambda *args: made.append(stylize(*args)) or made[-1])
+    studio = demo.Studio(Stylizer(build("small"), "cpu"), SIDE, reports.append)
+    demo.four_styles(studio)
+    for index, name in zip((0, 4, 20, 24), demo.CORNERS, strict=True):
+        single = stylize(studio, demo.CORNER_PHOTO, studio.look(name))
+        assert (made[index] - single).abs().mean() < 1e-3
+    assert [report.done for report in reports] == list(range(1, demo.STEPS**2 + 5))
 
 
 @pytest.fixture
 def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a decoder of vgg16, one that says nothing of itself, and an encoder; nothing else can be looked up."""
+    """A folder with a vgg16 decoder, the same without metadata, and an encoder. No other weights can be found."""
     save_network(build("vgg16"), tmp_path / "network.safetensors", {})
     save_file(read(tmp_path / "network.safetensors"), tmp_path / "bare.safetensors")
     save_encoder(VGG("vgg16"), tmp_path / "encoder.safetensors")
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path / "nowhere"])
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def run(*arguments: object):
-    given = [str(a) for a in arguments]
-    return CliRunner().invoke(app, ["-o", "sheets", "--device", "cpu", *given], env={"COLUMNS": "300"})
-
-
-def test_the_file_of_a_training_says_which_model_it_is(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(showing, "make_sheets", lambda stylizer, *_: shown.append(stylizer.network.name) or [])
-    vgg = ("--vgg", deep / "encoder.safetensors")
+def test_the_model_is_taken_from_the_weights(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(command, "write_sheets", lambda stylizer, *_, **__: seen.append(stylizer.network.name) or [])
+    vgg = ("--vgg", "encoder.safetensors")
     for arguments in (
-        (*vgg, "--weights", deep / "network.safetensors"),
-        (*vgg, "--weights", deep / "bare.safetensors", "--model", "vgg16"),
-        (),
-    ):
+        (*vgg, "--weights", "network.safetensors"), (*vgg, "--weights", "bare.safetensors", "--model", "vgg16"), (),
+    ):  # fmt: skip
         result = run(*arguments)
         assert result.exit_code == 0, result.output
-    assert shown == ["vgg16", "vgg16", "small"]
+    assert seen == ["vgg16", "vgg16", "small"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--weights", "bare.safetensors"), "add --model, one of small, vgg16, vgg19"),
-        (("--model", "vgg61"), "--model='vgg61' is not one of 'small'"),
+        (("--weights", "bare.safetensors"), "one of small, vgg16, vgg19"),
+        (("--weights", "none.safetensors"), "none.safetensors"),
+        (("--model", "vgg61"), "'vgg61'"),
         (("--weights", "network.safetensors"), "or give its path with --vgg FILE\n"),
         (("--model", "vgg19"), "or give its path with --weights FILE\n"),
     ],
-    ids=["nameless", "unknown", "no_encoder", "no_decoder"],
+    ids=["unnamed", "missing", "unknown", "no encoder", "no decoder"],
 )
-def test_what_is_missing_is_told_with_its_option(
-    deep: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.chdir(deep)
+def test_missing_weights_are_reported_with_their_option(deep: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output

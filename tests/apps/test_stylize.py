@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-import types
 import zipfile
 from pathlib import Path
 
@@ -10,48 +8,39 @@ import torch
 from safetensors.torch import save_file
 from stylize_commands import app, files, runner
 
-from efdm.apps.cli import stylize as stylizing
-from efdm.apps.wishes import SOUND, make_wishes
-from efdm.data import Source, read_picture, write_picture
+from efdm.data import read_picture, write_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
 
-# --- what becomes of what --------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def test_one_picture_in_one_style(place: Path, run) -> None:
     result = run("photo.png", "--style", "style.png", "-o", "new/out.jpg")
     assert result.exit_code == 0, result.output
     assert read_picture("new/out.jpg").rgb.shape == (3, 20, 24)
-    assert "out.jpg" in result.output
-
-
-def test_one_picture_into_a_folder(place: Path, run) -> None:
-    assert run("photo.png", "--style", "style.png", "-o", "out").exit_code == 0
-    assert files(place / "out") == ["photo__style.png"]
+    assert result.output == "new/out.jpg\n"
 
 
 def test_every_content_in_every_style(place: Path, run) -> None:
-    result = run("contents", "--style", "styles", "--style", "style.png", "-o", "out")
-    assert result.exit_code == 0
-    expected = [f"{c}__{s}.png" for c in ("a", "sub/b") for s in ("style", "x", "y")]
-    assert files(place / "out") == sorted(expected)
+    result = run("contents", "--style", "styles", "--style", "glass", "-o", "out")
+    assert result.exit_code == 0, result.output
+    assert files(place / "out") == sorted(f"{c}__{s}.png" for c in ("a", "sub/b") for s in ("glass", "x", "y"))
+    assert "stylizing: 6/6" in result.output
     assert "6 pictures in out" in result.output
 
 
 def test_a_zip_of_contents(place: Path, run) -> None:
     with zipfile.ZipFile("all.zip", "w") as archive:
         archive.write("photo.png", "in/photo.png")
-    assert run("all.zip", "--style", "style.png", "-o", "out").exit_code == 0
+        archive.write("photo.png", "film.mp4")
+    result = run("all.zip", "--style", "style.png", "-o", "out")
+    assert result.exit_code == 0
+    assert "1 video skipped" in result.output
     assert files(place / "out") == ["in/photo__style.png"]
 
 
-def test_a_painted_style(place: Path, run) -> None:
-    assert run("photo.png", "--style", "glass", "-o", "out").exit_code == 0
-    assert files(place / "out") == ["photo__glass.png"]
-
-
-def test_a_mask_of_another_size_is_stretched(place: Path, run) -> None:
+def test_a_mask_is_resized_to_the_picture(place: Path, run) -> None:
     assert run("wide.png", "--style", "style.png", "--content-mask", "left.png", "-o", "out.png").exit_code == 0
     before, after = (read_picture(p).rgb for p in ("wide.png", "out.png"))
     changed = (before - after).abs().amax((0, 1)) > 1e-6
@@ -63,24 +52,23 @@ def test_a_mask_of_another_size_is_stretched(place: Path, run) -> None:
 def test_weights_mix_all_styles_into_one(place: Path, run) -> None:
     both = ("--style", "styles/x.png", "--style", "styles/y.png")
     assert run("photo.png", *both, "--weight", 1, "--weight", 0, "-o", "mixed.png").exit_code == 0
-    assert run("photo.png", "--style", "styles/x.png", "-o", "alone.png").exit_code == 0
+    assert run("photo.png", "--style", "styles/x.png", "-o", "single.png").exit_code == 0
     assert run("photo.png", "--style", "styles", "--mix", "equal", "-o", "out").exit_code == 0
     assert files(place / "out") == ["photo__x+y.png"]
-    mixed, alone, equal = (read_picture(p).rgb for p in ("mixed.png", "alone.png", "out/photo__x+y.png"))
-    assert (mixed - alone).abs().max() <= 1 / 255 + 1e-6
+    mixed, single, equal = (read_picture(p).rgb for p in ("mixed.png", "single.png", "out/photo__x+y.png"))
+    assert (mixed - single).abs().max() <= 1 / 255 + 1e-6
     assert not torch.equal(mixed, equal)
 
 
 def test_regions(place: Path, run) -> None:
-    masks = ("--content-mask", "left.png")
-    assert run("photo.png", "--style", "style.png", *masks, "-o", "out.png").exit_code == 0
-    made, content = read_picture("out.png").rgb, read_picture("photo.png").rgb
-    assert torch.equal(made[..., 12:], content[..., 12:])
-    assert not torch.equal(made[..., :12], content[..., :12])
     two = ("--content-mask", "left.png", "--content-mask", "right.png", "--style", "styles/x.png")
+    assert run("photo.png", *two, "-o", "same.png").exit_code == 0
     assert run("photo.png", *two, "--style", "styles/y.png", "-o", "two.png").exit_code == 0
     parts = ("--style-mask", "left.png", "--style-mask", "right.png")
     assert run("photo.png", *two, *parts, "-o", "parts.png").exit_code == 0
+    same, other, parted = (read_picture(f"{name}.png").rgb for name in ("same", "two", "parts"))
+    assert not torch.equal(same[..., 12:], other[..., 12:])
+    assert not torch.equal(same, parted)
 
 
 def test_alpha_and_depth_are_kept_and_grey_becomes_colour(place: Path, run) -> None:
@@ -94,80 +82,82 @@ def test_alpha_and_depth_are_kept_and_grey_becomes_colour(place: Path, run) -> N
 
 
 def test_options_reach_the_stylizer(place: Path, run) -> None:
-    plain = ("photo.png", "--style", "style.png")
+    write_picture("flat.png", torch.full((3, 20, 24), 0.5))  # all values are tied
     made = {}
     for name, options in {
-        "plain": (),
-        "strength": ("--strength", 0.3),
-        "method": ("--method", "adamean"),
-        "colour": ("--preserve-color", "content"),
-        "photoreal": ("--photoreal", "grid"),
-        "size": ("--size", 12),
-        "style_size": ("--style-size", 40),
+        "plain": ("photo.png",),
+        "strength": ("photo.png", "--strength", 0.3),
+        "method": ("photo.png", "--method", "adamean"),
+        "colour": ("photo.png", "--preserve-color", "content"),
+        "photoreal": ("photo.png", "--photoreal", "grid"),
+        "size": ("photo.png", "--size", 12),
+        "style_size": ("photo.png", "--style-size", 40),
+        "tied": ("flat.png",),
+        "three": ("flat.png", "--ties", "random", "--seed", 3),
+        "again": ("flat.png", "--ties", "random", "--seed", 3),
+        "four": ("flat.png", "--ties", "random", "--seed", 4),
     }.items():
-        assert run(*plain, *options, "-o", f"{name}.png").exit_code == 0
+        assert run(*options, "--style", "style.png", "-o", f"{name}.png").exit_code == 0
         made[name] = read_picture(f"{name}.png").rgb
-    assert all(not torch.equal(made["plain"], m) for n, m in made.items() if n != "plain")
-    assert all(m.shape == (3, 20, 24) for m in made.values())
+    assert torch.equal(made["three"], made.pop("again"))
+    pictures = list(made.values())
+    assert not any(torch.equal(a, b) for i, a in enumerate(pictures) for b in pictures[:i])
+    assert all(picture.shape == (3, 20, 24) for picture in pictures)
 
 
-def test_ties_and_seed_reach_the_stylizer(place: Path, run) -> None:
-    write_picture("flat.png", torch.full((3, 20, 24), 0.5))  # nothing but ties
-    made = {}
-    for name, options in {
-        "plain": (),
-        "three": ("--ties", "random", "--seed", 3),
-        "again": ("--ties", "random", "--seed", 3),
-        "four": ("--ties", "random", "--seed", 4),
-    }.items():
-        assert run("flat.png", "--style", "style.png", *options, "-o", f"{name}.png").exit_code == 0
-        made[name] = read_picture(f"{name}.png").rgb
-    assert torch.equal(made["three"], made["again"])
-    assert not torch.equal(made["three"], made["four"])
-    assert not torch.equal(made["three"], made["plain"])
+def test_a_video(place: Path, run) -> None:
+    av = pytest.importorskip("av")
+    from efdm.data.video import VideoReader, VideoWriter
 
-
-def test_videos_are_handed_on(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = {}
-    video = types.ModuleType("efdm.apps.video")
-    video.run = lambda source, out, stylizer, look, **options: heard.update(source=source, out=out, **options)
-    monkeypatch.setitem(sys.modules, "efdm.apps.video", video)
-    result = run("film.mp4", "--style", "style.png", "-o", "new.mp4", "--temporal", "none", "--audio", "drop")
+    with VideoWriter("film.mp4", fps=8) as writer:
+        for shift in range(3):
+            writer.write(torch.rand(3, 32, 48).roll(shift, -1))
+    result = run("film.mp4", "--style", "style.png", "-o", "new.mp4", "--temporal", "none", "--audio", "drop", "--size", 24)
     assert result.exit_code == 0, result.output
-    assert (heard["source"], heard["out"], heard["temporal"], heard["sound"]) == (
-        Path("film.mp4"),
-        Path("new.mp4"),
-        "none",
-        "drop",
-    )
-    assert run("film.mp4", "--style", "styles", "-o", "new.mp4").exit_code == 2
-    assert run("film.mp4", "--style", "style.png", "-o", "new.mp4", "--photoreal", "grid").exit_code == 2
+    assert "3 frames in new.mp4" in result.output
+    with VideoReader("new.mp4") as reader:
+        assert reader.size == (24, 36)
+    with av.open("new.mp4") as file:
+        assert not file.streams.audio
+    result = run("film.mp4", "--style", "style.png", "-o", "other.mp4", "--photoreal", "grid")
+    assert result.exit_code == 2
+    assert "--photoreal" in result.output
+    assert not Path("other.mp4").exists()
 
 
-def test_the_guide_says_what_videos_do_not_take() -> None:
+def test_an_interrupted_video_is_not_written(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av")
+    from efdm.data.video import VideoWriter
+
+    with VideoWriter("film.mp4", fps=8) as writer:
+        for _ in range(3):
+            writer.write(torch.rand(3, 32, 32))
+    before = files(place)
+
+    def interrupt(_: object, frames: object, *args: object, **kwargs: object) -> object:
+        yield next(frames)  # type: ignore[call-overload]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("efdm.style.jobs.stylize_frames", interrupt)
+    result = run("film.mp4", "--style", "style.png", "-o", "out.mp4")
+    assert result.exit_code == 130
+    assert "interrupted" in result.output
+    assert files(place) == before
+
+
+def test_the_guide_lists_the_options_that_videos_do_not_have() -> None:
     guide = (Path(__file__).parents[2] / "docs/guide/stylize.md").read_text()
     for option in ("--preserve-color", "--photoreal", "--content-mask", "--ties"):
         (row,) = (line for line in guide.splitlines() if line.startswith(f"| `{option}`"))
         assert "video" in row, option
 
 
-def test_what_becomes_of_the_sound_is_one_choice() -> None:
-    from efdm.apps import video
-
-    assert video.SOUND is stylizing.SOUND is SOUND
-
-
-def test_same_names_from_two_folders_do_not_collide() -> None:
-    styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
-    assert [w.name for w in make_wishes(styles, [], "none", [], [])] == ["x", "x-2"]
-
-
-# --- which network ---------------------------------------------------------------------------------------------------
+# --- networks --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a decoder of vgg16, one that says nothing of itself, and an encoder."""
+    """A folder with a vgg16 decoder, the same without metadata, and an encoder."""
     folder = tmp_path_factory.mktemp("deep")
     save_network(build("vgg16"), folder / "network.safetensors", {})
     save_file(read(folder / "network.safetensors"), folder / "bare.safetensors")
@@ -175,7 +165,7 @@ def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_file_of_a_training_says_which_model_it_is(place: Path, run, deep: Path) -> None:
+def test_the_model_is_taken_from_the_weights(place: Path, run, deep: Path) -> None:
     own = ("photo.png", "--style", "style.png", "--vgg", deep / "encoder.safetensors", "--weights")
     result = run(*own, deep / "network.safetensors", "-o", "out.png")
     assert result.exit_code == 0, result.output
@@ -184,27 +174,27 @@ def test_the_file_of_a_training_says_which_model_it_is(place: Path, run, deep: P
 
 
 @pytest.mark.parametrize(
-    ("weights", "model", "message"),
+    ("weights", "model", "words"),
     [
-        ("network.safetensors", ("--model", "small"), "holds the network vgg16, not small"),
-        ("bare.safetensors", (), "does not say which network it is of; add --model, one of small, vgg16, vgg19"),
-        ("bare.safetensors", ("--model", "small"), "does not fit the network small"),
-        ("absent.safetensors", (), "there is no file"),
-        ("network.safetensors", ("--model", "vgg61"), "is not one of 'small'"),
+        ("network.safetensors", ("--model", "small"), ("vgg16", "small")),
+        ("bare.safetensors", (), ("small, vgg16, vgg19",)),
+        ("bare.safetensors", ("--model", "small"), ("bare.safetensors", "small")),
+        ("absent.safetensors", (), ("absent.safetensors",)),
+        ("network.safetensors", ("--model", "vgg61"), ("vgg61",)),
     ],
-    ids=["another", "nameless", "nameless_and_wrong", "absent", "unknown"],
+    ids=["another", "unnamed", "unnamed and wrong", "absent", "unknown"],
 )
-def test_a_network_that_does_not_fit_is_one_sentence(
-    place: Path, run, deep: Path, weights: str, model: tuple[str, ...], message: str
+def test_weights_that_do_not_fit_the_model(
+    place: Path, run, deep: Path, weights: str, model: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     result = run("photo.png", "--style", "style.png", "--weights", deep / weights, *model, "-o", "out.png")
     assert result.exit_code == 2
-    assert message in result.output
+    assert all(word in result.output for word in words)
     assert result.output.count("\n") == 1
 
 
 @pytest.mark.parametrize(("model", "option"), [("vgg16", "--vgg FILE"), ("vgg19", "--weights FILE")])
-def test_a_missing_file_is_told_with_its_option(
+def test_a_missing_file_is_reported_with_its_option(
     place: Path, monkeypatch: pytest.MonkeyPatch, model: str, option: str
 ) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place])
@@ -212,3 +202,71 @@ def test_a_missing_file_is_told_with_its_option(
     result = runner.invoke(app, given, env={"COLUMNS": "300"})
     assert result.exit_code == 2
     assert result.output.endswith(f"or give its path with {option}\n")
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing.png", "--style", "style.png"), "nothing.png"),
+        (("photo.png", "--style", "nothing.png"), "nothing.png"),
+        (("photo.png", "--style", "style.png", "--strength", "1.5"), "1.5"),
+        (("photo.png", "--style", "style.png", "--method", "adian"), "(--method)"),
+        (("photo.png", "--style", "style.png", "--style-size", "huge"), "(--style-size)"),
+        (("photo.png", "--style", "style.png", "--mix", "x"), "(--mix)"),
+        (("photo.png", "--style", "styles"), "out.png"),
+    ],
+)
+def test_invalid_arguments_are_reported_before_a_model_is_loaded(
+    place: Path, run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr("efdm.style.stylizer.Stylizer.from_pretrained", lambda *a, **k: pytest.fail("loaded"))
+    result = run(*arguments, "-o", "out.png")
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert not Path("out.png").exists()
+
+
+def test_unreadable_pictures_are_skipped(place: Path, run) -> None:
+    data = Path("photo.png").read_bytes()
+    Path("contents/cut.png").write_bytes(data[: len(data) // 2])
+    Path("contents/empty.png").write_bytes(b"")
+    Path("contents/text.png").write_text("hello")
+    Path("styles/bad.png").write_bytes(b"")
+    result = run("contents", "--style", "styles", "-o", "out")
+    assert result.exit_code == 1
+    assert files(place / "out") == ["a__x.png", "a__y.png", "sub/b__x.png", "sub/b__y.png"]
+    for name in ("cut.png", "empty.png", "text.png", "bad.png"):
+        assert result.output.count(name) == 1, "once per file, not once per style"
+    assert "11 of 15 pictures failed" in result.output
+
+
+def test_when_everything_fails_an_old_result_stays(place: Path, run) -> None:
+    Path("photo.png").write_bytes(b"")
+    Path("out.png").write_bytes(b"old")
+    result = run("photo.png", "--style", "style.png", "-o", "out.png")
+    assert result.exit_code == 2
+    assert Path("out.png").read_bytes() == b"old"
+    assert not list(Path().glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
+        (torch.OutOfMemoryError("tried to allocate much"), "not enough memory"),
+        (RuntimeError("an illegal memory access was encountered"), "an illegal memory access"),
+    ],
+    ids=["cpu", "gpu", "another error"],
+)
+def test_a_picture_that_fails(place: Path, run, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
+    result = run("photo.png", "--style", "style.png", "-o", "out.png")
+    assert result.exit_code == 2
+    assert message in result.output

@@ -11,18 +11,18 @@ from safetensors.torch import save_file
 from training import noise_pictures, numbered_vgg
 from typer.testing import CliRunner
 
-from efdm.apps.cli import weights as command
 from efdm.apps.cli.group import app
 from efdm.models import VGG, mean_activations
-from efdm.models.weights import load_normalised_encoder, save_encoder
+from efdm.models.weights import WEIGHTS, load_normalised_encoder, save_encoder
+from efdm.style import encoder as encoders
 
 runner = CliRunner()
 
 
 @pytest.fixture(autouse=True)
 def _shallow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two blocks are enough to see what is done to all."""
-    monkeypatch.setattr(command, "DEEPEST", "relu2_1")
+    """Use two blocks only."""
+    monkeypatch.setattr(encoders, "DEEPEST", "relu2_1")
 
 
 @pytest.fixture
@@ -46,36 +46,36 @@ def test_a_normalised_encoder_is_written(place: Path) -> None:
     assert all(0.2 < mean.median() < 5 for mean in means.values())
 
 
-@pytest.mark.parametrize("way", ["itself", "link", "looked_up"])
-def test_the_imagenet_file_is_not_overwritten(place: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+@pytest.mark.parametrize("case", ["same path", "link", "found by name"])
+def test_the_imagenet_file_is_not_overwritten(place: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     file = place / "vgg.safetensors"
     before, out, given = file.read_bytes(), file, {}
-    if way == "link":
+    if case == "link":
         out = place / "link.safetensors"
         out.symlink_to(file)
-    if way == "looked_up":
+    if case == "found by name":
         file = out = file.rename(place / "vgg16.safetensors")
         monkeypatch.setenv("EFDM_WEIGHTS", str(place))
         given = {"vgg": ""}
     result = run(place, out, **given)
     assert result.exit_code == 2, result.output
-    assert "would replace" in result.output
+    assert "would overwrite" in result.output
     assert file.read_bytes() == before
 
 
-def test_other_outputs_that_cannot_be_are_one_sentence(place: Path) -> None:
+def test_invalid_outputs(place: Path) -> None:
     result = run(place, place / "photos")
     assert result.exit_code == 2
-    assert "is a folder; choose a file for the output" in result.output
+    assert "is a folder" in result.output
     picture = place / "photos" / "0.png"
     before = picture.read_bytes()
     result = run(place, picture, content=str(picture))
     assert result.exit_code == 2
-    assert "would replace" in result.output
+    assert "would overwrite" in result.output
     assert picture.read_bytes() == before
 
 
-def test_what_is_normalised_is_not_normalised_again(place: Path) -> None:
+def test_a_normalised_encoder_is_refused(place: Path) -> None:
     save_encoder(VGG("vgg16", "relu2_1"), place / "own.safetensors")
     result = run(place, place / "out.safetensors", vgg=str(place / "own.safetensors"))
     assert result.exit_code == 2
@@ -83,8 +83,19 @@ def test_what_is_normalised_is_not_normalised_again(place: Path) -> None:
     assert not (place / "out.safetensors").exists()
 
 
-def test_a_missing_file_is_told_with_the_option_that_takes_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
     assert run(place, place / "out.safetensors", vgg="").output.endswith("or give its path with --vgg FILE\n")
     result = runner.invoke(app, ["weights", "where", "vgg16"], env={"COLUMNS": "400"})
-    assert result.output.endswith("or name the folder where it is in EFDM_WEIGHTS\n")
+    assert result.exit_code == 2
+    assert "EFDM_WEIGHTS" in result.output
+    assert "--vgg" not in result.output
+
+
+def test_all_weights_are_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
+    result = runner.invoke(app, ["weights"], env={"COLUMNS": "400"})
+    assert result.exit_code == 0
+    assert [name for name in WEIGHTS if name not in result.output] == []
+    assert "missing" in result.output
+    assert runner.invoke(app, ["weights", "where", "small"]).output.strip().endswith("small.safetensors")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import os
 import wave
 from fractions import Fraction
@@ -15,6 +14,7 @@ from efdm import efdm, prepare
 from efdm.models import build
 from efdm.ops import MATCHERS
 from efdm.style.flicker import clip, measure
+from efdm.style.jobs import Options, stylize_video
 from efdm.style.look import Look
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import KNOTS, TEMPORAL, Curves, Outputs, along_curve, is_cut, knots, stylize_frames
@@ -223,13 +223,11 @@ def test_a_curve_is_straight_between_and_level_beyond() -> None:
     assert knots(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[[1.0, 2.0, 5.0]]]))[1].flatten().tolist() == [1.5, 1.5, 5]
 
 
-# --- the command -----------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_sound_from_end_to_end(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:
+def test_a_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:
     av = pytest.importorskip("av")
-    console = pytest.importorskip("rich.console").Console(quiet=True)
-    from efdm.apps.video import run
     from efdm.data.video import VideoReader, VideoWriter
 
     with wave.open(str(tmp_path / "noise.wav"), "wb") as noise:
@@ -238,39 +236,11 @@ def test_a_file_with_sound_from_end_to_end(tmp_path: Path, stylizer: Stylizer, l
     with VideoWriter(tmp_path / "in.mp4", fps=8, sound_of=tmp_path / "noise.wav") as writer:
         for i, frame in enumerate(frames(8)):
             writer.write(frame, Fraction(i * i, 64))
-    settings = {"strength": 1.0, "method": "efdm", "temporal": "smooth", "size": 24, "console": console}
-    for sound, tracks in (("keep", 1), ("drop", 0)):
-        run(tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look, sound=sound, **settings)  # type: ignore[arg-type]
+    for audio, tracks in (("keep", 1), ("drop", 0)):
+        options = Options(size=24, audio=audio)  # type: ignore[arg-type]
+        assert stylize_video(tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look, options) == 8
         with VideoReader(tmp_path / "out.mp4") as reader:
             assert reader.size == (24, 32)
             assert [f.time for f in reader] == [Fraction(i * i, 64) for i in range(8)]
         with av.open(str(tmp_path / "out.mp4")) as file:
             assert len(file.streams.audio) == tracks
-
-
-def test_ctrl_c_leaves_nothing_and_says_so(
-    tmp_path: Path, stylizer: Stylizer, look: Look, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("av")
-    typer, rich = pytest.importorskip("typer"), pytest.importorskip("rich.console")
-    from efdm.apps import video as app
-    from efdm.data.video import VideoWriter
-
-    with VideoWriter(tmp_path / "in.mp4", fps=8) as writer:
-        for frame in frames(4):
-            writer.write(frame)
-
-    def interrupted(_: object, contents: object, *args: object, **kwargs: object) -> object:
-        yield next(contents)  # type: ignore[call-overload]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(app, "stylize_frames", interrupted)
-    console = rich.Console(record=True, file=io.StringIO(), width=300)
-    with pytest.raises(typer.Exit) as stopped:
-        app.run(
-            tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look,
-            strength=1.0, method="efdm", temporal="none", size=None, console=console,
-        )  # fmt: skip
-    assert stopped.value.exit_code == 130
-    assert "interrupted after 1 frames" in console.export_text()
-    assert os.listdir(tmp_path) == ["in.mp4"]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.models import NETWORKS, VGG
 from efdm.errors import SettingError
+from efdm.models import NETWORKS, VGG
 from efdm.models.weights import checksum, find, load_encoder, metadata, pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice

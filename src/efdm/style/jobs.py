@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask, write_picture
+from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
 from efdm.data.embedded import styles as painted_styles
 from efdm.data.folders import names_in
 from efdm.data.video_formats import video_format
@@ -28,7 +28,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.color import COLORS
-from efdm.style.look import Look, shares
+from efdm.style.look import Look, normalise_weights
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer, check_strength
@@ -199,7 +199,7 @@ def make_looks(
     count, regions = len(styles), len(content_masks)
     names = _unique([style.stem.replace("/", "-") for style in styles])
     if weights:
-        shares(weights, count)  # raises for a wrong number of weights and for negative ones
+        normalise_weights(weights, count)  # raises for a wrong number of weights and for negative ones
     mixed = bool(weights) or mix == "equal"
     if regions and mixed:
         raise ValueError("content masks give every region its own style, so styles cannot be mixed")
@@ -320,8 +320,7 @@ def stylize_files(
                 report(error)
                 continue
             try:
-                made = _stylize(stylizer, picture, spec, looks, options)
-                write_picture(plan.target(source, spec), made, alpha=picture.alpha, depth=picture.depth)
+                _stylize(stylizer, picture, spec, looks, options).save(plan.target(source, spec))
                 done += 1
             except FAILURES as error:
                 report(error)
@@ -329,7 +328,7 @@ def stylize_files(
     return Result(done, total - done)
 
 
-def _stylize(stylizer: Stylizer, content: Picture, spec: LookSpec, looks: Sequence[Look], options: Options) -> Tensor:
+def _stylize(stylizer: Stylizer, content: Picture, spec: LookSpec, looks: Sequence[Look], options: Options) -> Picture:
     masks = [_mask(path, content) for path in spec.content_masks]
     return stylizer.stylize(
         content,

@@ -59,9 +59,7 @@ def style(
     ] = "order",
     size: Annotated[int, typer.Option(min=0, help="Short side of the stylized pictures; 0 keeps their own size.")] = 512,
     measured_at: Annotated[int, typer.Option(min=32, help="Short side at which pictures are measured.")] = MEASURED_AT,
-    content_metric: Annotated[
-        str, typer.Option(help="lpips (needs the package lpips) or feature_distance.")
-    ] = "lpips",
+    content_metric: Annotated[str, typer.Option(help="lpips (needs the package lpips) or feature_distance.")] = "lpips",
     vgg: Annotated[
         str,
         typer.Option(help="ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`."),
@@ -93,9 +91,8 @@ def style(
             encoders = _named_files("encoder", encoder)
             for name in encoders:
                 check_choice("encoder", name, ENCODERS)
-            chosen = make_pairs(
-                find_pictures(content), find_pictures(style), pairing=pairing, most=pairs  # type: ignore[arg-type]
-            )
+            contents, styles = find_pictures(content), find_pictures(style)
+            chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
             metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content=content_metric, device=target)
             candidates = load_candidates(
                 model or ([] if network or optimiser else ["small"]), _named_files("network", network),

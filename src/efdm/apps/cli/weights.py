@@ -57,7 +57,5 @@ def normalise_encoder(
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1. Decoders are trained for such encoders."""
     with report_errors(weight_options=WEIGHT_OPTIONS), show_progress() as progress:
-        write_normalised_encoder(
-            name, content, out, vgg=Path(vgg) if vgg else None, limit=pictures, progress=progress
-        )
+        write_normalised_encoder(name, content, out, vgg=Path(vgg) if vgg else None, limit=pictures, progress=progress)
     print_text(f"wrote {out}; use it with --vgg {out}")

@@ -1,0 +1,141 @@
+"""Plans for stylizing files: looks, names of results, and mistakes that are reported before anything is read."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from efdm.data import Source
+from efdm.errors import SettingError
+from efdm.style import jobs
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty files are enough, because a plan reads no picture."""
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "contents/a.png", "contents/sub/b.png", "styles/x.png", "styles/y.png", "photo.png", "style.png", "left.png",
+        "film.mp4", "moving.gif",
+    ):  # fmt: skip
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+
+
+def targets(plan: jobs.Plan) -> list[str]:
+    return [plan.target(source, look).as_posix() for look in plan.looks for source in plan.contents]
+
+
+def test_every_content_is_combined_with_every_style() -> None:
+    plan = jobs.plan("contents", ["styles", "style.png"], "out")
+    assert targets(plan) == [f"out/{c}__{s}.png" for s in ("x", "y", "style") for c in ("a", "sub/b")]
+    assert targets(jobs.plan("photo.png", ["style.png"], "new/out.jpg")) == ["new/out.jpg"]
+    assert targets(jobs.plan("photo.png", ["glass"], "out")) == ["out/photo__glass.png"]
+
+
+def test_mixed_styles_are_one_look() -> None:
+    (look,) = jobs.plan("photo.png", ["styles", "style.png"], "out", weights=[1, 2, 3]).looks
+    assert (look.name, look.weights) == ("x+y+style", (1, 2, 3))
+    (look,) = jobs.plan("photo.png", ["starry", "wave", "glass", "styles"], "out", mix="equal").looks
+    assert (look.name, look.weights) == ("starry+wave+glass+x+1-more", None)
+
+
+def test_equal_names_from_two_folders_are_numbered() -> None:
+    styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
+    assert [look.name for look in jobs.make_looks(styles, [], "none", [], [])] == ["x", "x-2"]
+
+
+def test_a_gif_is_a_video_if_the_output_is_one() -> None:
+    assert jobs.plan("film.mp4", ["style.png"], "out.mp4").is_video
+    assert jobs.plan("moving.gif", ["style.png"], "out.gif").is_video
+    assert not jobs.plan("moving.gif", ["style.png"], "out.png").is_video
+
+
+def test_skipped_videos_are_counted() -> None:
+    for name in ("contents/film.mp4", "contents/sub/Film.MOV", "contents/.hidden.mp4", "styles/film.webm"):
+        Path(name).touch()
+    with zipfile.ZipFile("all.zip", "w") as archive:
+        archive.write("photo.png")
+        archive.write("film.mp4")
+    notes = jobs.plan("contents", ["styles", "all.zip"], "out").notes
+    assert [note.partition(" skipped")[0] for note in notes] == ["styles: 1 video", "all.zip: 1 video", "contents: 2 videos"]
+
+
+@pytest.mark.parametrize(
+    ("content", "styles", "options", "message"),
+    [
+        ("nothing.png", ["style.png"], {}, "nothing.png"),
+        ("photo.png", ["nothing.png"], {}, "starry"),
+        ("photo.png", ["style.png"], {"mix": "both"}, "'none', 'equal'"),
+        ("photo.png", ["styles"], {"weights": [1]}, "2 styles and 1 weight"),
+        ("photo.png", ["style.png"], {"weights": [-1]}, "-1"),
+        ("photo.png", ["style.png"], {"weights": [float("nan")]}, "nan"),
+        ("photo.png", ["styles"], {"weights": [0, 0]}, "zero"),
+        ("photo.png", ["styles"], {"style_masks": ["left.png"]}, "one per style"),
+        ("photo.png", ["styles"], {"content_masks": ["left.png"]}, "one per content mask"),
+        ("photo.png", ["style.png"], {"content_masks": ["left.png"], "mix": "equal"}, "mixed"),
+        ("contents", ["style.png"], {}, "2 pictures in 1 look"),
+        ("photo.png", ["styles"], {}, "1 picture in 2 looks"),
+        ("film.mp4", ["style.png"], {}, "extension"),
+        ("film.mp4", ["styles"], {}, "one look"),
+    ],
+)
+def test_invalid_arguments(content: str, styles: list[str], options: dict, message: str) -> None:
+    with pytest.raises((ValueError, OSError), match=message):
+        jobs.plan(content, styles, "out.png", **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "out", "message"),
+    [
+        ("photo.png", "out.xyz", "extension"),
+        ("photo.png", "style.png/out", "cannot be created"),
+        ("film.mp4", "styles", "styles/out.mp4"),
+        ("film.mp4", "new", "new/out.mp4"),
+    ],
+)
+def test_invalid_outputs(content: str, out: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        jobs.plan(content, ["style.png"], out)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_read_only_folder() -> None:
+    Path("closed").mkdir(mode=0o500)
+    with pytest.raises(ValueError, match="not writable"):
+        jobs.plan("contents", ["style.png"], "closed")
+
+
+@pytest.mark.parametrize(
+    ("content", "styles", "options", "out"),
+    [
+        ("photo.png", ["style.png"], {}, "photo.png"),
+        ("photo.png", ["style.png"], {}, "./styles/../style.png"),
+        ("photo.png", ["style.png"], {}, "link.png"),
+        ("photo.png", ["styles"], {"mix": "equal"}, "styles/y.png"),
+        ("photo.png", ["style.png"], {"content_masks": ["left.png"]}, "left.png"),
+        ("photo.png", ["style.png"], {"style_masks": ["left.png"]}, "left.png"),
+        ("contents", ["style.png"], {}, "contents"),
+        ("film.mp4", ["style.png"], {}, "film.mp4"),
+        ("film.mp4", ["moving.gif"], {}, "moving.gif"),
+    ],
+    ids=["content", "other name", "link", "one of a folder", "content mask", "style mask", "in a folder", "video", "gif"],
+)
+def test_inputs_are_not_overwritten(content: str, styles: list[str], options: dict, out: str) -> None:
+    Path("link.png").symlink_to("style.png")
+    Path("contents/a__style.png").touch()  # of an earlier run
+    with pytest.raises(ValueError, match="would overwrite"):
+        jobs.plan(content, styles, out, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("method", "adian"), ("photoreal", "yes"), ("ties", "x"), ("audio", "x"), ("size", 0), ("style_size", "huge")],
+)
+def test_invalid_options_name_the_setting(name: str, value: object) -> None:
+    with pytest.raises(SettingError) as caught:
+        jobs.Options(**{name: value})
+    assert caught.value.settings == (name,)
