@@ -7,13 +7,17 @@ from typing import Annotated
 import torch
 import typer
 
+from efdm.errors import SettingError
 from efdm.training.device import check_device, default_device
 
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the named or the default device. Raises for a device that cannot compute."""
+    """Return the named or the default device. Raise SettingError if it cannot compute."""
     chosen = name or default_device()
-    check_device(chosen)
+    try:
+        check_device(chosen)
+    except ValueError as error:
+        raise SettingError(f"device {chosen!r} is not available here; try cpu", "device") from error
     return torch.device(chosen)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("typer")
+
+import typer
+
+from efdm.apps.cli.errors import report_errors, sentence
+from efdm.apps.cli.options import resolve_device
+from efdm.errors import DamagedFileError, DivergedError, MissingExtraError, RunFolderError, SettingError
+from efdm.models.weights import MissingWeights
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (SettingError("lr must be >= 0, got -1", "lr"), "lr must be >= 0, got -1 (--lr)"),
+        (SettingError("they clash", ("style_weight", "momentum")), "they clash (--style-weight, --set momentum)"),
+        (SettingError("no settings"), "no settings"),
+        (DivergedError("the loss is nan", 3), "the loss is nan (--lr)"),
+        (RunFolderError("run/ is unfinished", "run", "started"), "run/ is unfinished (--resume, --out)"),
+        (RunFolderError("nothing in run/", "run", "not started"), "nothing in run/ (--resume)"),
+        (RunFolderError("run/ is finished", "run", "finished"), "run/ is finished (--out)"),
+        (DamagedFileError("a[b].pt", "truncated", "delete it"), "a[b].pt: truncated; delete it"),
+        (MissingExtraError("av", "video"), str(MissingExtraError("av", "video"))),
+        (torch.OutOfMemoryError("tried to allocate"), "not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
+        (MemoryError(), "not enough memory"),
+        (MissingWeights("vgg16 needs a file", "vgg16"), "vgg16 needs a file, or give its path with --vgg FILE"),
+        (MissingWeights("alexnet needs a file", "alexnet"), "alexnet needs a file"),
+    ],
+)
+def test_an_error_becomes_a_sentence(error: Exception, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stopped, report_errors(weight_options={"vgg16": "--vgg FILE"}, set_only=["momentum"]):
+        raise error
+    assert stopped.value.exit_code == 2
+    printed = capsys.readouterr().out
+    assert printed.startswith(expected)
+    assert printed.count("\n") == 1
+
+
+def test_an_interrupt_has_its_own_message_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stopped, report_errors(lambda: "continue with [this]"):
+        raise KeyboardInterrupt
+    assert stopped.value.exit_code == 130
+    assert capsys.readouterr().out == "continue with [this]\n"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), typer.Exit(1)])
+def test_defects_keep_their_traceback(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, report_errors():
+        raise error
+    assert raised.value is error
+
+
+def test_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["cudaa", "cuda:99", "cpu:x", "meta"])
+def test_an_unavailable_device(name: str) -> None:
+    with pytest.raises(SettingError, match=name) as caught:
+        resolve_device(name)
+    assert sentence(caught.value).endswith("(--device)")
