@@ -10,9 +10,9 @@ from types import MappingProxyType
 import typer
 
 from efdm.apps.cli.printing import print_error, print_text
-from efdm.errors import DivergedError, FolderProblem, RunFolderError, SettingError
+from efdm.errors import FolderProblem, RunFolderError
 
-EXPECTED = (ValueError, OSError, ImportError, FloatingPointError, MemoryError)
+EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
 # torch raises a plain RuntimeError when the memory of a CPU or of cuDNN runs out
 OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
@@ -59,10 +59,8 @@ def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS, s
     options = ""
     if isinstance(error, RunFolderError):
         options = FOLDER_OPTIONS.get(error.problem, "--out")
-    elif isinstance(error, SettingError | DivergedError):
-        options = ", ".join(
-            f"--set {name}" if name in set_only else f"--{name.replace('_', '-')}" for name in error.settings
-        )
+    elif settings := getattr(error, "settings", ()):  # SettingError, DivergedError, PictureError
+        options = ", ".join(f"--set {s}" if s in set_only else f"--{s.replace('_', '-')}" for s in settings)
     return f"{error} ({options})" if options else str(error)
 
 

@@ -21,6 +21,7 @@ from efdm.apps.cli.printing import console as standard_console
 from efdm.progress import Progress, Report
 
 BAR = 20  # characters
+BAR_COUNT_TIME = 46  # characters at most; the label has the rest
 SHARE, MIN_SECONDS, MAX_SECONDS = (
     0.1,
     5.0,
@@ -51,6 +52,7 @@ class Bars:
 
     def __init__(self, console: Console) -> None:
         self.progress = bars.Progress(*columns(), console=console, speed_estimate_period=SPEED_PERIOD)
+        self._label_width = max(BAR, console.width - BAR_COUNT_TIME)
         self._tasks: dict[str, bars.TaskID] = {}
 
     def __call__(self, report: Progress) -> None:
@@ -59,7 +61,7 @@ class Bars:
         if report.label not in self._tasks:
             for label in [label for label, task in self._tasks.items() if self.progress.tasks[task].finished]:
                 self.progress.remove_task(self._tasks.pop(label))
-            self._tasks[report.label] = self.progress.add_task(report.label, values="")
+            self._tasks[report.label] = self.progress.add_task(shorten(report.label, self._label_width), values="")
         self.progress.start()
         self.progress.update(
             self._tasks[report.label],
@@ -72,24 +74,26 @@ class Bars:
         self.progress.stop()
 
 
-class Cropped(bars.ProgressColumn):
-    """Text that is shortened where the terminal is too narrow, so that counts and times stay readable."""
+def shorten(label: str, width: int) -> str:
+    """Return the label without its middle if it is too long, because labels differ at their ends."""
+    end = (width - 1) // 2
+    return label if len(label) <= width else f"{label[: width - 1 - end]}…{label[-end:]}"
 
-    def __init__(self, text: Callable[[bars.Task], str]) -> None:
-        super().__init__()
-        self._text = text
+
+class Values(bars.ProgressColumn):
+    """The values of a report, cropped where the terminal is too narrow."""
 
     def render(self, task: bars.Task) -> Text:
-        return Text(self._text(task), no_wrap=True, overflow="ellipsis")
+        return Text(task.fields["values"], no_wrap=True, overflow="ellipsis")
 
 
 def columns() -> tuple[bars.ProgressColumn, ...]:
     return (
-        Cropped(lambda task: task.description),
+        bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
         bars.BarColumn(bar_width=BAR, table_column=Column(no_wrap=True)),
         bars.MofNCompleteColumn(table_column=Column(no_wrap=True)),
         bars.TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        Cropped(lambda task: task.fields["values"]),
+        Values(),
     )
 
 
