@@ -25,7 +25,7 @@ def picture(path: Path, colour: int, size: tuple[int, int] = (12, 10)) -> None:
 
 
 def fill(root: Path, each: int = 5) -> dict[str, int]:
-    """A small set in which every picture has its own gray; returns the gray of each name."""
+    """Write a small set in which every picture has its own gray, and return the grays by name."""
     grays = {}
     for domain in DOMAINS:
         for label in CLASSES:
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 # --- loading ---------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_labels_and_domains_belong_together(tmp_path: Path) -> None:
+def test_pictures_have_the_right_labels_and_domains(tmp_path: Path) -> None:
     grays = fill(tmp_path)
     calls = []
     data = load_domains(tmp_path, size=7, workers=3, progress=lambda at: calls.append((at.done, at.total)))
@@ -72,7 +72,7 @@ def test_pictures_labels_and_domains_belong_together(tmp_path: Path) -> None:
     assert not data.skipped
 
 
-def test_fit_says_what_becomes_of_the_sides(tmp_path: Path) -> None:
+def test_fit_stretches_or_crops(tmp_path: Path) -> None:
     wide = np.zeros((8, 24, 3), np.uint8)
     wide[:, 8:16] = 255
     (tmp_path / "art" / "cat").mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_transparent_parts_are_white(tmp_path: Path) -> None:
     assert (load_domains(tmp_path, size=4).images == 255).all()
 
 
-def test_a_damaged_picture_is_named_and_changes_nothing_else(folder: Path) -> None:
+def test_damaged_picture_is_skipped_without_changing_splits(folder: Path) -> None:
     sound = load_domains(folder, size=4)
     hurt = sorted(named(sound, "train"))[3]
     (folder / hurt).write_bytes((folder / hurt).read_bytes()[:50])
@@ -127,7 +127,7 @@ def test_a_share_of_each_class_and_domain(tmp_path: Path, each: int, share: floa
 
 
 def test_a_split_is_the_same_for_every_copy(folder: Path, tmp_path: Path) -> None:
-    # the names of one split, written down: it must not change with versions, systems or the order of files
+    # stored names of one split: it must not change with versions, systems or the order of files
     data = load_domains(folder, size=2, split=0.2, seed=3)
     assert sorted(map(key, named(data, "val"))) == VAL_OF_SEED_3
     names = [p.relative_to(folder) for p in folder.rglob("*.png")]
@@ -140,7 +140,7 @@ def test_a_split_is_the_same_for_every_copy(folder: Path, tmp_path: Path) -> Non
     assert named(load_domains(folder, size=2, split=0.2, seed=4), "val") != named(data, "val")
 
 
-def test_lists_of_names_without_regard_to_formats(folder: Path) -> None:
+def test_lists_of_names_ignore_extensions(folder: Path) -> None:
     lists = {"train": ["art/cat/000.jpg", "photo/owl/004.JPEG"], "val": ["art/cat/001.webp"]}
     data = load_domains(folder, size=2, split=lists)
     assert named(data, "train") == {"art/cat/000.png", "photo/owl/004.png"}
@@ -150,10 +150,10 @@ def test_lists_of_names_without_regard_to_formats(folder: Path) -> None:
 
 
 BAD_SPLITS = {
-    "not_there": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "lacks 1 picture of the list 'train', art/cat/999.jpg"),
-    "in_both": ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "both train and val, art/cat/000"),
-    "unknown_name": ({"training": ["art/cat/000.jpg"]}, "name them train, val, test"),
-    "whole_share": (1.0, "split is 1.0"),
+    "not_there": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "list 'train' do not exist: art/cat/999.jpg"),
+    "in_both": ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "train and val share 1 name, art/cat/000"),
+    "unknown_name": ({"training": ["art/cat/000.jpg"]}, "training; expected train, val, test"),
+    "whole_share": (1.0, "split .* 1.0"),
 }
 
 
@@ -163,7 +163,7 @@ def test_bad_splits(folder: Path, split, sentence: str) -> None:
         load_domains(folder, split=split)
 
 
-def test_lists_beside_the_domains_go_before_a_share_and_not_before_names(folder: Path) -> None:
+def test_lists_beside_domains_override_a_share_but_not_names(folder: Path) -> None:
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     for domain in DOMAINS:
         mine = [f"{name} 0\n" for name in names if name.startswith(domain)]
@@ -179,12 +179,13 @@ def test_lists_beside_the_domains_go_before_a_share_and_not_before_names(folder:
 
 def test_an_empty_folder_is_noted(folder: Path) -> None:
     (folder / "art" / "bird").mkdir()
-    assert load_domains(folder, size=2).notes == [f"{folder / 'art' / 'bird'} holds no pictures; was it copied as a whole?"]
+    (note,) = load_domains(folder, size=2).notes
+    assert note.startswith(f"{folder / 'art' / 'bird'} holds no pictures")
 
 
 def test_a_name_that_could_be_two_files(folder: Path) -> None:
     picture(folder / "art/cat/000.bmp", 0)
-    with pytest.raises(PictureError, match=r"several files, art/cat/000\.jpg"):
+    with pytest.raises(PictureError, match=r"several files match art/cat/000\.jpg"):
         load_domains(folder, split={"train": ["art/cat/000.jpg"]})
     assert len(load_domains(folder, size=2)) == 31
 
@@ -199,13 +200,13 @@ def test_select_by_domain_and_split(folder: Path) -> None:
     assert data.select(["photo", "art"]).tolist() == [*range(15, 30), *range(15)]
     assert data.select([]).tolist() == []
     assert torch.equal(data.select(["photo"], "val"), data.splits["photo"]["val"])
-    with pytest.raises(ValueError, match="no domain 'sketch'; choose from art, photo"):
+    with pytest.raises(ValueError, match=r"'sketch'.* art, photo"):
         data.select("sketch")
-    with pytest.raises(ValueError, match="no split 'dev'; choose one of train, val, test"):
+    with pytest.raises(ValueError, match=r"'dev'.* train, val, test"):
         data.select(split="dev")
 
 
-def test_subset_keeps_what_belongs_together(folder: Path) -> None:
+def test_subset(folder: Path) -> None:
     data = load_domains(folder, size=2)
     chosen = torch.tensor([29, 3, 4, 0, 17])
     part = data.subset(chosen)
@@ -220,11 +221,11 @@ def test_subset_keeps_what_belongs_together(folder: Path) -> None:
             assert all(part.names[i].startswith(domain) for i in at)
     assert part.classes == data.classes
     assert len(part.subset(torch.tensor([], dtype=torch.int64))) == 0
-    with pytest.raises(ValueError, match="different indices"):
+    with pytest.raises(ValueError, match="repetitions"):
         data.subset(torch.tensor([1, 1]))
 
 
-def test_counts_and_table(folder: Path) -> None:
+def test_counts_and_repr(folder: Path) -> None:
     shutil.rmtree(folder / "photo" / "owl")
     data = load_domains(folder, size=2)
     assert data.counts() == {"art": {"cat": 5, "dog": 5, "owl": 5}, "photo": {"cat": 5, "dog": 5, "owl": 0}}
@@ -232,12 +233,8 @@ def test_counts_and_table(folder: Path) -> None:
         "art": {"train": 12, "val": 3, "test": 15},
         "photo": {"train": 8, "val": 2, "test": 10},
     }
-    head, art, photo = data.table().splitlines()
-    assert head.split() == ["domain", "all", "train", "val", "test", "cat", "dog", "owl"]
-    assert art.split() == ["art", "15", "12", "3", "15", "5", "5", "5"]
-    assert photo.split() == ["photo", "10", "8", "2", "10", "5", "5", "0"]
     assert repr(data) == "DomainSet(25 pictures of 2 px, 3 classes, domains: art, photo)"
-    with pytest.raises(ValueError, match="by='domain' is not one of"):
+    with pytest.raises(ValueError, match="'domain'"):
         data.counts("domain")
 
 
@@ -247,7 +244,7 @@ def test_to_moves_every_tensor(folder: Path) -> None:
     assert all(tensor.device.type == "meta" for tensor in tensors)
 
 
-def test_a_set_that_does_not_fit_together_is_refused(folder: Path) -> None:
+def test_inconsistent_fields_are_refused(folder: Path) -> None:
     data = load_domains(folder, size=2)
     fields = {name: getattr(data, name) for name in data.__dataclass_fields__}
     wrong = {
@@ -281,7 +278,7 @@ def test_a_folder_of_zips_with_anything_else_is_not_taken_for_domains(folder: Pa
     zips.mkdir()
     for domain in DOMAINS:
         pack(folder / domain, zips / f"{domain}.zip", under=f"{domain}/")
-    (zips / "sketch.tar").touch()  # it may be a domain, which would be missing without a word
+    (zips / "sketch.tar").touch()  # it may be a domain
     with pytest.raises(PictureError, match="holds no pictures; give its zips themselves"):
         load_domains(zips, size=4)
 

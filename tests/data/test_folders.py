@@ -19,7 +19,7 @@ def picture_bytes(colour: int = 100, size: tuple[int, int] = (4, 3)) -> bytes:
     return out.getvalue()
 
 
-FILES = {  # name -> is it to be found?
+FILES = {  # name -> expected in the result
     "b.png": True,
     "a/z.JPG": True,
     "a/b/c.webp": True,
@@ -61,14 +61,14 @@ def test_pictures_are_found_sorted_and_can_be_read(tmp_path: Path, kind: str) ->
     assert pickle.loads(pickle.dumps(found)) == found  # for workers in other processes
 
 
-def test_one_file_whatever_it_is_called(tmp_path: Path) -> None:
+def test_single_file_with_any_extension(tmp_path: Path) -> None:
     (tmp_path / "upload.v2").write_bytes(picture_bytes())
     (found,) = find_pictures(tmp_path / "upload.v2")
     assert (found.name, found.stem) == ("upload.v2", "upload")
     assert found.read().rgb.shape == (3, 3, 4)
 
 
-def test_stems_are_unique_even_where_case_does_not_count(tmp_path: Path) -> None:
+def test_stems_are_unique_without_regard_to_case(tmp_path: Path) -> None:
     found = find_pictures(zip_of(tmp_path / "s.zip", ["p.jpg", "p.png", "P.png", "p-2.png", "Qr.png", "qR.png"]))
     stems = [s.stem for s in found]
     assert len({stem.lower() for stem in stems}) == 6
@@ -96,13 +96,13 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     assert [s.name for s in find_pictures(tmp_path / "set")] == ["link/p.png"]
 
 
-def test_nothing_to_find_has_its_sentence(tmp_path: Path) -> None:
+def test_sources_without_pictures(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.zip").write_bytes(b"PK not really")
     (tmp_path / "zips").mkdir()
     (tmp_path / "zips" / "art.zip").write_bytes(b"PK")
     cases = {
-        "empty": "holds no pictures; put files", "zips": r"give its zips themselves, such as art\.zip",
+        "empty": "holds no pictures; expected files", "zips": r"give its zips themselves, such as art\.zip",
         "broken.zip": "not a zip", "none": "does not exist", "none.zip": "does not exist",
     }  # fmt: skip
     for name, sentence in cases.items():
@@ -111,14 +111,14 @@ def test_nothing_to_find_has_its_sentence(tmp_path: Path) -> None:
         assert name in str(caught.value)
 
 
-def test_a_member_may_not_unpack_to_absurd_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_have_a_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = find_pictures(zip_of(tmp_path / "s.zip", ["p.png"]))
     monkeypatch.setattr(folders, "MAX_MEMBER_BYTES", len(picture_bytes()) - 1)
-    with pytest.raises(PictureError, match=r"p\.png unpacks to"):
+    with pytest.raises(PictureError, match=r"p\.png decompresses to"):
         found.read()
 
 
-def test_a_member_that_lies_about_its_size_unpacks_no_further(tmp_path: Path) -> None:
+def test_a_wrong_size_in_a_zip_limits_decompression(tmp_path: Path) -> None:
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("p.png", bytes(10**7))
@@ -130,7 +130,7 @@ def test_a_member_that_lies_about_its_size_unpacks_no_further(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["lzma", "bzip2"])
-def test_packing_without_limits_is_refused(tmp_path: Path, how: int) -> None:
+def test_other_compression_methods_are_refused(tmp_path: Path, how: int) -> None:
     with zipfile.ZipFile(tmp_path / "s.zip", "w", how) as archive:
         archive.writestr("p.png", picture_bytes())
     with pytest.raises(PictureError, match="deflate"):
@@ -150,7 +150,7 @@ def test_encrypted_and_damaged_members(tmp_path: Path) -> None:
         find_pictures(tmp_path / "t.zip")[0].read()
 
 
-def test_a_zip_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
+def test_a_replaced_zip_is_reopened(tmp_path: Path) -> None:
     path = zip_of(tmp_path / "s.zip", ["p.png"])
     (found,) = find_pictures(path)
     before = found.read().rgb

@@ -32,7 +32,7 @@ def test_pictures_in_order_with_exact_pixels(folder: Path) -> None:
     assert images[1] is images.images[1]
 
 
-def test_small_pictures_grow_and_others_stay(folder: Path) -> None:
+def test_only_small_pictures_are_enlarged(folder: Path) -> None:
     images = ImageSet.load(folder, min_side=30)
     assert dict(zip(images.names, images.sizes.tolist(), strict=True)) == {
         "landscape.png": [30, 50],
@@ -42,7 +42,7 @@ def test_small_pictures_grow_and_others_stay(folder: Path) -> None:
     }
 
 
-def test_short_side_is_made_the_same(folder: Path) -> None:
+def test_short_side(folder: Path) -> None:
     images = ImageSet.load(folder, short_side=20)
     assert images.sizes.min(dim=1).values.tolist() == [20] * 4
     assert images.sizes[images.names.index("landscape.png")].tolist() == [20, 33]
@@ -58,7 +58,7 @@ def test_a_zip_gives_the_same_set(folder: Path, tmp_path_factory: pytest.TempPat
     assert all(torch.equal(a, b) for a, b in zip(one.images, other.images, strict=True))
 
 
-def test_damaged_pictures_are_skipped_and_remembered(folder: Path) -> None:
+def test_damaged_pictures_are_skipped(folder: Path) -> None:
     whole = (folder / "square.png").read_bytes()
     (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
     (folder / "empty.jpg").touch()
@@ -80,7 +80,7 @@ def test_a_set_without_any_picture_is_an_error(tmp_path: Path) -> None:
         ImageSet.load(tmp_path)
 
 
-def test_an_interrupt_cancels_what_has_not_begun(folder: Path) -> None:
+def test_an_interrupt_cancels_pending_reads(folder: Path) -> None:
     started = []
     original = find_pictures(folder)
 
@@ -108,7 +108,7 @@ def test_transparent_parts_are_white_and_16_bits_become_8(tmp_path: Path) -> Non
     assert deep.unique().tolist() == [77]
 
 
-def test_a_large_jpeg_decoded_at_a_fraction_looks_the_same(tmp_path: Path) -> None:
+def test_jpeg_decoded_at_a_fraction_looks_the_same(tmp_path: Path) -> None:
     x = np.linspace(0, 12, 1600)
     waves = (127 + 120 * np.sin(x)[:, None, None] * np.cos(x * 0.7)[None, :, None] * np.ones(3)).astype(np.uint8)
     Image.fromarray(waves).save(tmp_path / "large.jpg", quality=95)
@@ -135,7 +135,7 @@ def test_crops_are_plain_slices(folder: Path, device: torch.device) -> None:
         assert torch.equal(crop, plain.flip(-1) if flip else plain)
 
 
-def test_the_set_and_its_pack_cut_the_same(folder: Path) -> None:
+def test_set_and_pack_give_the_same_crops(folder: Path) -> None:
     images = ImageSet.load(folder, min_side=30)
     indices = torch.tensor([0, 1, 2, 3, 3])
     pack = images.pack()
@@ -147,7 +147,7 @@ def test_the_set_and_its_pack_cut_the_same(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 29, 30], ids=["one_pixel", "one_less", "all_of_the_short_side"])
-def test_draws_reach_every_place_and_no_further(size: int) -> None:
+def test_crops_are_drawn_from_all_valid_places(size: int) -> None:
     sizes = torch.tensor([[30, 33], [31, 30]])
     indices = torch.arange(2).repeat(6000)
     crops = draw_crops(sizes, indices, size, torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""Pictures of domains, by the name of their set."""
+"""Sets of domains by name."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from efdm.data.pacs import PICTURES, load_pacs
 from efdm.progress import Report, ignore
 
 DIGITS, PACS = "digits", "pacs"
-# all other names are those of folders and zips that lie as domain/class/picture
+# other names stand for folders and zips with the layout domain/class/picture
 LOADERS: Mapping[str, Callable[..., DomainSet]] = MappingProxyType({
-    DIGITS: lambda _sources, *, size, progress: load_digits_domains(size=size),  # made by code: nothing to read
+    DIGITS: lambda _sources, *, size, progress: load_digits_domains(size=size),
     PACS: load_pacs,
 })  # fmt: skip
-# said of PACS where it is not called by its name
 UNCHECKED = (
-    "these are the domains of PACS, read like any folder: a tenth of each class is held out by our own draw, and a copy "
-    "that is not whole goes unnoticed; efdm dg run with a recipe for pacs (in Python load_pacs) checks every picture and "
-    "reads the official lists"
+    "the domains are those of PACS, but they are read like any folder: a tenth of each class is held out at random, and "
+    "missing pictures go unnoticed; the dataset name 'pacs' (in Python, load_pacs) reads the official lists and checks "
+    "that the copy is complete"
 )
 
 
@@ -35,7 +34,7 @@ def load_dataset(
     progress: Report = ignore,
     **options: Any,
 ) -> DomainSet:
-    """The pictures of a set, kept at ``size``; ``options`` are of its loader: lists and splits of PACS, say."""
+    """Load a set with pictures of ``size`` pixels. ``options`` are passed to its loader, such as the lists of PACS."""
     data = LOADERS.get(name, load_domains)(sources, size=size, progress=progress, **options)
     unchecked = name not in LOADERS and set(data.domain_names) == set(PICTURES)
     return replace(data, notes=[*data.notes, UNCHECKED]) if unchecked else data

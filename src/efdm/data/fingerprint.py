@@ -31,9 +31,7 @@ def check_same(
     for entry in ("pictures", "splits", SHA256):
         if entry in before and entry in now and before[entry] != now[entry]:
             what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])
-            raise RunFolderError(
-                f"{folder} was started with other data ({what}); use the same data or another folder", folder, "other data"
-            )
+            raise RunFolderError(f"{folder} was started with other data ({what})", folder, "other data")
 
 
 def _difference(before: Any, now: Any, path: str = "") -> str:

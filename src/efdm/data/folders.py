@@ -1,4 +1,4 @@
-"""Many pictures: what lies in a folder or a zip."""
+"""Pictures in folders and zip files."""
 
 from __future__ import annotations
 
@@ -13,26 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import (
-    MAX_PIXELS,
-    READABLE,
-    Picture,
-    PictureError,
-    StrPath,
-    decode,
-    read_error,
-    to_picture,
-)
+from efdm.data.images import MAX_PIXELS, READABLE, Picture, PictureError, StrPath, decode, read_error, to_picture
 
-MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, unpacked
+MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, decompressed
 
 
 @dataclass(frozen=True)
 class Source:
     """A picture that can be read: a file, or a member of a zip.
 
-    ``name`` is relative to what was searched. ``stem`` is the name without extension, made safe and unique among its
-    companions, folders kept: write to ``out / (stem + ".png")``.
+    ``name`` is relative to the folder or zip. ``stem`` is the name without its extension, safe and unique within the
+    folder or zip, so ``out / (stem + ".png")`` is a good place for a result.
     """
 
     name: str
@@ -42,7 +33,7 @@ class Source:
 
     def open(self) -> BinaryIO:
         try:
-            return open(self.path, "rb") if self.member is None else io.BytesIO(_unpacked(self.path, self.member))
+            return open(self.path, "rb") if self.member is None else io.BytesIO(_decompress(self.path, self.member))
         except OSError as error:
             raise read_error(error, self.path) from error
 
@@ -54,13 +45,10 @@ class Source:
             raise read_error(error, self.path) from error
 
 
-# --- finding ---------------------------------------------------------------------------------------------------------
-
-
 def find_pictures(source: StrPath) -> list[Source]:
-    """The pictures of a file, a folder (with all below it) or a zip, sorted by name; hidden files are left out.
+    """Return the pictures of a file, a folder with its subfolders, or a zip, sorted by name. Hidden files are skipped.
 
-    In a folder or zip, pictures are known by their extension; a single file is taken whatever it is called.
+    In a folder or zip, the extension tells which files are pictures. A single file may have any extension.
     """
     path = Path(source)
     if not path.is_dir() and path.suffix.lower() != ".zip":
@@ -69,57 +57,56 @@ def find_pictures(source: StrPath) -> list[Source]:
         return [Source(path.name, _safe(path.name), path)]
     members = _members(path)
     found, stems = [], set[str]()
-    for name, where, member in (m for m in members if m[0].lower().endswith(READABLE)):
+    for name, file, member in members:
+        if not name.lower().endswith(READABLE):
+            continue
         stem = wanted = _safe(name)
         count = 1
-        while stem.lower() in stems:  # photo.jpg beside photo.png; Photo beside photo is one file on some systems
+        while stem.lower() in stems:  # photo.jpg and photo.png; Photo and photo are one file on some systems
             count += 1
             stem = f"{wanted}-{count}"
         stems.add(stem.lower())
-        found.append(Source(name, stem, where, member))
+        found.append(Source(name, stem, file, member))
     if not found:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
-        what = (
-            f"give its zips themselves, such as {zips[0]}"
-            if zips
-            else f"put files into it that end in {', '.join(READABLE)}"
-        )
-        raise PictureError(f"{path} holds no pictures; {what}")
+        remedy = f"give its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
+        raise PictureError(f"{path} holds no pictures; {remedy}")
     return found
 
 
 def names_in(source: StrPath) -> list[str]:
-    """What a folder (with all below it) or a zip holds, hidden files left out; of a single file nothing."""
+    """Return the names of all files in a folder or zip except hidden ones, or an empty list for a single file."""
     path = Path(source)
     return [name for name, *_ in _members(path)] if path.is_dir() or path.suffix.lower() == ".zip" else []
 
 
-def _members(path: Path) -> list[tuple[str, Path, str | None]]:
-    """Of a folder or zip, sorted by name: the name, the file, and the member if it is a zip."""
-    members: list[tuple[str, Path, str | None]]
-    if path.is_dir():
-        members = [(name, path / name, None) for name in _below(path)]
-    else:
-        members = [(name.replace("\\", "/"), path, name) for name in _archive_names(path)]
-    return sorted(member for member in members if not _is_hidden(member[0]))
-
-
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Return True for names such as ``.DS_Store`` and for anything in a hidden folder or in macOS's ``__MACOSX``."""
     return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
 
 
+def _members(path: Path) -> list[tuple[str, Path, str | None]]:
+    """Return (name, file, member of the zip or None) for all files, sorted by name."""
+    members: list[tuple[str, Path, str | None]]
+    if path.is_dir():
+        members = [(name, path / name, None) for name in _files_below(path)]
+    else:
+        members = [(name.replace("\\", "/"), path, name) for name in _archive_names(path)]
+    return sorted(member for member in members if not is_hidden(member[0]))
+
+
 def _safe(name: str) -> str:
-    """The name without extension and without anything that leads elsewhere or that some system forbids."""
+    """Return the name without its extension, parent folders (``..``) and characters that some systems forbid."""
     parts = PurePosixPath(name).with_suffix("").parts
     clean = (re.sub(r'[\x00-\x1f<>:"|?*\\/]', "_", part) for part in parts if part not in ("/", ".", ".."))
     return "/".join(clean) or "picture"
 
 
-def _below(folder: Path) -> Iterable[str]:
+def _files_below(folder: Path) -> Iterable[str]:
     seen = set[str]()
     for here, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)
-        if real in seen:  # a link to a folder above would lead round in circles
+        if real in seen:  # a link to a parent folder
             folders.clear()
             continue
         seen.add(real)
@@ -137,7 +124,7 @@ def _archive_names(path: Path) -> set[str]:
 
 
 def _archive(path: Path) -> zipfile.ZipFile:
-    # one handle for a file as it is now, and never shared with a forked process, which would move its position
+    # reopened if the file changes; not shared with a forked process, which would move the file position
     return _open_archive(path, os.stat(path).st_mtime_ns, os.getpid())
 
 
@@ -149,22 +136,20 @@ def _open_archive(path: Path, changed: int, process: int) -> zipfile.ZipFile:
         raise PictureError(f"{path} is not a zip file or is cut short ({error}); copy or download it again") from error
 
 
-def _unpacked(path: Path, member: str) -> bytes:
+def _decompress(path: Path, member: str) -> bytes:
     archive, name = _archive(path), f"{path}: {member}"
     try:
         info = archive.getinfo(member)
     except KeyError as error:
-        raise PictureError(f"{name} is not in the zip any more; search it again") from error
+        raise PictureError(f"{name} is no longer in the zip; list its pictures again") from error
     if info.file_size > MAX_MEMBER_BYTES:
-        raise PictureError(
-            f"{name} unpacks to {info.file_size} bytes, more than {MAX_MEMBER_BYTES}; unpack it yourself first"
-        )
+        raise PictureError(f"{name} decompresses to {info.file_size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
     if info.flag_bits & 1:
-        raise PictureError(f"{name} is encrypted; unpack the zip yourself first")
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # the others unpack without a limit
-        raise PictureError(f"{name} is packed in an unusual way; pack the zip again with deflate")
+        raise PictureError(f"{name} is encrypted; decompress the zip first")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # other methods ignore the size limit
+        raise PictureError(f"{name} has an unsupported compression method; compress the zip with deflate")
     try:
         with archive.open(info) as file:
-            return file.read(info.file_size)  # the limit holds even if the zip lies about the size
+            return file.read(info.file_size)  # a limit even if the zip states a wrong size
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise PictureError(f"{name} is damaged ({error}); copy or download the zip again") from error

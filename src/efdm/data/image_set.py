@@ -1,4 +1,4 @@
-"""A set of pictures in memory, for training, and random crops of them."""
+"""Pictures in memory for training, and random crops of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,12 +19,12 @@ from efdm.data.images import MAX_PIXELS, PictureError, StrPath, decode, on_white
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 
-READING = "reading pictures"  # label of the progress reports
-MAX_ASPECT = 8  # a longer strip would grow without bound when its short side is made large enough for a crop
+MAX_ASPECT = 8  # a longer strip would get a huge long side when its short side is enlarged to a crop
+T = TypeVar("T")
 
 
 class Crops(NamedTuple):
-    """Which squares to cut: picture, first row, first column, and whether to mirror; ``(b,)`` each."""
+    """Square crops: index of the picture, top row, left column and whether to mirror, each ``(b,)``."""
 
     indices: Tensor
     tops: Tensor
@@ -34,15 +34,15 @@ class Crops(NamedTuple):
 
 @dataclass(frozen=True)
 class Pack:
-    """All pictures of a set behind one another, for a GPU: ``pixels`` ``(3, all)``, where each starts, and its size.
+    """The pictures of a set in one tensor, for a GPU: ``pixels`` ``(3, total)``, and the start and size of each picture.
 
-    No canvas of one size for all: nothing is cropped away, and nothing is stored beside the pictures.
+    Pictures of different sizes are stored without padding.
     """
 
     pixels: Tensor
     starts: Tensor
     sizes: Tensor
-    smallest: int  # short side of all; kept here because asking a GPU for it would wait for the GPU
+    smallest: int  # the shortest side, as a number, because reading it from a tensor would synchronise the GPU
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -53,7 +53,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Pictures in memory, uint8 ``(3, h, w)`` each, and what had to be left out: ``skipped`` of (name, reason)."""
+    """Pictures in memory, uint8 ``(3, h, w)`` each. ``skipped`` lists (name, reason) of unreadable pictures."""
 
     images: list[Tensor]
     names: list[str]
@@ -70,23 +70,20 @@ class ImageSet:
         progress: Report = ignore,
         max_pixels: int = MAX_PIXELS,
     ) -> ImageSet:
-        """Decode all pictures, ``workers`` at a time (default: one a core).
+        """Read all pictures with ``workers`` threads (default: one per core).
 
-        The short side becomes ``short_side`` if given; otherwise only pictures smaller than ``min_side`` are made larger,
-        so that crops up to that size fit. Transparent parts are laid on white. Damaged pictures are skipped.
+        With ``short_side``, pictures are resized to that short side. Otherwise only pictures smaller than ``min_side`` are
+        enlarged, so crops up to that size fit. Transparent pixels are laid on white. Damaged pictures are skipped.
         """
         sources = find_pictures(source) if isinstance(source, str | os.PathLike) else list(source)
-        one = functools.partial(_load, short_side=short_side, min_side=min_side, max_pixels=max_pixels)
+        read = functools.partial(_load, short_side=short_side, min_side=min_side, max_pixels=max_pixels)
         images, names, skipped = [], [], []
-        # leaving by an exception drops the iterator of results, which cancels what has not begun
-        with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-            for done, (item, result) in enumerate(zip(sources, pool.map(one, sources), strict=True), 1):
-                if isinstance(result, Tensor):
-                    images.append(result)
-                    names.append(item.name)
-                else:
-                    skipped.append((item.name, str(result)))
-                progress(Progress(READING, done, len(sources)))
+        for item, result in read_all(sources, read, workers, progress):
+            if isinstance(result, Tensor):
+                images.append(result)
+                names.append(item.name)
+            else:
+                skipped.append((item.name, str(result)))
         if not images:
             first = f"; the first: {skipped[0][1]}" if skipped else ""
             raise PictureError(f"none of {len(sources)} pictures could be read{first}")
@@ -100,7 +97,7 @@ class ImageSet:
 
     @property
     def sizes(self) -> Tensor:
-        """``(N, 2)`` heights and widths."""
+        """Heights and widths ``(N, 2)``."""
         return torch.tensor([image.shape[1:] for image in self.images])
 
     def fingerprint(self) -> str:
@@ -108,21 +105,19 @@ class ImageSet:
         return digest([self.names, self.sizes.tolist()])
 
     def crops(self, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Tensor:
-        """A random square of each picture named, half of them mirrored: uint8 ``(b, 3, size, size)``."""
+        """Return a random square of each picture, mirrored with probability 0.5: uint8 ``(b, 3, size, size)``."""
         sizes = self.sizes
         _check_size(size, int(sizes.min()))
-        cuts = zip(*(values.tolist() for values in draw_crops(sizes, indices, size, generator)), strict=True)
-        squares = ((self.images[i][:, top : top + size, left : left + size], flip) for i, top, left, flip in cuts)
+        drawn = zip(*(values.tolist() for values in draw_crops(sizes, indices, size, generator)), strict=True)
+        squares = ((self.images[i][:, top : top + size, left : left + size], flip) for i, top, left, flip in drawn)
         return torch.stack([square.flip(-1) if flip else square for square, flip in squares])
 
     def pack(self) -> Pack:
-        """The set as one tensor; `Pack.to` brings it to a GPU."""
+        """Return the set as one tensor on the CPU."""
         sizes = self.sizes
         areas = sizes.prod(dim=1)
         starts = areas.cumsum(0) - areas
-        pixels = torch.empty(3, int(areas.sum()), dtype=torch.uint8)
-        for image, start, area in zip(self.images, starts.tolist(), areas.tolist(), strict=True):
-            pixels[:, start : start + area] = image.reshape(3, -1)
+        pixels = torch.cat([image.reshape(3, -1) for image in self.images], dim=1)
         return Pack(pixels, starts, sizes, int(sizes.min()))
 
 
@@ -131,38 +126,54 @@ def digest(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _load(source: Source, short_side: int | None, min_side: int, max_pixels: int) -> Tensor | PictureError:
-    image = bytes_of(source, source.name, near=short_side, max_pixels=max_pixels)
-    if isinstance(image, PictureError):
-        return image
-    height, width = image.shape[1:]
-    if max(height, width) > MAX_ASPECT * min(height, width):
-        return PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it to a more usual shape")
-    short = short_side or max(min_side, min(height, width))
-    return resize(image, short_side_size(height, width, short)).contiguous()
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def bytes_of(source: Source, name: str, *, near: int | None, max_pixels: int = MAX_PIXELS) -> Tensor | PictureError:
-    """A picture as uint8 ``(3, h, w)``, transparent parts on white, ``near`` as in `decode`. What is wrong with it, where it
-    is called ``name``, is returned and not raised: many are read at once."""
+def read_all(
+    items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report
+) -> Iterator[tuple[T, Tensor | PictureError]]:
+    """Yield each item with ``read(item)``, or with the `PictureError` that it raised, in order."""
+
+    def attempt(item: T) -> Tensor | PictureError:
+        try:
+            return read(item)
+        except PictureError as error:
+            return error
+
+    # if the caller stops, the iterator of results is dropped, which cancels the items that are not started
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        for done, pair in enumerate(zip(items, pool.map(attempt, items), strict=True), 1):
+            yield pair
+            progress(Progress("reading pictures", done, len(items)))
+
+
+def read_rgb(source: Source, name: str, *, near: int | None, max_pixels: int = MAX_PIXELS) -> Tensor:
+    """Read a picture as uint8 ``(3, h, w)`` on white. Errors call it ``name``; ``near`` is as in `decode`."""
     try:
         with source.open() as file:
             pixels = narrow(decode(file, name, max_pixels=max_pixels, near=near))
-    except PictureError as error:
-        return error
     except OSError as error:
-        return read_error(error, source.path)
+        raise read_error(error, source.path) from error
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     if len(image) == 4:
         image = (on_white(image[:3] / 255, image[3:] / 255) * 255).round().to(torch.uint8)
     return image
 
 
+def _load(source: Source, short_side: int | None, min_side: int, max_pixels: int) -> Tensor:
+    image = read_rgb(source, source.name, near=short_side, max_pixels=max_pixels)
+    height, width = image.shape[1:]
+    if max(height, width) > MAX_ASPECT * min(height, width):
+        raise PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it")
+    short = short_side or max(min_side, min(height, width))
+    return resize(image, short_side_size(height, width, short)).contiguous()
+
+
 # --- crops -----------------------------------------------------------------------------------------------------------
 
 
 def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Crops:
-    """Uniformly random places of squares in pictures of these ``sizes`` ``(N, 2)``, on the generator's device.
+    """Draw uniformly random squares in pictures of these ``sizes`` ``(N, 2)``, on the generator's device.
 
     All pictures must be at least ``size`` high and wide; `take_crops` checks that.
     """
@@ -170,13 +181,13 @@ def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Gener
     indices = indices.to(device)
     u = torch.rand(3, len(indices), device=device, generator=generator)
     room = (sizes.to(device)[indices] - size + 1).clamp(min=1)
-    # u is at most 1 - 2^-24, and times a whole number that stays below it even in float32
+    # u is at most 1 - 2^-24, so the float32 product stays below ``room``
     tops, lefts = (u[:2] * room.T).long()
     return Crops(indices, tops, lefts, u[2] < 0.5)
 
 
 def take_crops(pack: Pack, crops: Crops, size: int) -> Tensor:
-    """Cut squares ``(b, 3, size, size)`` out of a pack, on its device and without waiting for it."""
+    """Cut squares ``(b, 3, size, size)`` from a pack on its device, without synchronising it."""
     _check_size(size, pack.smallest)
     indices, tops, lefts, flips = crops
     steps = torch.arange(size, device=pack.pixels.device)

@@ -1,4 +1,4 @@
-"""Where the pictures of a set of domains lie, and which of them are for training."""
+"""Domains, classes and splits from the names of folders, and from lists of files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Source, find_pictures, names_in
+from efdm.data.folders import Source, find_pictures, is_hidden, names_in
 from efdm.data.images import READABLE, PictureError, StrPath, read_error
 from efdm.text import first_few, plural
 
 Split = float | Mapping[str, Iterable[str]]
+Skipped = list[tuple[str, str]]  # (name, reason)
 
-# A folder between domain and class, as VLCS and Office-31 have it, and what its pictures are for. "whole" holds all of a
-# domain: the pictures of the other folders once more. The value "" is said of pictures without such a folder.
+SPLITS = ("train", "val", "test")
+# A folder between domain and class, as in VLCS and Office-31, and its split. "whole" holds all pictures of a domain, so
+# it repeats the other folders. Pictures without such a folder have the split "".
 SPLIT_FOLDERS: Mapping[str, str] = {
     "train": "train",
     "training": "train",
@@ -30,14 +32,13 @@ SPLIT_FOLDERS: Mapping[str, str] = {
     "all": "whole",
     "images": "whole",
 }
-SPLITS = ("train", "val", "test")
-TEXTS = ("", ".txt", ".md")  # README, lists: what may lie beside zips of domains
-LAYOUT = "expected domain/class/picture or domain/train/class/picture, in any number of common outer folders"
+TEXT_FILES = ("", ".txt", ".md")  # may lie beside the zips of domains
+LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any number of common folders"
 
 
 @dataclass(frozen=True)
 class Item:
-    """One picture to read and what its folders, or lists, say. ``folder`` is a value of `SPLIT_FOLDERS`, or ""."""
+    """A picture with its domain and class. ``folder`` is its split by folder or list: a value of `SPLIT_FOLDERS`, or ""."""
 
     name: str
     domain: str
@@ -51,147 +52,146 @@ class Item:
 
 
 def key(name: str) -> str:
-    """A name by which copies of a set agree: without extension, and with letters as some systems spell them undone."""
+    """Return a name that is equal in all copies of a set: without extension, with ``/``, in Unicode form NFC."""
     return unicodedata.normalize("NFC", str(PurePosixPath(name.replace("\\", "/")).with_suffix("")))
 
 
-def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], list[tuple[str, str]]]:
-    """All pictures in the order of their names, and what lies elsewhere than the others as (name, reason)."""
+def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped]:
+    """Return all pictures sorted by domain, class and name, and the few that lie elsewhere."""
     sources = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not sources:
-        raise PictureError("there is no source; give a folder or a zip, or a list of them")
+        raise PictureError("no source is given; expected a folder or a zip, or a list of them")
     sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
-    items, outside = [], []
+    items: list[Item] = []
+    outside: Skipped = []
     for path in sources:
         found = find_pictures(path)
-        # a zip of one domain may begin with the classes; then its own name says which domain it is
-        bare = len(sources) > 1 and all(item.name.count("/") == 1 for item in found)
-        here, beside = _read_layout(found, path, [path.stem] if bare else [])
-        items += here
-        outside += beside
+        # a zip of one domain may start with the classes, so its own name is the domain
+        only_classes = len(sources) > 1 and all(item.name.count("/") == 1 for item in found)
+        inside, elsewhere = _read_layout(found, path, [path.stem] if only_classes else [])
+        items += inside
+        outside += elsewhere
     items = _one_copy(items)
     classes = {domain: {i.label for i in items if i.domain == domain} for domain in sorted({i.domain for i in items})}
     if not set.intersection(*classes.values()):
-        one = "; ".join(f"{domain} has {', '.join(sorted(labels)[:3])}" for domain, labels in list(classes.items())[:3])
-        raise PictureError(f"the domains of {sources[0]} have no class in common ({one}); {LAYOUT}")
-    twice = [name for name, times in Counter(i.name for i in items).items() if times > 1]
-    if twice:
+        examples = "; ".join(f"{domain} has {first_few(sorted(labels))}" for domain, labels in list(classes.items())[:3])
+        raise PictureError(f"the domains of {sources[0]} have no class in common ({examples}); {LAYOUT}")
+    if twice := [name for name, times in Counter(i.name for i in items).items() if times > 1]:
         raise PictureError(f"{plural(len(twice), 'picture')} found twice, {first_few(twice)}; give each source once")
     return sorted(items, key=lambda i: (i.domain, i.label, i.name)), outside
 
 
 def _zips_of_domains(folder: Path) -> list[Path]:
-    """The zips of a folder that holds nothing else but text, such as lists; of anything else nothing."""
+    """Return the zips of a folder that holds nothing else but text files, otherwise an empty list."""
     _, _, files = next(os.walk(folder), ("", [], []))
-    # folders of pictures are large: they are gone through once only
     names = names_in(folder) if any(file.lower().endswith(".zip") for file in files) else []
-    other = any(PurePosixPath(name).suffix.lower() not in (".zip", *TEXTS) for name in names)
+    other = any(PurePosixPath(name).suffix.lower() not in (".zip", *TEXT_FILES) for name in names)
     return [] if other else [folder / name for name in names if name.lower().endswith(".zip")]
 
 
-def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[list[Item], list[tuple[str, str]]]:
-    """Read folders from the inside, so that outer ones do not matter; but all pictures must share those."""
+def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[list[Item], Skipped]:
+    """Read domain and class from the innermost folders. The outer folders must be the same for all pictures."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
     for source in found:
         *outer, file = [*before, *source.name.split("/")]
-        word = SPLIT_FOLDERS.get(outer[-2].lower(), "") if len(outer) > 2 else ""
-        inner = outer[-3:] if word else outer[-2:]
-        item = Item("/".join([*inner, file]), inner[0], inner[-1], word, source) if len(inner) > 1 else None
+        split = SPLIT_FOLDERS.get(outer[-2].lower(), "") if len(outer) > 2 else ""
+        inner = outer[-3:] if split else outer[-2:]
+        item = Item("/".join([*inner, file]), inner[0], inner[-1], split, source) if len(inner) > 1 else None
         read.append((tuple(outer[: len(outer) - len(inner)]) if item else ("too few folders",), item, source))
     usual, _ = Counter(outer for outer, _, _ in read).most_common(1)[0]
     items = [item for outer, item, _ in read if outer == usual and item is not None]
     others = [source.name for outer, _, source in read if outer != usual]
-    if len(items) < 0.9 * len(found):  # a stray picture is left out; more is another layout
+    if len(items) < 0.9 * len(found):  # a few stray pictures are skipped; many mean another layout
         examples = sorted({outer: source.name for outer, _, source in read}.values())
         raise PictureError(f"{path} holds pictures such as {first_few(examples)}; {LAYOUT}")
-    return items, [(name, f"{name} lies outside the folders of the other pictures and was left out") for name in others]
+    return items, [(name, f"{name} is outside the folders of the other pictures") for name in others]
 
 
 def _one_copy(items: list[Item]) -> list[Item]:
-    """Leave out the folders that repeat pictures: "whole" beside "train", and "test" beside "whole" alone."""
+    """Drop folders that repeat pictures: "whole" beside "train", and "test" beside "whole" without "train"."""
     folders: dict[str, set[str]] = {}
     for item in items:
         folders.setdefault(item.domain, set()).add(item.folder)
-    for domain, words in folders.items():
-        if ("" in words and len(words) > 1) or not words & {"", "train", "whole"}:
-            had = ", ".join(f"{domain}/{word or 'class'}" for word in sorted(words))
-            raise PictureError(f"found {had}, from which no training pictures can be told; {LAYOUT}")
+    for domain, splits in folders.items():
+        if ("" in splits and len(splits) > 1) or not splits & {"", "train", "whole"}:
+            found = ", ".join(f"{domain}/{split or 'class'}" for split in sorted(splits))
+            raise PictureError(f"found {found}, which does not tell the training pictures; {LAYOUT}")
     return [i for i in items if ("train" in folders[i.domain]) != (i.folder in ("", "whole"))]
 
 
 def empty_folders(items: Sequence[Item]) -> list[str]:
-    """Sentences about folders of classes or splits without pictures, which may be copies that failed. Raises for such a
-    domain. (Zips are not looked into: most have no entries for folders.)"""
+    """Return a warning for each class or split folder without pictures, and raise if a domain has none.
+
+    Such folders are often failed copies. Zips are not checked, because most of them store no folders.
+    """
     files = [item for item in items if item.source.member is None]
     classes = {item.source.path.parent for item in files}
     domains = {item.source.path.parents[2 if item.folder else 1] for item in files}
-    # what lies beside a source that is itself a domain is none of ours
+    # if a source is itself a domain, its siblings are not part of the set
     roots = {i.source.path.parents[3 if i.folder else 2] for i in files if i.source.name.count("/") > 1}
-    full = {parent for folder in classes for parent in (folder, *folder.parents)}
+    filled = {parent for folder in classes for parent in (folder, *folder.parents)}
 
-    def hollow(parents: Iterable[Path]) -> list[Path]:
-        below = sorted(folder for parent in parents for folder in parent.iterdir() if folder.is_dir())
-        return [f for f in below if f not in full and not f.name.startswith(".") and not _any_file(f, READABLE)]
+    def without(endings: tuple[str, ...], parents: Iterable[Path]) -> list[Path]:
+        children = sorted(child for parent in parents for child in parent.iterdir() if child.is_dir())
+        visible = [child for child in children if child not in filled and not is_hidden(child.name)]
+        return [c for c in visible if not any(f.is_file() and f.name.lower().endswith(endings) for f in c.rglob("*"))]
 
-    if lost := [folder for folder in hollow(roots) if not _any_file(folder)]:
-        raise PictureError(
-            f"there are no pictures in {first_few([str(f) for f in lost])}; copy that domain again, or remove its folder"
-        )
-    empty = hollow({folder.parent for folder in classes} | domains)
-    return [f"{folder} holds no pictures; was it copied as a whole?" for folder in empty]
-
-
-def _any_file(folder: Path, endings: tuple[str, ...] = ("",)) -> bool:
-    return any(path.is_file() and path.name.lower().endswith(endings) for path in folder.rglob("*"))
+    if lost := without(("",), roots):
+        raise PictureError(f"no pictures in {first_few(list(map(str, lost)))}; copy that domain again, or remove its folder")
+    empty = without(READABLE, {folder.parent for folder in classes} | domains)
+    return [f"{folder} holds no pictures; check that it was copied completely" for folder in empty]
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
 
-LISTED = ("train", "test")  # DomainNet: clipart_train.txt and clipart_test.txt beside the folder or zip of clipart
 
+def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
+    """Apply lists like those of DomainNet: ``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``.
 
-def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], list[tuple[str, str]]]:
-    """The pictures, each for what a list like DomainNet's says of it, and what is on no list or on a list alone. Where
-    there are no lists, or folders say it already, all is as it was."""
+    Return the listed items with ``folder`` set to their list, and what is missing on either side. Without lists, or if
+    folders already give the splits, return the items unchanged.
+    """
     first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
-    wanted = {(domain, part): f"{domain}_{part}.txt" for domain in first for part in LISTED}
-    inside = {path: set(names_in(path)) for path in {item.source.path for item in first.values() if item.source.member}}
-    lists = {at: found for at, file in wanted.items() if (found := _beside(first[at[0]].source, file, inside))}
+    wanted = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}
+    archives = {path: set(names_in(path)) for path in {item.source.path for item in first.values() if item.source.member}}
+    lists = {at: found for at, file in wanted.items() if (found := _beside(first[at[0]].source, file, archives))}
     if not lists:
         return items, []
     if lost := [file for at, file in wanted.items() if at not in lists]:
-        here = next(iter(lists.values()))
+        there = next(iter(lists.values()))
         raise PictureError(
-            f"{here.path.parent} has {here.name}, but no {first_few(lost)}; put the lists of all domains there, or remove "
+            f"{there.path.parent} has {there.name}, but no {first_few(lost)}; put the lists of all domains there, or remove "
             "all of them to hold out a share of each class"
         )
-    there, labels = {item.key for item in items}, {item.label for item in items}
-    parts: dict[str, str] = {}
-    skipped = []
-    for (domain, part), source in lists.items():
-        names = {key(name): name for name in _read_list(source, domain)}
-        if not names.keys() & there:
-            raise PictureError(f"none of {plural(len(names), 'picture')} in {source.path} is there; copy {domain} again")
-        if both := [name for stem, name in names.items() if stem in parts]:
+    there_keys, labels = {item.key for item in items}, {item.label for item in items}
+    splits: dict[str, str] = {}
+    skipped: Skipped = []
+    for (domain, split), source in lists.items():
+        names = {key(name): name for name in read_list(source, domain)}
+        if not names.keys() & there_keys:
+            raise PictureError(f"none of the pictures in {source.path} exists; copy {domain} again")
+        if both := [name for stem, name in names.items() if stem in splits]:
             raise PictureError(f"both lists of {domain} name {first_few(both)}; keep each picture in one")
-        parts |= dict.fromkeys(names, part)
-        gone = [n for stem, n in names.items() if stem not in there and n.split("/")[1] in labels]  # not: whole classes
-        skipped += [(name, f"{name} is in {source.name} but not there") for name in gone]
-    skipped += [(item.name, f"{item.name} is on no list and was left out") for item in items if item.key not in parts]
-    return [replace(item, folder=parts[item.key]) for item in items if item.key in parts], skipped
+        splits |= dict.fromkeys(names, split)
+        # a class that was not copied at all is not reported
+        gone = [n for stem, n in names.items() if stem not in there_keys and n.split("/")[1] in labels]
+        skipped += [(name, f"{name} is in {source.name} but does not exist") for name in gone]
+    skipped += [(item.name, f"{item.name} is on no list") for item in items if item.key not in splits]
+    return [replace(item, folder=splits[item.key]) for item in items if item.key in splits], skipped
 
 
-def _beside(picture: Source, file: str, inside: Mapping[Path, set[str]]) -> Source | None:
-    """A file beside the folder of a domain, or beside the zip that it is in."""
+def _beside(picture: Source, file: str, archives: Mapping[Path, set[str]]) -> Source | None:
+    """Return a file beside the folder of a domain, or beside its zip, or None."""
     if picture.member is not None:
         member = "/".join([*picture.member.replace("\\", "/").split("/")[:-3], file])
-        if member in inside[picture.path]:
+        if member in archives[picture.path]:
             return Source(file, file, picture.path, member)
-    near = picture.path.absolute().parents[2 if picture.member is None else 0] / file
-    return Source(file, file, near) if near.is_file() else None
+    path = picture.path.absolute().parents[2 if picture.member is None else 0] / file
+    return Source(file, file, path) if path.is_file() else None
 
 
-def _read_list(source: Source, domain: str) -> list[str]:
+def read_list(source: Source, domain: str) -> list[str]:
+    """Return the names in a list with lines like ``photo/dog/056_0001.jpg 1``."""
     try:
         with source.open() as file:
             lines = file.read().decode("utf-8-sig", "replace").splitlines()
@@ -207,11 +207,11 @@ def _read_list(source: Source, domain: str) -> list[str]:
 
 
 def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[set[str]]:
-    """The splits of each picture."""
+    """Return the splits of each picture. ``split`` is the share for "val", or lists of names by split."""
     if isinstance(split, Mapping):
         return _assign_lists(items, split)
     if not 0 <= split < 1:
-        raise ValueError(f"split is {split}; give the share of pictures for 'val', from 0 to below 1, or lists of names")
+        raise ValueError(f"split must be a share of pictures in [0, 1) or lists of names, got {split}")
     with_val = {i.domain for i in items if i.folder == "val"}
     with_test = {i.domain for i in items if i.folder == "test"}
     groups: dict[tuple[str, str], list[Item]] = {}
@@ -221,33 +221,32 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[set[str]]
     val = {item.name for group in groups.values() for item in _share(group, split, seed)}
     out = []
     for item in items:
-        part = item.folder if item.folder in ("val", "test") else "val" if item.name in val else "train"
-        out.append({part} if item.domain in with_test else {part, "test"})
+        own = item.folder if item.folder in ("val", "test") else "val" if item.name in val else "train"
+        out.append({own} if item.domain in with_test else {own, "test"})
     return out
 
 
 def _share(group: list[Item], share: float, seed: int) -> list[Item]:
-    """Some of a class. Drawn by hashes of names, not by a generator: so files may come in any order, from any system,
-    and in any format, and a lost file exchanges one picture at most."""
+    """Draw a share of a class by hashes of names.
+
+    So the draw does not depend on the order, the system or the format of the files, and a lost file changes at most one
+    picture of it.
+    """
     count = 0 if share == 0 or len(group) < 2 else min(max(1, int(len(group) * share + 0.5)), len(group) - 1)
     return sorted(group, key=lambda i: (sha256(f"{seed}/{i.key}".encode()).digest(), i.name))[:count]
 
 
 def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> list[set[str]]:
     if unknown := set(lists) - set(SPLITS):
-        raise ValueError(f"lists are for {', '.join(sorted(unknown))}; name them {', '.join(SPLITS)}")
+        raise ValueError(f"unknown splits {', '.join(sorted(unknown))}; expected {', '.join(SPLITS)}")
     wanted = {split: {key(name): name for name in names} for split, names in lists.items()}
     if both := sorted(wanted.get("train", {}).keys() & wanted.get("val", {}).keys()):
-        raise ValueError(
-            f"{plural(len(both), 'name')} in the lists of both train and val, {first_few(both)}; keep each in one"
-        )
+        raise ValueError(f"train and val share {plural(len(both), 'name')}, {first_few(both)}; keep each in one list")
     known = Counter(item.key for item in items)
     for split, names in wanted.items():
         if lost := [name for stem, name in names.items() if stem not in known]:
-            raise PictureError(f"the source lacks {plural(len(lost), 'picture')} of the list {split!r}, {first_few(lost)}")
+            raise PictureError(f"{plural(len(lost), 'picture')} of the list {split!r} do not exist: {first_few(lost)}")
         if double := [name for stem, name in names.items() if known[stem] > 1]:
-            raise PictureError(
-                f"{plural(len(double), 'name')} could be several files, {first_few(double)}; keep one format of each"
-            )
+            raise PictureError(f"several files match {first_few(double)}; keep one format of each picture")
     whole: set[str] = set() if "test" in wanted else {"test"}
     return [{split for split, names in wanted.items() if item.key in names} | whole for item in items]

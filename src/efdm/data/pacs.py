@@ -6,34 +6,34 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from efdm.data.domains import DomainSet, decode_items
-from efdm.data.images import PictureError, StrPath, read_error
-from efdm.data.layouts import Item, assign, find_items, key
+from efdm.data.folders import Source
+from efdm.data.images import PictureError, StrPath
+from efdm.data.layouts import Item, Skipped, assign, find_items, key, read_list
 from efdm.progress import Report, ignore
 from efdm.text import first_few, plural
 
-CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")  # labels 1..7 of the lists, in this order
-# Pictures of each class, counted in the test lists; in sum the 2048, 2344, 1670 and 3929 that the authors give.
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")  # labels 1..7 of the lists
+# Pictures of each class, counted in the test lists. The sums 2048, 2344, 1670 and 3929 are those of the authors.
 PICTURES: Mapping[str, tuple[int, ...]] = {
     "art_painting": (379, 255, 285, 184, 201, 295, 449),
     "cartoon": (389, 457, 346, 135, 324, 288, 405),
     "photo": (189, 202, 182, 186, 199, 280, 432),
     "sketch": (772, 740, 753, 608, 816, 80, 160),
 }
-# Lines of each list, counted in the *_kfold.txt files that go with the set; no table of them was published.
+# Lines of each list, counted in the published *_kfold.txt files.
 LINES: Mapping[str, Mapping[str, int]] = {
     "art_painting": {"train": 1840, "crossval": 208, "test": 2048},
     "cartoon": {"train": 2107, "crossval": 237, "test": 2344},
     "photo": {"train": 1499, "crossval": 171, "test": 1670},
     "sketch": {"train": 3531, "crossval": 398, "test": 3929},
 }
-LISTS: Mapping[str, str] = {"train": "train", "crossval": "val", "test": "test"}  # the word in a file's name -> our split
+LISTS: Mapping[str, str] = {"train": "train", "crossval": "val", "test": "test"}  # word in the file name -> split
 
-LIST = "photo_train_kfold.txt"  # by which a folder of lists is known
+LIST = "photo_train_kfold.txt"  # identifies the folder of the lists
 
 
 def load_pacs(
@@ -47,31 +47,44 @@ def load_pacs(
     workers: int | None = None,
     progress: Report = ignore,
 ) -> DomainSet:
-    """PACS from its folder, from zips of its domains, or from a folder that holds those zips.
+    """Read PACS from its folder, from zips of its domains, or from a folder of those zips.
 
-    ``split="official"`` reads the authors' k-fold lists from the folder ``lists``, by default one in or beside the source;
-    names are matched without extension, so pictures may have been saved in another format. ``"own"`` needs no lists: a
-    tenth of each class and domain for "val", drawn with ``seed``. ``copy="complete"`` accepts nothing but the 9,991
-    pictures of the published set; ``"partial"`` takes what is there and names what is not in ``skipped``.
+    ``split="official"`` reads the authors' k-fold lists from the folder ``lists``, by default from a folder in or beside
+    the source. Names are matched without extension, so pictures may be stored in another format. ``split="own"`` needs no
+    lists: a tenth of each class and domain, drawn with ``seed``, is "val". ``copy="complete"`` accepts only the 9,991
+    pictures of the published set; ``"partial"`` accepts fewer and lists the missing ones in ``skipped``.
     """
     for what, value, choices in (("split", split, ("official", "own")), ("copy", copy, ("complete", "partial"))):
         if value not in choices:
-            raise ValueError(f"{what}={value!r} is not one of {', '.join(map(repr, choices))}")
+            raise ValueError(f"{what} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     sources = _sources(source)
     folder = (_lists_folder(sources) if lists is None else Path(lists)) if split == "official" else None
-    named = {} if folder is None else read_lists(folder)
-    items, skipped = _checked(sources, named, split, copy)
+    listed = {} if folder is None else read_lists(folder)
+    found, extra = find_items(sources)
+    items, missing, unknown = _members_of_pacs(found, listed.get("test"))
+    extra += unknown
+    if not items:
+        found_domains = first_few(sorted({item.domain for item in found}))
+        raise PictureError(
+            f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {found_domains}"
+            + ("; if the names differ from the lists, choose split='own'" if listed else "")
+        )
+    if copy == "complete":
+        _check_complete(sources, items, extra)
+    if split == "official" and folder is None:
+        raise PictureError(
+            f"no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., or choose split='own' "
+            "(results are then not comparable to published ones)"
+        )
     there = {item.key for item in items}
-    lines = {part: [name for name in names if key(name) in there] for part, names in named.items()}
-    parts = assign(items, lines or 0.1, seed)
-    data = decode_items(items, parts, size=size, classes=CLASSES, workers=workers, progress=progress)
+    splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
+    data = decode_items(
+        items, assign(items, splits or 0.1, seed), size=size, classes=CLASSES, workers=workers, progress=progress
+    )
     if copy == "complete" and data.skipped:
         bad = first_few([reason for _, reason in data.skipped])
         raise PictureError(f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'")
-    return replace(data, skipped=skipped + data.skipped)
-
-
-# --- finding ---------------------------------------------------------------------------------------------------------
+    return replace(data, skipped=missing + extra + data.skipped)
 
 
 def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
@@ -79,173 +92,69 @@ def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
     folder = paths[0]
-    if any((base / domain).is_dir() for base in (folder, *_folders(folder)) for domain in PICTURES):
+    if any((base / domain).is_dir() for base in (folder, *_subfolders(folder)) for domain in PICTURES):
         return paths
     return sorted(path for domain in PICTURES for path in folder.glob(f"*{domain}.zip")) or paths
 
 
 def _lists_folder(sources: Sequence[Path]) -> Path | None:
-    near = [base for path in sources for base in ((path, path.parent) if path.is_dir() else (path.parent,))]
-    for base in dict.fromkeys(near):
-        for folder in (base, *_folders(base)):
-            if (folder / LIST).is_file():
-                return folder
-    return None
+    bases = [base for path in sources for base in ((path, path.parent) if path.is_dir() else (path.parent,))]
+    folders = (folder for base in dict.fromkeys(bases) for folder in (base, *_subfolders(base)))
+    return next((folder for folder in folders if (folder / LIST).is_file()), None)
 
 
-def _folders(base: Path) -> list[Path]:
+def _subfolders(base: Path) -> list[Path]:
     try:
         return sorted(path for path in base.iterdir() if path.is_dir())
-    except OSError:  # only a place to look into
+    except OSError:
         return []
 
 
-# --- lists -----------------------------------------------------------------------------------------------------------
-
-
 def read_lists(folder: Path) -> dict[str, list[str]]:
-    """The names in the twelve lists, by split; every list is checked for its length, labels and repetitions."""
+    """Return the names in the twelve lists by split, after checking their lengths and that they agree."""
     out: dict[str, list[str]] = {split: [] for split in LISTS.values()}
     for domain, lengths in LINES.items():
-        parts = {word: _read_list(folder / f"{domain}_{word}_kfold.txt", domain, lines) for word, lines in lengths.items()}
-        train, val, test = (set(map(key, parts[word])) for word in ("train", "crossval", "test"))
-        if train & val or train | val != test:
-            odd = sorted((train & val) | ((train | val) ^ test))
+        keys: dict[str, set[str]] = {}
+        for word, lines in lengths.items():
+            path = folder / f"{domain}_{word}_kfold.txt"
+            names = read_list(Source(path.name, path.name, path), domain)
+            keys[word] = set(map(key, names))
+            if len(keys[word]) != lines:
+                raise PictureError(
+                    f"{path} names {plural(len(keys[word]), 'picture')}, the published list {lines}; download it again"
+                )
+            out[LISTS[word]] += names
+        train, val, test = keys["train"], keys["crossval"], keys["test"]
+        if odd := sorted((train & val) | ((train | val) ^ test)):
             raise PictureError(
                 f"the lists of {domain} in {folder} disagree about {plural(len(odd), 'picture')}, {first_few(odd)}; each "
-                "picture of the test list must be in one of train and crossval; download the lists again"
+                "picture of the test list must be in train or crossval; download the lists again"
             )
-        for word, names in parts.items():
-            out[LISTS[word]] += names
     return out
 
 
-def _read_list(path: Path, domain: str, lines: int) -> list[str]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise read_error(error, path) from error
-    except UnicodeDecodeError as error:
-        raise PictureError(f"{path} is not a text file; download the lists again") from error
-    names = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        name, _, label = line.strip().rpartition(" ")
-        folders = name.split("/")
-        if len(folders) != 3 or folders[0] != domain or _label(folders[1]) != label:
-            raise PictureError(f"{path}, line {number} is {line!r}; expected a line like '{domain}/dog/name.jpg 1'")
-        names.append(name)
-    if twice := [name for name, times in Counter(map(key, names)).items() if times > 1]:
-        raise PictureError(
-            f"{path} names {plural(len(twice), 'picture')} twice, {first_few(twice)}; download the lists again"
-        )
-    if len(names) != lines:
-        raise PictureError(f"{path} has {len(names)} lines, the published list {lines}; download the lists again")
-    return names
-
-
-def _label(class_name: str) -> str:
-    return str(CLASSES.index(class_name) + 1) if class_name in CLASSES else ""
-
-
-# --- checking --------------------------------------------------------------------------------------------------------
-
-Found = tuple[list[str], list[tuple[str, str]]]  # what is wrong in words, and (name, reason) of every file concerned
-
-
-def _checked(
-    sources: Sequence[Path], named: Mapping[str, Sequence[str]], split: str, copy: str
-) -> tuple[list[Item], list[tuple[str, str]]]:
-    """The pictures of PACS and what was left out. Raises for what cannot be used so, the pictures before the lists."""
-    items, skipped = find_items(sources)
-    if not any(_is_of_pacs(item) for item in items):
-        found = first_few(sorted({item.domain for item in items}))
-        raise PictureError(f"{sources[0]} holds nothing of PACS, whose domains are {', '.join(PICTURES)}; it has {found}")
-    problems, wrong = _against_lists(items, named["test"]) if named else _against_counts(items)
-    if gone := _domains_gone(items):
-        problems.insert(0, f"{_and(gone)} {'is' if len(gone) == 1 else 'are'} not there")
-    skipped += wrong
-    lost = ""
-    if split == "official" and not named:
-        lost = (
-            f"there are no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., "
-            "or choose split='own', a reproducible split that is not the one of published numbers"
-        )
-    if copy == "complete" and (problems or skipped):
-        what = "; ".join([*_renamed(items), *problems][:4])
-        what = what or f"{plural(len(skipped), 'stray picture')}, {first_few([name for name, _ in skipped])}"
-        also = f". And {lost}" if lost else ""
-        where = _and(list(map(str, sources))) + (" is" if len(sources) == 1 else " are")
-        again = (
-            "Give the others, too" if gone and len(problems) == 1 and sources[0].is_file() else "Copy or download it again"
-        )
-        raise PictureError(f"{where} not the complete PACS: {what}. {again}, or choose copy='partial'{also}")
-    if lost:
-        raise PictureError(lost)
-    left_out = {name for name, _ in wrong}
-    items = [item for item in items if item.name not in left_out]
-    if not items:
-        raise PictureError(f"{sources[0]} has no picture that is in the lists; choose split='own', which needs none")
-    return items, skipped
-
-
-def _against_lists(items: Sequence[Item], listed: Sequence[str]) -> Found:
+def _members_of_pacs(items: Sequence[Item], listed: Sequence[str] | None) -> tuple[list[Item], Skipped, Skipped]:
+    """Return the pictures of PACS (by the lists, otherwise by domain and class), the missing and the unknown ones."""
     there = {item.key for item in items}
-    known = {key(name) for name in listed}
-    missing = [name for name in listed if key(name) not in there]
-    unknown = [item.name for item in items if item.key not in known]
-    problems = []
-    gone = _domains_gone(items)
-    for domain, counts in PICTURES.items():
-        if domain not in gone and (lost := [name for name in missing if name.startswith(f"{domain}/")]):
-            problems.append(f"{domain} lacks {len(lost)} of {sum(counts)} pictures ({first_few(lost)})")
-    if unknown:
-        problems.append(f"{plural(len(unknown), 'picture')} not in the lists ({first_few(unknown)})")
-    twice = [name for name, times in Counter(item.key for item in items).items() if times > 1 and name in known]
-    if twice:
-        raise PictureError(f"{plural(len(twice), 'picture')} there in two formats ({first_few(twice)}); keep one of each")
-    reasons = [(name, f"{name} is in the lists but not in this copy") for name in missing]
-    return problems, reasons + [(name, f"{name} is not in the lists and was left out") for name in unknown]
+    if listed is None:
+        known = {item.key for item in items if item.domain in PICTURES and item.label in CLASSES}
+    else:
+        known = set(map(key, listed))
+    missing = [(name, f"{name} is missing") for name in listed or () if key(name) not in there]
+    unknown = [(item.name, f"{item.name} is not part of PACS") for item in items if item.key not in known]
+    return [item for item in items if item.key in known], missing, unknown
 
 
-def _against_counts(items: Sequence[Item]) -> Found:
-    unknown = [item.name for item in items if not _is_of_pacs(item)]
-    problems = (
-        [f"{plural(len(unknown), 'picture')} of no class and domain of PACS ({first_few(unknown)})"] if unknown else []
-    )
-    found, gone = Counter((item.domain, item.label) for item in items), _domains_gone(items)
-    for domain, counts in PICTURES.items():
-        wrong = [
-            f"{domain}/{label} has {plural(found[domain, label], 'picture')}, expected {count}"
-            for label, count in zip(CLASSES, counts, strict=True)
-            if found[domain, label] != count and domain not in gone
-        ]
-        if wrong:
-            problems.append(wrong[0] + (f" (and {len(wrong) - 1} more classes differ)" if len(wrong) > 1 else ""))
-    return problems, [(name, f"{name} is of no class and domain of PACS and was left out") for name in unknown]
-
-
-def _is_of_pacs(item: Item) -> bool:
-    return item.domain in PICTURES and item.label in CLASSES
-
-
-def _domains_gone(items: Sequence[Item]) -> list[str]:
-    """Those of which no picture is there: one word of them is better than a count for each."""
-    there = {item.domain for item in items if _is_of_pacs(item)}
-    return [domain for domain in PICTURES if domain not in there]
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
-
-
-def _renamed(items: Sequence[Item]) -> list[str]:
-    """Questions about folders whose names are almost those that are missing."""
-    told = []
-    for there, names in (({i.domain for i in items}, PICTURES), ({i.label for i in items}, CLASSES)):
-        missing = [name for name in names if name not in there]
-        for name in sorted(there - set(names)):
-            if close := get_close_matches(name.lower().replace(" ", "_"), missing, n=1):
-                told.append(f"is {name} your {close[0]}?")
-    return told
+def _check_complete(sources: Sequence[Path], items: Sequence[Item], extra: Skipped) -> None:
+    found, domains = Counter((item.domain, item.label) for item in items), {item.domain for item in items}
+    problems = [f"{domain} is missing" for domain in PICTURES if domain not in domains]
+    for domain in sorted(domains):
+        for label, count in zip(CLASSES, PICTURES[domain], strict=True):
+            if found[domain, label] != count:
+                problems.append(f"{domain}/{label} has {plural(found[domain, label], 'picture')}, expected {count}")
+    if problems or extra:
+        what = "; ".join(filter(None, (first_few(problems, 4), first_few([reason for _, reason in extra]))))
+        raise PictureError(
+            f"{first_few(list(map(str, sources)), 4)}: not the complete PACS: {what}; copy or download it again, or choose "
+            "copy='partial'"
+        )

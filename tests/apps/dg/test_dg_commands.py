@@ -82,8 +82,8 @@ def test_a_closed_folder_is_told_of_before_pictures_are_read(
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (PermissionError, "permission denied"),
-        (FileNotFoundError, "could not be written (No such file or directory)"),
+        (PermissionError, "cannot be written: permission denied"),
+        (FileNotFoundError, "cannot be written (No such file or directory)"),
     ],
 )
 def test_a_folder_that_cannot_be_made_is_one_sentence(
