@@ -64,7 +64,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 class ThreeSort(FeatureMix):
     """EFDMix as its paper's pseudo-code says it: two sorts, an argsort of the index, a gather."""
 
-    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+    def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         batch, device = features.shape[0], features.device
         gate = draw.gate(self.p, device, self.generator)
         kept = draw.beta(self.alpha or 0.1, batch, device, self.generator)

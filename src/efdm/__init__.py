@@ -1,6 +1,6 @@
 """Exact feature distribution matching for PyTorch: match, blend, pair.
 
-Functions on features are in `efdm.ops`, layers in `efdm.nn`, row kernels in `efdm.kernels`.
+`efdm.ops` contains functions on features, `efdm.nn` layers and losses, `efdm.kernels` the row kernels.
 """
 
 import importlib

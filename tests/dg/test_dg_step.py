@@ -14,7 +14,7 @@ from efdm.dg.run import sampler
 from efdm.dg.settings import Settings
 from efdm.dg.step import Step, make_optimizer, parts_to_compile, seeds_of
 from efdm.models.backbones import build_backbone
-from efdm.nn import mixes_of
+from efdm.nn import feature_layers
 
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 METHODS = ("erm", "efdmix", "mixup", "efdmix-labels", "dsu", "manifold-mixup", "cutmix", "dropblock")
@@ -241,7 +241,7 @@ def test_making_ready_changes_nothing(data: DomainSet, batchnorm: str) -> None:
     step.prepare(torch.arange(16, device="cuda"))
     for key, value in step.model.state_dict().items():
         assert torch.equal(value, before[key]), key
-    assert len(mixes_of(step.model)) == 1
+    assert len(feature_layers(step.model)) == 1
 
 
 @pytest.mark.gpu

@@ -1,112 +1,182 @@
-"""Insertion into the common families of torchvision and timm, with their presets."""
+"""Insertion into the common families of torchvision and timm."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from efdm import EFDMix, mix_after, unmix
+from efdm import EFDMix, active, mix_after, unmix
 from efdm.models.backbones import build_backbone
-from efdm.nn import FAMILIES, stages_at, stages_of
+from efdm.nn import FAMILIES, feature_layers, stages_at, stages_of
+from efdm.nn.stages import family_of
 
 pytestmark = pytest.mark.slow
 
-# name: (library, constructor arguments, input size, stages to use)
+# name: (library, constructor arguments, input size), one model per family
 MODELS = {
-    "resnet18": ("torchvision", {}, 64, 3),
-    "resnet50": ("torchvision", {}, 64, 2),
-    "vgg11_bn": ("torchvision", {}, 64, 3),
-    "mobilenet_v2": ("torchvision", {}, 64, 3),
-    "mobilenet_v3_small": ("torchvision", {}, 64, 3),
-    "efficientnet_b0": ("torchvision", {}, 64, 3),
-    "convnext_tiny": ("torchvision", {}, 64, 3),
-    "vit_b_16": ("torchvision", {"image_size": 32}, 32, 2),
-    "swin_t": ("torchvision", {}, 64, 3),
-    "resnet10t": ("timm", {}, 64, 3),
-    "vgg11": ("timm", {}, 64, 3),
-    "mobilenetv2_050": ("timm", {}, 64, 3),
-    "mobilenetv3_small_050": ("timm", {}, 64, 3),
-    "efficientnet_lite0": ("timm", {}, 64, 3),
-    "convnext_atto": ("timm", {}, 64, 3),
-    "vit_tiny_patch16_224": ("timm", {"img_size": 32}, 32, 3),
-    "deit3_small_patch16_224": ("timm", {"img_size": 32}, 32, 2),
-    "swin_tiny_patch4_window7_224": ("timm", {"img_size": 64}, 64, 3),
-    "vgg16-gap": ("efdm", {}, 64, 3),
+    "resnet18": ("torchvision", {}, 32),
+    "vgg11_bn": ("torchvision", {}, 32),
+    "mobilenet_v2": ("torchvision", {}, 32),
+    "mobilenet_v3_small": ("torchvision", {}, 64),
+    "efficientnet_b0": ("torchvision", {}, 32),
+    "convnext_tiny": ("torchvision", {"block_setting": "two blocks per stage"}, 32),
+    "vit_b_16": ("torchvision", {"image_size": 32}, 32),
+    "swin_t": ("torchvision", {}, 32),
+    "resnet10t": ("timm", {}, 32),
+    "vgg11": ("timm", {}, 32),
+    "mobilenetv2_050": ("timm", {}, 32),
+    "mobilenetv3_small_050": ("timm", {}, 64),
+    "convnext_atto": ("timm", {}, 64),
+    "vit_tiny_patch16_224": ("timm", {"img_size": 32}, 32),
+    "swin_tiny_patch4_window7_224": ("timm", {"img_size": 32}, 32),
+    "vgg16-gap": ("efdm", {}, 32),
+    # without a row: stages from timm's feature_info
+    "regnetx_002": ("timm", {}, 64),
+    "densenet121": ("timm", {}, 64),
+    "resnetv2_50": ("timm", {}, 64),
+    "fastvit_t8": ("timm", {}, 64),
+    "eva02_tiny_patch14_224": ("timm", {"img_size": 28}, 28),
+    "beit_base_patch16_224": ("timm", {"img_size": 32, "depth": 3}, 32),
 }
 
 
-def build(name: str) -> tuple[nn.Module, int, int]:
-    library, arguments, size, stages = MODELS[name]
+class Recording(EFDMix):
+    """EFDMix that records ``(features, output, layout)`` of every call."""
+
+    def __init__(self) -> None:
+        super().__init__(p=1.0, alpha=5.0, pairing="crossdomain")
+        self.calls: list[tuple[Tensor, Tensor, tuple[int, int]]] = []
+
+    def forward(self, features: Tensor, domains: Tensor | None = None, layout: tuple[int, int] | None = None) -> Tensor:
+        out = super().forward(features, domains, layout)
+        self.calls.append((features, out, layout or (1, 0)))
+        return out
+
+
+def build(name: str) -> nn.Module:
+    library, arguments, _ = MODELS[name]
     if library == "efdm":
-        return build_backbone(name, 4), size, stages
-    if library == "torchvision":
-        models = pytest.importorskip("torchvision.models")
-        return getattr(models, name)(weights=None, num_classes=4, **arguments), size, stages
-    timm = pytest.importorskip("timm")
-    return timm.create_model(name, pretrained=False, num_classes=4, **arguments), size, stages
+        return build_backbone(name, 4)
+    if library == "timm":
+        return pytest.importorskip("timm").create_model(name, pretrained=False, num_classes=4, **arguments)
+    models = pytest.importorskip("torchvision.models")
+    if "block_setting" in arguments:
+        widths = (96, 192, 384, 768)
+        blocks = [models.convnext.CNBlockConfig(a, b, 1) for a, b in zip(widths, (*widths[1:], None), strict=True)]
+        return models.ConvNeXt(blocks, num_classes=4)
+    return getattr(models, name)(weights=None, num_classes=4, **arguments)
+
+
+def train_step(model: nn.Module, size: int) -> None:
+    domains = torch.tensor([0, 0, 1, 1])
+    model.train()(torch.randn(4, 3, size, size), domains=domains).sum().backward()
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_family(name: str) -> None:
-    model, size, count = build(name)
+    model, size, mix = build(name), MODELS[name][2], Recording()
     keys = list(model.state_dict())
-    found = stages_of(model)
-    assert len(found) >= count
-    calls = []
-
-    class Seeing(EFDMix):
-        def forward(self, features: torch.Tensor, domains=None, layout=None) -> torch.Tensor:
-            out = super().forward(features, domains, layout)
-            calls.append((features, out, *layout))
-            return out
-
-    mix_after(model, [f"stage{i + 1}" for i in range(count)], Seeing(p=1.0, alpha=5.0, pairing="crossdomain"))
+    mix_after(model, ("stage1", "stage2", "stage3"), mix)
     assert list(model.state_dict()) == keys
-    x = torch.randn(4, 3, size, size)
-    model.train()(x, domains=torch.tensor([0, 0, 1, 1])).sum().backward()
-    assert len(calls) == count
+    train_step(model, size)
+    assert len(mix.calls) == 3
     widths = []
-    for features, out, channel_dim, prefix in calls:
-        assert not torch.equal(features, out)
+    for features, out, (channel_dim, prefix) in mix.calls:
+        assert torch.equal(features[:, :prefix], out[:, :prefix])
         widths.append(features.shape[channel_dim])
-        if prefix:
-            assert torch.equal(features[:, :prefix], out[:, :prefix])
-        # matched over space, so the channel must be the dimension that a linear or convolution layer widens
-        assert features.shape[channel_dim] not in (1, 3)
-    assert widths == sorted(widths), "stages go from shallow to deep"
-    calls.clear()
+        if features.flatten(1).shape[1] > widths[-1]:  # with one position, matching exchanges values only
+            assert not torch.equal(features, out)
+    assert widths == sorted(widths), "stages must go from shallow to deep"
+    assert widths[0] >= 8, "the channel dimension must be the one that convolutions widen"
+    mix.calls.clear()
     model.eval()
     with torch.no_grad():
-        model(x)
-    assert calls == []
-    unmix(model)
+        model(torch.randn(1, 3, size, size))
+    assert not any(not torch.equal(features, out) for features, out, _ in mix.calls)
 
 
-def test_every_row_of_the_preset_table_is_tested() -> None:
-    from efdm.nn.stages import family_of
-
-    seen = {(f.library, f.name) for f in (family_of(build(n)[0]) for n in MODELS) if f}
-    assert seen == {(f.library, f.name) for f in FAMILIES.values()}
+def test_every_row_of_families_is_tested() -> None:
+    pytest.importorskip("timm")
+    rows = {(family.library, family.name) for family in map(family_of, map(build, MODELS)) if family}
+    assert rows >= {(family.library, family.name) for family in FAMILIES.values()}
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "stage", "layout"),
     [
-        ("resnet18", ("layer1", "layer2", "layer3")),
-        ("vgg16-gap", ("stage2", "stage3", "stage4")),
-        ("mobilenetv2_100", ("blocks.1", "blocks.2", "blocks.4")),
-        ("efficientnet_lite0", ("blocks.1", "blocks.2", "blocks.4")),
-        ("convnext_atto", ("stages.0", "stages.1", "stages.2")),
-        ("vgg11", ("features.5", "features.10", "features.15")),
-        ("swin_tiny_patch4_window7_224", ("layers.0", "layers.1", "layers.2")),
-        ("vit_tiny_patch16_224", ()),
+        ("swin_tiny_patch4_window7_224", "layers.0.blocks.1", (-1, 0)),
+        ("swin_tiny_patch4_window7_224", "patch_embed", (-1, 0)),
+        ("swin_tiny_patch4_window7_224", "patch_embed.proj", (1, 0)),
+        ("vit_tiny_patch16_224", "blocks.0.mlp", (-1, 1)),
+        ("vit_tiny_patch16_224", "pos_drop", (-1, 1)),
+        ("vit_tiny_patch16_224", "patch_embed", (-1, 0)),  # before the class token
+        ("vit_tiny_patch16_224", "patch_embed.proj", (1, 0)),
+        ("swin_t", "features.1.0", (-1, 0)),
+        ("swin_t", "features.0", (-1, 0)),
+        ("vit_b_16", "encoder.dropout", (-1, 1)),
+        ("vit_b_16", "conv_proj", (1, 0)),
     ],
 )
-def test_the_papers_places_in_other_families(name: str, expected: tuple[str, ...]) -> None:
-    """Ends of strides 4, 8 and 16, as after layer1, layer2 and layer3 of a ResNet."""
-    pytest.importorskip("timm")
-    model = build_backbone(name, 4).train()
+def test_submodules_inherit_the_layout_of_the_family(name: str, stage: str, layout: tuple[int, int]) -> None:
+    mix = Recording()
+    model = mix_after(build(name), stage, mix)
+    train_step(model, MODELS[name][2])
+    features, out, found = mix.calls[0]
+    assert found == layout
+    assert features.shape[layout[0]] in (96, 192, 768), "the width of the model"
+    assert out.shape == features.shape
+
+
+@pytest.mark.parametrize("order", ["mix first", "checkpoint first", "copied"])
+@pytest.mark.parametrize(
+    "name", ["resnet10t", "mobilenetv2_050", "mobilenetv3_small_050", "regnetx_002", "vit_tiny_patch16_224"]
+)
+def test_gradient_checkpointing_mixes_with_the_same_gradients(name: str, order: str) -> None:
+    size, stages, grads = MODELS[name][2], ("stage1", "stage2"), []
+    torch.manual_seed(0)
+    plain = build(name)
+    for checkpointing in (False, True):
+        model = copy.deepcopy(plain)
+        if checkpointing and order == "checkpoint first":
+            model.set_grad_checkpointing(True)
+        mix_after(model, stages, Recording())
+        model.set_grad_checkpointing(checkpointing)
+        if order == "copied":
+            model = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+        torch.manual_seed(1)
+        train_step(model, size)
+        (mix,) = feature_layers(model)
+        calls = mix.calls[:2]
+        assert [torch.equal(features, out) for features, out, _ in calls] == [False, False]
+        grads.append([p.grad for p in model.parameters()])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+    model.set_grad_checkpointing(False)
+    mix.calls.clear()
+    train_step(model, size)
+    assert len(mix.calls) == 2
+    assert not any(module._forward_hooks for module in unmix(model).modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("resnet18", {}, ("layer1", "layer2", "layer3")),
+        ("mobilenetv2_100", {"in_chans": 1}, ("blocks.1", "blocks.2", "blocks.4")),
+        ("efficientnet_lite0", {}, ("blocks.1", "blocks.2", "blocks.4")),
+        ("convnext_atto", {}, ("stages.0", "stages.1", "stages.2")),
+        ("vgg11", {}, ("features.5", "features.10", "features.15")),
+        ("regnetx_002", {}, ("s1", "s2", "s3")),
+        ("swin_tiny_patch4_window7_224", {"img_size": 64}, ("layers.0", "layers.1", "layers.2")),
+        ("vit_tiny_patch16_224", {"img_size": 64}, ()),
+    ],
+)
+def test_stages_at_strides_4_8_and_16(name: str, arguments: dict, expected: tuple[str, ...]) -> None:
+    model = pytest.importorskip("timm").create_model(name, pretrained=False, **arguments).train()
     before = {k: v.clone() for k, v in model.state_dict().items()}
     assert stages_at(model) == expected
     assert model.training
@@ -114,26 +184,45 @@ def test_the_papers_places_in_other_families(name: str, expected: tuple[str, ...
     assert not any(m._forward_hooks for m in model.modules())
 
 
+def test_stages_at_of_torchvision_and_efdm() -> None:
+    assert stages_at(build("vit_b_16")) == ()
+    assert stages_at(build("vgg16-gap")) == ("stage2", "stage3", "stage4")
+
+
+def test_a_family_without_presets_lists_its_modules() -> None:
+    model = pytest.importorskip("timm").create_model("hrnet_w18_small", pretrained=False)
+    assert stages_of(model) == {}
+    with pytest.raises(ValueError, match=r"no stage 'stage1'.*layer1, transition1, stage2"):
+        mix_after(model)
+
+
 def test_module_names_work_beside_presets() -> None:
-    models = pytest.importorskip("torchvision.models")
-    model = mix_after(models.resnet18(weights=None), ["layer1.0", "stage2"], EFDMix(p=1.0))
-    model(torch.randn(2, 3, 64, 64))
+    model = mix_after(build("resnet18"), ["layer1.0", "stage2"], EFDMix(p=1.0))
+    model(torch.randn(2, 3, 32, 32))
     with pytest.raises(ValueError, match=r"no stage 'layr1'. Did you mean 'layer1'.*stage1 \(layer1\), stage2 \(layer2\)"):
         mix_after(model, ["layr1"])
 
 
-def test_the_papers_place_is_the_default() -> None:
-    models = pytest.importorskip("torchvision.models")
-    model = mix_after(models.resnet18(weights=None))
+def test_default_stages_are_those_of_the_paper() -> None:
+    model = mix_after(build("resnet18"))
     mixed = [n for n, m in model.named_modules() if any(type(h).__name__ == "_MixOutput" for h in m._forward_hooks.values())]
     assert mixed == ["layer1", "layer2", "layer3"]
 
 
-def test_wrapped_models_are_recognised_by_their_class() -> None:
+def test_subclasses_belong_to_the_family() -> None:
     models = pytest.importorskip("torchvision.models")
 
-    class Mine(models.ResNet):
+    class Subclass(models.ResNet):
         pass
 
-    model = Mine(models.resnet.BasicBlock, [1, 1, 1, 1])
-    assert stages_of(model)["stage1"] == "layer1"
+    assert stages_of(Subclass(models.resnet.BasicBlock, [1, 1, 1, 1]))["stage1"] == "layer1"
+
+
+def test_feature_extractors_of_torchvision() -> None:
+    extraction = pytest.importorskip("torchvision.models.feature_extraction")
+    model, x = mix_after(build("resnet18"), mix=EFDMix(p=1.0)), torch.randn(2, 3, 32, 32)
+    with pytest.raises(TypeError, match=r"'layer1'.*create_feature_extractor"):
+        extraction.create_feature_extractor(model, ["layer2"])
+    with active(model, False):
+        extractor = extraction.create_feature_extractor(model, ["layer4"]).eval()
+    assert extractor(x)["layer4"].shape == (2, 512, 1, 1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from efdm.nn import DropBlock
-from efdm.nn.dropblock import dropped
+from efdm.nn.dropblock import block_mask
 
 
 def test_a_corner_drops_its_block() -> None:
@@ -12,7 +12,7 @@ def test_a_corner_drops_its_block() -> None:
     corners[0, 0, 1, 2] = 1
     expected = torch.zeros(1, 1, 6, 6, dtype=torch.bool)
     expected[0, 0, 1:4, 2:4] = True
-    assert torch.equal(dropped((6, 6), corners, (3, 2)), expected)
+    assert torch.equal(block_mask((6, 6), corners, (3, 2)), expected)
 
 
 @pytest.mark.parametrize(("block", "at_least"), [(1, 0.195), (3, 0.17), (4, 0.17)])
@@ -59,7 +59,7 @@ def test_other_dimensions(space: tuple[int, ...], device: torch.device) -> None:
     out = DropBlock(0.3, 2)(torch.ones(8, 6, *space, device=device))
     assert out.shape == (8, 6, *space)
     assert 0.1 < (out == 0).float().mean().item() < 0.35
-    with pytest.raises(ValueError, match="one to three dimensions"):
+    with pytest.raises(ValueError, match="1 to 3 space dimensions"):
         DropBlock(0.3)(torch.ones(1, 2, 3, 3, 3, 3))
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from small_net import Net, images, mixing
 from torch import nn
 
 from efdm import EFDMix, active, domains_of_batch, mix_after, set_active, unmix
-from efdm.nn import DSU, find_stage, mixes_of, stages_of
+from efdm.nn import DSU, feature_layers, find_stage, stages_of
 
 
 def test_mixes_in_training_only(device: torch.device) -> None:
@@ -20,7 +21,7 @@ def test_mixes_in_training_only(device: torch.device) -> None:
     assert mixing(model.train(), x)
 
 
-def test_checkpoint_keys_stay(device: torch.device) -> None:
+def test_checkpoint_keys_do_not_change(device: torch.device) -> None:
     model = Net().to(device)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     mix_after(model, ["stem"], EFDMix())
@@ -29,12 +30,12 @@ def test_checkpoint_keys_stay(device: torch.device) -> None:
     assert [n for n, _ in model.named_modules()] == [n for n, _ in Net().named_modules()]
 
 
-def test_removable(device: torch.device) -> None:
+def test_unmix_removes_every_hook(device: torch.device) -> None:
     model = Net().to(device)
     x = images(device)
     mix_after(model, ["stem", "body"], EFDMix(p=1.0, alpha=5.0))
     assert unmix(model) is model
-    assert mixes_of(model) == []
+    assert feature_layers(model) == []
     assert not mixing(model, x)
     with pytest.raises(TypeError, match="domains"):
         model(x, domains=torch.zeros(6))
@@ -42,33 +43,33 @@ def test_removable(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
-def test_copies_mix_on_their_own(copies, device: torch.device) -> None:
+def test_copies_mix_independently(copies, device: torch.device) -> None:
     model, x = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")), images(device)
     twin = copies(model)
     assert mixing(twin, x, domains=torch.arange(6))
     set_active(twin, False)
     assert not mixing(twin, x, domains=torch.arange(6))
     assert mixing(model, x, domains=torch.arange(6))
-    assert len(mixes_of(twin)) == 1
+    assert len(feature_layers(twin)) == 1
 
 
-def test_each_insertion_draws_anew(device: torch.device) -> None:
+def test_each_stage_draws_separately(device: torch.device) -> None:
     seen = []
 
-    class Seeing(EFDMix):
+    class Recording(EFDMix):
         def forward(self, features: torch.Tensor, domains=None, layout=None) -> torch.Tensor:
             out = super().forward(features, domains, layout)
             seen.append(torch.equal(out, features))
             return out
 
-    model = mix_after(Net().to(device), ["stem", "body"], Seeing(p=0.5, alpha=5.0))
+    model = mix_after(Net().to(device), ["stem", "body"], Recording(p=0.5, alpha=5.0))
     for _ in range(30):
         model(images(device))
     assert len(seen) == 60
     assert any(a != b for a, b in zip(seen[::2], seen[1::2], strict=True))
 
 
-def test_switches(device: torch.device) -> None:
+def test_set_active_and_active(device: torch.device) -> None:
     model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0)), images(device)
     assert not mixing(set_active(model, False), x)
     with active(model):
@@ -80,7 +81,7 @@ def test_switches(device: torch.device) -> None:
     assert mixing(model, x)
 
 
-def test_switches_reach_layers_of_the_model_itself(device: torch.device) -> None:
+def test_set_active_includes_layers_that_are_submodules(device: torch.device) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), EFDMix(p=1.0, alpha=5.0)).to(device)
     x = images(device)
     with active(model, False):
@@ -93,32 +94,32 @@ def test_domains_by_argument_and_by_block(device: torch.device) -> None:
     domains = torch.tensor([0, 0, 1, 1, 2, 2])
     assert mixing(model, x, domains=domains)
     with domains_of_batch(domains):
-        assert mixing(model, x), "the block's labels must survive the first call"
+        assert mixing(model, x), "the block's labels must outlive a call"
         model(x, domains=torch.tensor([0, 1, 2, 3, 4, 5]))
         assert mixing(model, x)
-    with pytest.raises(ValueError, match="needs domain labels"):
+    with pytest.raises(ValueError, match="requires domain labels"):
         model(x)
-    with pytest.raises(ValueError, match="needs domain labels"):
-        model(x)  # a failed call leaves nothing behind
+    with pytest.raises(ValueError, match="requires domain labels"):
+        model(x)  # the failed call must not leave labels behind
 
 
 @pytest.mark.parametrize("names", [["a", "b"] * 3, np.array(["a", "b"] * 3), [None] * 6], ids=["list", "array", "none"])
-def test_domains_by_name_are_told_how_to_become_labels(device: torch.device, names) -> None:
+def test_domain_names_are_refused(device: torch.device, names) -> None:
     model = mix_after(Net().to(device), ["stem"], EFDMix(pairing="crossdomain"))
-    with pytest.raises(ValueError, match=r"labels are integers, a tensor \(b,\), .* torch\.tensor\(\[names\.index"):
+    with pytest.raises(ValueError, match=r"integer tensor.*names\.index"):
         model(images(device), domains=names)
     model(images(device), domains=[0, 1] * 3)
 
 
-def test_domains_are_dropped_after_a_call_that_failed(device: torch.device) -> None:
+def test_labels_are_dropped_after_a_failed_call(device: torch.device) -> None:
     model = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, pairing="crossdomain"))
     with pytest.raises(RuntimeError):
         model(torch.zeros(2, 99, 4, 4, device=device), domains=torch.tensor([0, 1]))
-    with pytest.raises(ValueError, match="needs domain labels"):
+    with pytest.raises(ValueError, match="requires domain labels"):
         model(images(device))
 
 
-def test_wrong_names_list_the_stages() -> None:
+def test_an_unknown_stage_lists_the_stages() -> None:
     with pytest.raises(ValueError, match=r"no stage 'boddy'. Did you mean 'body'.*stem, body, head"):
         mix_after(Net(), ["boddy"])
     with pytest.raises(ValueError, match="stages is empty"):
@@ -132,7 +133,7 @@ def test_nothing_is_inserted_when_one_name_is_wrong(device: torch.device) -> Non
     model = Net()
     with pytest.raises(ValueError, match="nowhere"):
         mix_after(model, ["stem", "nowhere"])
-    assert mixes_of(model) == []
+    assert feature_layers(model) == []
 
 
 def test_a_stage_that_returns_no_tensor() -> None:
@@ -142,7 +143,7 @@ def test_a_stage_that_returns_no_tensor() -> None:
         model["rnn"](torch.rand(2, 3, 4))
 
 
-def test_a_stage_kept_in_eval_is_left_alone(device: torch.device) -> None:
+def test_a_stage_in_eval_mode_is_not_mixed(device: torch.device) -> None:
     model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0)), images(device)
     model.stem.eval()
     assert not mixing(model, x)
@@ -161,33 +162,33 @@ def test_amp(dtype: torch.dtype, device: torch.device) -> None:
     assert all(p.isfinite().all() for p in model.parameters())
 
 
-def test_a_model_that_wants_domains_gets_them(device: torch.device) -> None:
-    class Wants(Net):
+def test_a_model_with_a_domains_argument_receives_it(device: torch.device) -> None:
+    class TakesDomains(Net):
         def forward(self, x: torch.Tensor, domains: torch.Tensor) -> torch.Tensor:
             assert domains is not None
             return super().forward(x)
 
-    model = mix_after(Wants().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
+    model = mix_after(TakesDomains().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
     assert mixing(model, images(device), domains=torch.arange(6))
 
 
 def test_a_stage_is_mixed_once(device: torch.device) -> None:
     model = mix_after(Net(), ["stem", "stem"])
     assert len(model.stem._forward_hooks) == 1
-    with pytest.raises(ValueError, match="'stem' is mixed already; call unmix"):
+    with pytest.raises(ValueError, match="'stem' is already mixed; call unmix"):
         mix_after(model, ["body", "stem"])
     assert not model.body._forward_hooks
 
 
-def test_helpful_when_given_something_else() -> None:
+def test_other_objects_are_refused() -> None:
     with pytest.raises(TypeError, match=r"torch.nn.Module, got str"):
         mix_after("resnet18")
-    with pytest.raises(ValueError, match=r"mix_after on the model first"):
+    with pytest.raises(ValueError, match="already compiled"):
         mix_after(torch.compile(Net()), ["stem"])
     mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), [1])
 
 
-def test_settings_of_the_users_own_win() -> None:
+def test_settings_of_the_layer_override_the_layout_of_the_family() -> None:
     models = pytest.importorskip("torchvision.models")
     mix = EFDMix(channel_dim=2, prefix=0)
     mix_after(models.resnet18(weights=None), "stage1", mix)
@@ -205,17 +206,17 @@ def test_settings_of_the_users_own_win() -> None:
     [({"prefix": 5}, (-1, 5)), ({"channel_dim": 2}, (2, 1)), ({"channel_dim": 1, "prefix": 0}, (1, 0)), ({}, (-1, 1))],
     ids=str,
 )
-def test_what_a_layer_does_not_say_is_what_is_known_of_the_stage(settings: dict, layout: tuple[int, int]) -> None:
+def test_the_family_completes_the_layout(settings: dict, layout: tuple[int, int]) -> None:
     models = pytest.importorskip("torchvision.models")
     vit = mix_after(models.vit_b_16(weights=None, image_size=32), "stage1", EFDMix(**settings))
     assert next(iter(vit.encoder.layers[0]._forward_hooks.values())).layout == layout
 
 
-def test_a_prefix_where_tokens_would_be_channels_is_refused() -> None:
+def test_a_prefix_without_tokens_is_refused() -> None:
     model = Net()
-    with pytest.raises(ValueError, match=r"prefix=1 are leading tokens.*channel_dim=-1"):
+    with pytest.raises(ValueError, match=r"prefix=1 .*channel_dim=-1"):
         mix_after(model, ["stem", "body"], [EFDMix(), DSU(prefix=1)])
-    assert mixes_of(model) == []
+    assert feature_layers(model) == []
 
 
 def test_a_loaded_model_keeps_its_hooks(tmp_path) -> None:
@@ -224,14 +225,15 @@ def test_a_loaded_model_keeps_its_hooks(tmp_path) -> None:
 
     torch.save(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]), tmp_path / "model.pt")
     script = (
-        f"import torch; from efdm.nn import mixes_of; m = torch.load({str(tmp_path / 'model.pt')!r}, weights_only=False); "
+        "import torch; from efdm.nn import feature_layers; "
+        f"m = torch.load({str(tmp_path / 'model.pt')!r}, weights_only=False); "
         "m[0].register_forward_hook(lambda *a: None); m.register_forward_pre_hook(lambda *a: None); "
-        "assert len(mixes_of(m)) == 1; m(torch.rand(2, 2, 5), domains=torch.tensor([0, 1]))"
+        "assert len(feature_layers(m)) == 1; m(torch.rand(2, 2, 5), domains=torch.tensor([0, 1]))"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_threads_that_share_a_model_keep_their_labels() -> None:
+def test_threads_that_share_a_model_have_separate_labels() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     model = mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
@@ -252,10 +254,10 @@ def test_a_module_with_two_names() -> None:
     assert len(conv._forward_hooks) == 1
 
 
-def test_a_layer_for_each_stage(device: torch.device) -> None:
+def test_one_layer_per_stage(device: torch.device) -> None:
     layers = [EFDMix(p=1.0), DSU(p=1.0)]
     model = mix_after(Net().to(device), ["stem", "body"], layers)
-    assert mixes_of(model) == layers
+    assert feature_layers(model) == layers
     assert mixing(model, images(device))
     with pytest.raises(ValueError, match="2 layers for 1 stages"):
         mix_after(Net(), ["stem"], layers)
@@ -263,9 +265,84 @@ def test_a_layer_for_each_stage(device: torch.device) -> None:
         mix_after(Net(), ["stem", "body"], [EFDMix(), nn.ReLU()])
 
 
-def test_stages_are_found_with_their_layout() -> None:
+def test_find_stage_returns_the_layout() -> None:
     net = Net()
-    assert find_stage(net, "body") == ("body", net.body, (1, 0))
+    assert find_stage(net, "body") == ("body", net.body, (1, 0), False)
     models = pytest.importorskip("torchvision.models")
     vit = models.vit_b_16(weights=None, image_size=32)
-    assert find_stage(vit, "stage2") == ("encoder.layers.encoder_layer_1", vit.encoder.layers[1], (-1, 1))
+    assert find_stage(vit, "stage2") == ("encoder.layers.encoder_layer_1", vit.encoder.layers[1], (-1, 1), True)
+
+
+# --- calls that would not mix ----------------------------------------------------------------------------------------------
+
+
+class Bypassing(Net):
+    """Call the blocks of ``body`` and never ``body`` itself."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        for block in self.body:
+            x = block(x)
+        return self.head(x.mean((2, 3)))
+
+
+def test_a_training_forward_that_reaches_no_stage_raises() -> None:
+    x = torch.rand(4, 3, 8, 8)
+    model = mix_after(Bypassing(), ["body"], EFDMix(p=1.0))
+    with pytest.raises(RuntimeError, match=r"none of its mixed stages \('body'\)"):
+        model(x)
+    model.eval()(x)
+    unmix(model.train().body)
+    model(x)
+
+
+def test_a_stage_that_is_not_called_beside_others_warns() -> None:
+    model = mix_after(Bypassing(), ["stem", "body"], EFDMix(p=1.0))
+    with pytest.warns(UserWarning, match="did not call 'body'"):
+        model(torch.rand(4, 3, 8, 8))
+
+
+def test_an_error_in_forward_is_not_hidden() -> None:
+    model = mix_after(Bypassing(), ["body"], EFDMix(p=1.0))
+    with pytest.raises(RuntimeError, match="channels"):
+        model(torch.rand(4, 99, 8, 8))
+
+
+@pytest.mark.parametrize("stages", [["body.1"], ["stem", "body.1"]], ids=str)
+def test_a_replaced_module_raises(stages: list[str]) -> None:
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(mix_after(Net(), stages, EFDMix(p=1.0)))
+    model.body[1].forward = nn.Identity()  # SyncBatchNorm itself needs a process group
+    with pytest.raises(RuntimeError, match=r"'body\.1'.*convert_sync_batchnorm"):
+        model(torch.rand(4, 3, 8, 8))
+
+
+def test_threads_and_compiled_stages_do_not_look_unreached() -> None:
+    model = mix_after(Net(), ["stem", "body"], EFDMix(p=1.0))
+    model.stem.compile(backend="eager")
+    model.body.compile(backend="eager")
+    model(torch.rand(4, 3, 8, 8))
+
+
+def test_tracers_that_cannot_record_a_mixing_layer() -> None:
+    model, x = mix_after(Net(), ["body"], EFDMix(p=1.0)), torch.rand(2, 3, 8, 8)
+    with pytest.raises(TypeError, match=r"torch\.fx.*'body'.*unmix"):
+        torch.fx.symbolic_trace(model)
+    with active(model, False):
+        traced = torch.fx.symbolic_trace(model)
+    assert torch.equal(traced.eval()(x), model.eval()(x))
+    with pytest.raises(AttributeError, match=r"torch\.jit\.script.*unmix"):
+        torch.jit.script(model)
+
+
+# --- layouts ---------------------------------------------------------------------------------------------------------------
+
+
+def test_three_dimensional_features_of_unknown_layout_warn() -> None:
+    tokens = torch.rand(2, 5, 8)
+    model = mix_after(nn.Sequential(nn.LayerNorm(8)), ["0"], EFDMix(p=1.0))
+    with pytest.warns(UserWarning, match=r"\(2, 5, 8\).*channel_dim=-1"):
+        model(tokens)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mix_after(unmix(model), ["0"], EFDMix(p=1.0, channel_dim=-1))(tokens)
+        mix_after(nn.Sequential(nn.Conv1d(5, 3, 1)), ["0"], EFDMix(p=1.0))(tokens)

@@ -30,7 +30,7 @@ def test_gradient_checkpointing_repeats_the_draws(pairing: str, device: torch.de
 def test_checkpointing_with_a_generator_of_ones_own_is_refused(device: torch.device) -> None:
     layer = EFDMix(p=1.0, generator=torch.Generator(device))
     model = mix_after(Net(checkpointed=True).to(device), ["body.0"], layer)
-    with pytest.raises(RuntimeError, match="cannot be rewound"):
+    with pytest.raises(RuntimeError, match="generator=None"):
         model(images(device)).sum().backward()
 
 
@@ -99,5 +99,5 @@ def test_labels_of_a_compiled_call_that_failed_are_dropped() -> None:
     compiled = torch.compile(mix_after(Net(), ["stem"], EFDMix(p=1.0, pairing="crossdomain")), backend="eager")
     with pytest.raises(RuntimeError):
         compiled(torch.zeros(4, 99, 4, 4), domains=torch.arange(4))
-    with pytest.raises(ValueError, match="needs domain labels"):
+    with pytest.raises(ValueError, match="requires domain labels"):
         torch.compile(EFDMix(p=1.0, pairing="crossdomain"), backend="eager")(torch.rand(4, 3, 5))

@@ -93,10 +93,10 @@ def test_eval_leaves_features_alone(device: torch.device) -> None:
 def test_says_when_it_was_not_asked_first(device: torch.device) -> None:
     mixup = ManifoldMixup(2)
     model = mix_after(Seeing(), ["one", "two"], mixup.layers)
-    with pytest.raises(RuntimeError, match="drawn for no batch yet"):
+    with pytest.raises(RuntimeError, match="no batch yet"):
         model(batch(device)[0])
     mixup(*batch(device))
-    with pytest.raises(RuntimeError, match="a batch of 5, and these are features of 3"):
+    with pytest.raises(RuntimeError, match="batch of 5, but got features of 3"):
         model(batch(device, 3)[0])
     with active(model, False):
         model(batch(device, 3)[0])
@@ -122,7 +122,7 @@ def test_switched_off_it_leaves_the_batch_and_forgets(device: torch.device) -> N
         same = mixup(images, targets)
     assert same[0] is images
     assert same[1] is targets
-    with pytest.raises(RuntimeError, match="drawn for no batch yet"):
+    with pytest.raises(RuntimeError, match="no batch yet"):
         model(images)
 
 
@@ -142,7 +142,7 @@ def test_a_copied_model_does_not_mix_what_was_drawn_for_another(device: torch.de
     mixup = ManifoldMixup(2)
     model = mix_after(Seeing(), ["one", "two"], mixup.layers)
     images, _ = mixup(*batch(device))
-    with pytest.raises(RuntimeError, match=r"no batch yet.*copied at once"):
+    with pytest.raises(RuntimeError, match=r"no batch yet.*deepcopy"):
         copy.deepcopy(model)(images)
     twin, its_mixup = copy.deepcopy((model, mixup))
     images, targets = its_mixup(*batch(device))
@@ -151,15 +151,15 @@ def test_a_copied_model_does_not_mix_what_was_drawn_for_another(device: torch.de
 
 def test_labels_and_bytes_are_not_averaged() -> None:
     images = torch.rand(4, 3, 2, 2)
-    with pytest.raises(ValueError, match=r"expected probabilities \(4, classes\)"):
+    with pytest.raises(ValueError, match=r"\(4, classes\), got \(4,\)"):
         ManifoldMixup(1)(images, torch.tensor([0, 3, 1, 2]))
-    with pytest.raises(ValueError, match=r"images are of torch.uint8"):
+    with pytest.raises(ValueError, match=r"got torch\.uint8"):
         ManifoldMixup(1)(images.byte(), torch.eye(4))
 
 
 def test_wrong_settings_are_told() -> None:
-    with pytest.raises(ValueError, match="alpha=0 must be positive"):
+    with pytest.raises(ValueError, match=r"alpha must be .* got 0"):
         ManifoldMixup(1, alpha=0)
-    with pytest.raises(ValueError, match="p=2 is not a probability"):
+    with pytest.raises(ValueError, match=r"p must be .* got 2"):
         ManifoldMixup(1, p=2)
     assert repr(ManifoldMixup(3)) == "ManifoldMixup(stages=3, alpha=2.0, p=1.0)"

@@ -49,7 +49,7 @@ def test_a_lonely_domain_is_fine(device: torch.device) -> None:
 def test_crossdomain_needs_labels(device: torch.device) -> None:
     with pytest.raises(ValueError, match=r"model\(images, domains=labels\)"):
         draw("crossdomain", 4, device)
-    with pytest.raises(ValueError, match=r"shape \(3,\), the batch 4 samples"):
+    with pytest.raises(ValueError, match=r"\(4,\).*got \(3,\)"):
         draw("crossdomain", 4, device, [0, 1, 2])
 
 

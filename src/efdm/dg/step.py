@@ -15,7 +15,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import OPTIMIZERS, Settings
-from efdm.nn import domains_of_batch, find_stage, mixes_of, stages_of
+from efdm.nn import domains_of_batch, feature_layers, find_stage, stages_of
 from efdm.ops.generator import default_generator
 from efdm.training import Capture, autocast
 from efdm.training.checkpoint import restore_optimizer, set_rate
@@ -122,7 +122,9 @@ def train_mode(model: nn.Module, batchnorm: str) -> None:
 
 def _check_mixed(model: nn.Module, settings: Settings) -> None:
     """Raise where a method would do nothing: features are mixed after stages in training mode alone."""
-    frozen = [name for name in settings.stages if not find_stage(model, name).module.training] if mixes_of(model) else []
+    frozen = (
+        [name for name in settings.stages if not find_stage(model, name).module.training] if feature_layers(model) else []
+    )
     if frozen:
         raise ValueError(
             f"{frozen[0]} is a BatchNorm, which batchnorm='frozen' keeps out of training mode, and nothing is mixed after "

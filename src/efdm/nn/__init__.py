@@ -1,14 +1,14 @@
-"""Modules that remember settings and call `efdm.ops`."""
+"""Layers and losses on features."""
 
 from efdm.nn.domains import domains_of_batch
 from efdm.nn.dropblock import DropBlock
 from efdm.nn.dsu import DSU
-from efdm.nn.insert import active, find_stage, mix_after, mixes_of, set_active, stages_of, unmix
+from efdm.nn.insert import active, feature_layers, mix_after, set_active, unmix
 from efdm.nn.layer import FeatureLayer
 from efdm.nn.manifold import ManifoldMixup
 from efdm.nn.mix import CrossNorm, EFDMix, FeatureMix, MixStyle
 from efdm.nn.pairing import PAIRINGS, Pairing
-from efdm.nn.stages import FAMILIES, stages_at
+from efdm.nn.stages import FAMILIES, find_stage, stages_at, stages_of
 
 __all__ = [
     "DSU",
@@ -24,9 +24,9 @@ __all__ = [
     "Pairing",
     "active",
     "domains_of_batch",
+    "feature_layers",
     "find_stage",
     "mix_after",
-    "mixes_of",
     "set_active",
     "stages_at",
     "stages_of",

@@ -1,4 +1,4 @@
-"""Everything random, drawn on a device from one generator."""
+"""Random draws of the layers, on the features' device and from one generator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def normal(*shape: int, device: torch.device, generator: Generator) -> Tensor:
 
 
 def integers(below: int, *shape: int, device: torch.device, generator: Generator) -> Tensor:
-    """From 0 to ``below - 1``, evenly."""
+    """Draw integers uniformly from 0 to ``below - 1``."""
     return torch.randint(below, shape, device=device, **generator_kwargs(generator))
 
 
@@ -31,43 +31,42 @@ def permutation(n: int, device: torch.device, generator: Generator) -> Tensor:
 
 
 def gate(p: float, device: torch.device, generator: Generator) -> Tensor:
-    """True with probability ``p``: whether a call does anything."""
+    """Return True with probability ``p``, as a tensor. A layer acts if its gate is True."""
     return uniform(device=device, generator=generator) < p
 
 
 def closed(gate: Tensor) -> bool:
-    """Whether a gate is known to be closed. On a CPU reading it is free and saves the work; a GPU would have to wait."""
+    """Return True if a gate can be read without waiting (CPU, eager) and is closed, so that the work can be skipped."""
     return gate.device.type == "cpu" and is_eager(gate) and not gate
 
 
 def beta(alpha: float, batch: int, device: torch.device, generator: Generator) -> Tensor:
-    """``Beta(alpha, alpha)``, one for each sample."""
+    """Draw one value per sample from ``Beta(alpha, alpha)``."""
     return beta_from(alpha, *beta_noise(batch, device, generator))
 
 
-_TRIES = 8  # each is taken with a chance of at least 0.95, so that all fail once in 25,000 million draws
+_TRIES = 8  # each is accepted with probability >= 0.95, so all fail once in 2.5e10 draws
 
 
 def beta_noise(batch: int, device: torch.device, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """All that `beta` takes from the generator. A layer whose gate is closed draws it, too, and leaves the rest."""
+    """Draw all random numbers of `beta`. Layers also draw them when their gate is closed, so that every call draws alike."""
     u = uniform(2, batch, device=device, generator=generator)
     x = normal(2, batch, _TRIES, device=device, generator=generator)
     return u, x, uniform(2, batch, _TRIES, device=device, generator=generator)
 
 
 def beta_from(alpha: float, u: Tensor, x: Tensor, chance: Tensor) -> Tensor:
-    # From two gamma variates, in logarithms: log Gamma(a) = log Gamma(a + 1) + log(U) / a, where Gamma(0.1) itself would
-    # underflow.
+    # two gamma variates in logarithms, log Gamma(a) = log Gamma(a + 1) + log(U) / a, because Gamma(0.1) would underflow
     log = _log_gamma(alpha + 1.0, x, chance) + u.clamp(min=torch.finfo(torch.float32).tiny).log() / alpha
     return torch.sigmoid(log[0] - log[1])
 
 
 def _log_gamma(shape: float, x: Tensor, u: Tensor) -> Tensor:
-    """Logarithms of gamma variates of a shape of at least 1 (Marsaglia and Tsang, ACM TOMS 26, 2000), from normal and
-    uniform numbers.
+    """Compute logarithms of gamma variates with ``shape >= 1`` from normal ``x`` and uniform ``u``.
 
-    The first accepted of a fixed number of tries, instead of trying until one is: nothing is read back from a device, and
-    compilers see plain arithmetic. torch's own gamma and Dirichlet cannot be traced with changing sizes before torch 2.13.
+    Marsaglia and Tsang, ACM TOMS 26, 2000, with a fixed number of proposals in place of a rejection loop: nothing is read
+    back from the device, and compilers see plain arithmetic. Before torch 2.13, torch's own gamma and Dirichlet cannot be
+    traced with dynamic sizes.
     """
     d = shape - 1 / 3
     root = 1 + x / (9 * d) ** 0.5

@@ -1,4 +1,4 @@
-"""Uncertain statistics as a layer: noise on the mean and the standard deviation of every channel."""
+"""DSU as a layer: Gaussian noise on the mean and standard deviation of every channel."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from efdm.ops.moments import mean_and_variance
 
 
 def perturbed(features: Tensor, mean_noise: Tensor, std_noise: Tensor, *, eps: float = 1e-6, channel_dim: int = 1) -> Tensor:
-    r""":math:`(x-\mu)/s\,(s+n_s\Sigma_s)+\mu+n_\mu\Sigma_\mu`: statistics of every sample moved by noise.
+    r"""Compute :math:`(x-\mu)/s\,(s+n_s\Sigma_s)+\mu+n_\mu\Sigma_\mu` for noise :math:`n_\mu, n_s` of shape ``(b, c)``.
 
-    :math:`\Sigma_\mu, \Sigma_s` are the standard deviations over the batch of the samples' means and standard deviations;
-    the noise is ``(b, c)``. Noise of 0 gives the features, exactly. Gradient: ordinary, through all statistics, as in the
-    published code.
+    :math:`\Sigma_\mu, \Sigma_s` are the standard deviations, over the batch, of the samples' means and standard deviations.
+    Zero noise returns the features exactly. Gradients flow through all statistics, as in the published code.
     """
     rows = to_rows(features, "features", channel_dim)
     x = rows.values if features.dtype == torch.float64 else rows.values.float()
     mean, variance = (s.squeeze(-1) for s in mean_and_variance(x, (-1,)))
     std = (variance + eps).sqrt()
     mean_spread, std_spread = ((s.var(0) + eps).sqrt() for s in (mean, std))
-    # the formula as x * scale + shift: two numbers a channel, and no rounding where there is no noise
-    # chosen, not computed, where there is none: statistics of infinities are NaN
+    # x * scale + shift is exact without noise; zeros are selected because statistics of infinities are NaN
     grows = torch.where(std_noise == 0, 0.0, std_noise * std_spread / std)
     shift = torch.where((mean_noise == 0) & (std_noise == 0), 0.0, mean_noise * mean_spread - mean * grows)
     out = torch.addcmul(shift.unsqueeze(-1), x, (1 + grows).unsqueeze(-1))
@@ -32,17 +30,19 @@ def perturbed(features: Tensor, mean_noise: Tensor, std_noise: Tensor, *, eps: f
 
 
 class DSU(FeatureLayer):
-    """Domain shifts with uncertainty (Li et al., ICLR 2022): the statistics of every sample moved by Gaussian noise.
+    """Domain shifts with uncertainty (Li et al., ICLR 2022): add Gaussian noise to the statistics of every sample.
 
-    How far is what the batch says: the standard deviations, over its samples, of their means and standard deviations. In a
-    batch of one there is none, and nothing is changed. The published code has it at six places of a ResNet (after the
-    first convolution, the pooling and all four stages), each with its own gate; here it is where it is put.
+    The scale of the noise is the standard deviation of these statistics over the batch, so a batch of one stays unchanged.
+    The published code inserts the layer at six places of a ResNet (after the first convolution, the pooling and all four
+    stages), each with its own gate.
 
     Args:
-        p: the chance that a call does anything. eps: added to variances. The rest as in `FeatureLayer`.
+        p: probability that a call adds noise.
+        eps: added to variances.
+        channel_dim, prefix, generator: see `FeatureLayer`.
 
     >>> import torch
-    >>> from efdm.nn import DSU
+    >>> from efdm import DSU
     >>> layer = DSU(p=1.0)
     >>> layer
     DSU(p=1.0, eps=1e-06)
@@ -52,7 +52,7 @@ class DSU(FeatureLayer):
 
     def __init__(
         self,
-        p: float = 0.5,  # their paper and published code
+        p: float = 0.5,  # DSU paper and published code
         *,
         eps: float = 1e-6,  # published code
         channel_dim: int | None = None,
@@ -63,7 +63,7 @@ class DSU(FeatureLayer):
         check_eps(eps)
         self.eps = eps
 
-    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+    def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         batch, channels, device = features.shape[0], features.shape[channel_dim], features.device
         gate = draw.gate(self.p, device, self.generator)
         noise = draw.normal(2, batch, channels, device=device, generator=self.generator)
@@ -72,5 +72,5 @@ class DSU(FeatureLayer):
         mean_noise, std_noise = torch.where(gate, noise, 0.0)
         return perturbed(features, mean_noise, std_noise, eps=self.eps, channel_dim=channel_dim)
 
-    def shown(self) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
         return {"p": self.p, "eps": self.eps}

@@ -1,115 +1,145 @@
-"""Put a feature layer into any model without touching its code, its parameters or its checkpoint keys."""
+"""Insert feature layers into any model without changing its code, parameters or checkpoint keys."""
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from efdm.nn.domains import call_begins, call_ends
+from efdm.nn.domains import begin_call, end_call, reach_stage
 from efdm.nn.layer import FeatureLayer
 from efdm.nn.mix import EFDMix
-from efdm.nn.stages import family_of
+from efdm.nn.stages import Stage, find_stage
 
 Model = TypeVar("Model", bound=nn.Module)
-DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18 after its first three
+DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18, after the first three stages
 
 
-class _MixOutput:
-    """A forward hook that mixes a stage's output. A class, so that the model can be pickled and copied."""
+class _Hook:
+    """Base class of the hooks. Objects and not closures, so that models can be pickled and copied."""
 
-    def __init__(self, mix: FeatureLayer, stage: str, layout: tuple[int, int] | None) -> None:
-        self.mix, self.stage, self.layout = mix, stage, layout
-        self.handle: RemovableHandle | None = None  # kept because unpickling it reserves the hook's number
+    handle: RemovableHandle | None = None  # None after `unmix`; pickled, because loading it reserves the hook's id
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__name__":  # read only by torch.jit.script
+            raise AttributeError(
+                "torch.jit.script cannot compile the hooks of mix_after; call unmix(model) before scripting it for inference"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class _MixOutput(_Hook):
+    """Forward hook of a stage that mixes its output."""
+
+    def __init__(self, mix: FeatureLayer, stage: Stage) -> None:
+        layout = mix.layout(stage.layout)
+        self.mix, self.stage = mix, stage.name
+        # None leaves an unknown layout to the layer, which warns about features that may be tokens
+        self.layout = layout if stage.layout_known or mix.channel_dim is not None else None
+        self.in_last_block: bool | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        _let_compilers_see_hooks()  # nobody calls `mix_after` for a model that is loaded
+        _guard_hooks_when_compiling()
+
+    def attach(self, model: nn.Module) -> None:
+        """Hook the stage, or its last block if the model checkpoints blocks.
+
+        timm's checkpointed models call the blocks of a Sequential stage and never the stage itself.
+        """
+        in_last_block = _checkpoints(model, self.stage)
+        if in_last_block == self.in_last_block:
+            return
+        if self.handle is not None:
+            self.handle.remove()
+        module = model.get_submodule(self.stage)
+        while in_last_block and isinstance(module, nn.Sequential) and len(module):
+            module = module[-1]
+        self.in_last_block = in_last_block
+        self.handle = module.register_forward_hook(self)
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
-        # the layer is no child of the model, so model.eval() does not reach it: the stage's own mode decides
-        if not module.training:
+        reach_stage(self.stage)
+        # the layer is not a child of the model, so model.eval() does not reach it: the mode of the stage decides
+        if not (module.training and self.mix.active):
             return output
         if not isinstance(output, Tensor):
-            raise TypeError(
-                f"stage {self.stage!r} returns {type(output).__name__}, not a tensor; mix after a module inside it"
-            )
+            raise TypeError(_not_a_tensor(self.stage, output))
         return self.mix(output, layout=self.layout)
 
 
-class _TakeDomains:
-    """A forward pre-hook: ``model(images, domains=labels)`` works, whatever the model's forward accepts."""
+def _checkpoints(model: nn.Module, stage: str) -> bool:
+    """Return True if a module around the stage has timm's ``grad_checkpointing`` switched on."""
+    if getattr(model, "grad_checkpointing", False):
+        return True
+    parents = stage.split(".")[:-1]
+    around = (".".join(parents[: i + 1]) for i in range(len(parents)))
+    return any(getattr(model.get_submodule(name), "grad_checkpointing", False) for name in around)
+
+
+def _not_a_tensor(stage: str, output: object) -> str:
+    if type(output).__module__.startswith("torch.fx"):
+        return (
+            f"torch.fx cannot trace the mixing layer after stage {stage!r}; for a traced model that does not mix, as in "
+            "create_feature_extractor, trace inside `with active(model, False):` or after unmix(model)"
+        )
+    return f"stage {stage!r} returns {type(output).__name__}, expected a tensor; mix after a module inside the stage"
+
+
+class _BeginCall(_Hook):
+    """Forward pre-hook of the model that accepts ``model(images, domains=labels)``."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.wanted = "domains" in inspect.signature(model.forward).parameters  # the model wants to see them, too
-        self.handle: RemovableHandle | None = None
+        self.hooks: list[_MixOutput] = []
+        self.forwards_domains = "domains" in inspect.signature(model.forward).parameters
 
     def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-        call_begins(kwargs.get("domains"))
-        return args, {k: v for k, v in kwargs.items() if k != "domains" or self.wanted}
+        if not torch.compiler.is_compiling():
+            for hook in self.hooks:
+                if hook.handle is not None:
+                    hook.attach(module)  # checkpointing may have been switched since the last call
+        begin_call(kwargs.get("domains"))
+        return args, {k: v for k, v in kwargs.items() if k != "domains" or self.forwards_domains}
 
 
-class _RestoreDomains:
-    """Its counterpart after the call, also when the call fails."""
+class _EndCall(_Hook):
+    """Forward hook of the model that restores the domain labels, and raises if a training call did not mix."""
 
-    def __init__(self) -> None:
-        self.handle: RemovableHandle | None = None
+    def __init__(self, hooks: list[_MixOutput]) -> None:
+        self.hooks = hooks
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        call_ends()
+        reached = end_call()
+        if output is None or reached is None or not module.training:  # the output is None after an exception
+            return
+        if reached and torch.compiler.is_compiling():
+            return
+        missing = [hook for hook in self.hooks if hook.handle is not None and hook.stage not in reached]
+        if missing:
+            _explain_missing(module, missing, reached)
 
 
-_HOOKS = (_MixOutput, _TakeDomains, _RestoreDomains)
-
-
-def stages_of(model: nn.Module) -> dict[str, str]:
-    """The stages of a known family: ``{"stage1": module name, ...}``, shallow to deep; empty for other models.
-
-    >>> from torch import nn
-    >>> from efdm.nn import stages_of
-    >>> stages_of(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()))
-    {}
-    """
-    family = family_of(model)
-    return {} if family is None else {f"stage{i}": name for i, name in enumerate(family.stages(model), 1)}
-
-
-class Stage(NamedTuple):
-    """A module of a model, and where the channels of its features are."""
-
-    name: str
-    module: nn.Module
-    layout: tuple[int, int]  # channel_dim, and how many leading tokens are no place
-
-
-def find_stage(model: nn.Module, stage: str) -> Stage:
-    """The stage of a known family (``"stage1"``), or any module by its name.
-
-    The layout (NHWC, tokens, class token) is known for the stages of known families; otherwise channels are dimension 1.
-
-    >>> from torch import nn
-    >>> from efdm.nn import find_stage
-    >>> find_stage(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), "1")
-    Stage(name='1', module=ReLU(), layout=(1, 0))
-    """
-    known, family = stages_of(model), family_of(model)
-    modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
-    name = known.get(stage, stage)
-    if name in modules:
-        layout = (family.channel_dim, family.prefix(model)) if family and name in known.values() else (1, 0)
-        return Stage(name, modules[name], layout)
-    from efdm.text import suggest  # late: only those need it who misspell
-
-    close = suggest(stage, [*known, *modules], 3)
-    hint = f" Did you mean {close}?" if close else ""
-    presets = ", ".join(f"{s} ({m})" for s, m in known.items())
-    children = ", ".join(name for name, _ in model.named_children())
-    listed = f"stages of this {type(model).__name__}: {presets}" if known else f"its top-level modules: {children}"
-    raise ValueError(f"{type(model).__name__} has no stage {stage!r}.{hint} Choose from {listed}; any module name works.")
+def _explain_missing(model: nn.Module, missing: list[_MixOutput], reached: list[str]) -> None:
+    name, stages = type(model).__name__, ", ".join(repr(hook.stage) for hook in missing)
+    present = {id(hook) for module in model.modules() for hook in module._forward_hooks.values()}
+    replaced = [repr(hook.stage) for hook in missing if id(hook) not in present]
+    if replaced:
+        raise RuntimeError(
+            f"{name} is no longer mixed after {', '.join(replaced)} because these modules were replaced, for example by "
+            "convert_sync_batchnorm; call unmix(model), and mix_after(model, ...) after the replacement"
+        )
+    if not reached:
+        raise RuntimeError(
+            f"a training forward of {name} called none of its mixed stages ({stages}); mix after modules that forward "
+            "calls, and enable gradient checkpointing before mix_after if the model is compiled"
+        )
+    warnings.warn(f"a training forward of {name} did not call {stages}, so nothing was mixed there", stacklevel=3)
 
 
 def mix_after(
@@ -117,16 +147,17 @@ def mix_after(
     stages: Sequence[str] | str = DEFAULT_STAGES,
     mix: FeatureLayer | Sequence[FeatureLayer] | None = None,
 ) -> Model:
-    """Mix features after the named stages, in training. Returns the same model.
+    """Mix features after the named stages in training mode, and return the same model.
 
-    ``mix`` is an `EFDMix` by default, or another layer of ours: `MixStyle`, `DSU`, `DropBlock`...; several are one a stage.
+    The layer draws separately at every stage. Parameters, buffers and checkpoint keys do not change; `unmix` removes the
+    layers. Pass domain labels with ``model(images, domains=labels)`` or `domains_of_batch`. Call `mix_after` before
+    ``torch.compile``.
 
-    ``stages`` are ``"stage1"``, ``"stage2"``... for a known family (see `stages_of`), or module names of any model. The
-    layer draws anew at every stage. Parameters, buffers and checkpoint keys stay what they were; `unmix` takes it out.
-    Domain labels reach the layer through ``model(images, domains=labels)`` or `domains_of_batch`.
-
-    For the stages of known families the layout of the features (NHWC, tokens, class token) is known, too; a layer with
-    settings of its own keeps them. Mix before compiling.
+    Args:
+        model: any module. The feature layouts of known families (NHWC, tokens, class token) are set automatically.
+        stages: ``"stage1"``, ``"stage2"``... for a known family (see `stages_of`), or module names of any model.
+        mix: a feature layer such as `EFDMix` (the default), `MixStyle` or `DSU`, or a sequence with one layer per stage.
+            ``channel_dim`` and ``prefix`` of a layer override the layout of the family.
 
     >>> import torch
     >>> from efdm import EFDMix, mix_after
@@ -138,59 +169,63 @@ def mix_after(
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if hasattr(model, "_orig_mod"):
-        raise ValueError("this model is compiled already; call mix_after on the model first and torch.compile afterwards")
+        raise ValueError("model is already compiled; call mix_after first and torch.compile afterwards")
     names = [stages] if isinstance(stages, str) else [str(stage) for stage in stages]
     if not names:
-        raise ValueError("stages is empty; name at least one, for example 'stage1'")
+        raise ValueError("stages is empty; name at least one stage, for example 'stage1'")
     mix = EFDMix() if mix is None else mix
     layers = list(mix) if isinstance(mix, Sequence) else [mix] * len(names)
     for layer in layers:
         if not isinstance(layer, FeatureLayer):
             raise TypeError(f"mix must be a FeatureLayer such as EFDMix() or DSU(), got {type(layer).__name__}")
     if len(layers) != len(names):
-        raise ValueError(f"{len(layers)} layers for {len(names)} stages; give one for each, or one layer for all")
-    found = [find_stage(model, name) for name in names]  # all of them, before anything changes
-    chosen = {stage.name: (stage, layer) for stage, layer in zip(found, layers, strict=True)}  # a stage named twice is one
+        raise ValueError(f"got {len(layers)} layers for {len(names)} stages; pass one layer per stage, or one for all")
+    found = [find_stage(model, name) for name in names]
+    chosen = {stage.name: (stage, layer) for stage, layer in zip(found, layers, strict=True)}  # drops repeated names
+    begin = next((h for h in model._forward_pre_hooks.values() if isinstance(h, _BeginCall)), None) or _BeginCall(model)
+    mixed = [hook.stage for hook in begin.hooks]
     for stage, _ in chosen.values():
-        if any(isinstance(h, _MixOutput) for h in stage.module._forward_hooks.values()):
-            raise ValueError(f"stage {stage.name!r} is mixed already; call unmix(model) first to start again")
-    hooks = [(stage, _MixOutput(layer, stage.name, layer.layout(stage.layout))) for stage, layer in chosen.values()]
-    _let_compilers_see_hooks()
-    for stage, hook in hooks:
-        hook.handle = stage.module.register_forward_hook(hook)
-    if not any(isinstance(h, _TakeDomains) for h in model._forward_pre_hooks.values()):
-        take, restore = _TakeDomains(model), _RestoreDomains()
-        take.handle = model.register_forward_pre_hook(take, with_kwargs=True)
-        restore.handle = model.register_forward_hook(restore, with_kwargs=True, always_call=True)
+        if stage.name in mixed or any(isinstance(h, _MixOutput) for h in stage.module._forward_hooks.values()):
+            raise ValueError(f"stage {stage.name!r} is already mixed; call unmix(model) first")
+    hooks = [_MixOutput(layer, stage) for stage, layer in chosen.values()]
+    _guard_hooks_when_compiling()
+    for hook in hooks:
+        hook.attach(model)
+    if begin.handle is None:
+        begin.handle = model.register_forward_pre_hook(begin, with_kwargs=True)
+        end = _EndCall(begin.hooks)
+        end.handle = model.register_forward_hook(end, with_kwargs=True, always_call=True)
+    begin.hooks.extend(hooks)
     return model
 
 
-def _let_compilers_see_hooks() -> None:
-    """torch.compile takes a model without hooks and one with them for the same, unless it is told to look.
+def _guard_hooks_when_compiling() -> None:
+    """Make torch.compile guard on module hooks.
 
-    Otherwise a mixed model would run the code of a plain one of its class that was compiled before, without mixing.
+    By default a mixed model would run code compiled earlier for an unmixed model of the same class, without mixing.
     """
-    import torch._dynamo  # late: it takes a second
+    import torch._dynamo  # imported late because it takes a second
 
     if torch._dynamo.config.skip_nnmodule_hook_guards:  # type: ignore[attr-defined]
         torch._dynamo.config.skip_nnmodule_hook_guards = False  # type: ignore[attr-defined]
-        torch._dynamo.reset()  # what was compiled without looking
+        torch._dynamo.reset()  # drops code compiled without these guards
 
 
 def unmix(model: Model) -> Model:
-    """Take out everything `mix_after` put in. Returns the same model."""
+    """Remove everything that `mix_after` inserted, and return the same model."""
     for module in model.modules():
         for table in ("_forward_hooks", "_forward_pre_hooks"):
             hooks = getattr(module, table)
-            for key in [k for k, hook in hooks.items() if isinstance(hook, _HOOKS)]:
+            for key, hook in [(k, h) for k, h in hooks.items() if isinstance(h, _Hook)]:
+                hook.handle = None
                 del hooks[key]
                 for marks in ("_with_kwargs", "_always_called"):
                     getattr(module, table + marks, {}).pop(key, None)
     return model
 
 
-def mixes_of(model: nn.Module) -> list[FeatureLayer]:
-    """Every feature layer of a model, put in by `mix_after` or part of it."""
+def feature_layers(model: nn.Module) -> list[FeatureLayer]:
+    """Return every feature layer of a model: those inserted by `mix_after` and those that are submodules."""
     found = [m for m in model.modules() if isinstance(m, FeatureLayer)]
     for module in model.modules():
         found += [h.mix for h in module._forward_hooks.values() if isinstance(h, _MixOutput)]
@@ -198,14 +233,16 @@ def mixes_of(model: nn.Module) -> list[FeatureLayer]:
 
 
 def set_active(model: Model, active: bool = True) -> Model:
-    """Switch every feature layer of a model on or off and return the model. Active layers change features in training only.
+    """Switch every feature layer of a model on or off, and return the same model.
+
+    Active layers still change features in training mode only.
 
     >>> from torch import nn
     >>> from efdm import EFDMix, set_active
     >>> set_active(nn.Sequential(nn.Conv2d(3, 8, 3), EFDMix()), False)[1]
     EFDMix(method='efdm', p=0.5, alpha=0.1, pairing='random', active=False)
     """
-    for layer in mixes_of(model):
+    for layer in feature_layers(model):
         layer.active = active
     return model
 
@@ -221,7 +258,7 @@ def active(model: Model, active: bool = True) -> Iterator[Model]:
     ...     print(layer(features) is features)
     True
     """
-    before = {layer: layer.active for layer in mixes_of(model)}
+    before = {layer: layer.active for layer in feature_layers(model)}
     try:
         yield set_active(model, active)
     finally:

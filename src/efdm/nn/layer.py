@@ -1,54 +1,66 @@
-"""What all layers on features have in common: when they work, where the channels are, what they draw from."""
+"""Base class of all feature layers: when they are active, where the channels are, and how they draw."""
 
 from __future__ import annotations
 
+import warnings
 from math import inf
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
 
 from efdm.kernels import is_exporting
 from efdm.nn.domains import in_backward
+from efdm.ops.layout import check_features
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
 
 
 def check_p(p: float) -> None:
+    _check_number("p", p)
     if not 0 <= p <= 1:
-        raise ValueError(f"p={p} is not a probability; give a number from 0 (never) to 1 (always)")
+        raise ValueError(f"p must be a probability from 0 to 1, got {p}")
 
 
 def check_alpha(alpha: float, usual: str) -> None:
-    if not 1e-6 <= alpha < inf:  # draws beyond are NaN at some point; long before they are the ends alone
-        raise ValueError(f"alpha={alpha} must be positive and finite, at least 1e-6; {usual}")
+    _check_number("alpha", alpha)
+    if not 1e-6 <= alpha < inf:  # smaller values of alpha give NaN
+        raise ValueError(f"alpha must be finite and >= 1e-6, got {alpha}; {usual}")
 
 
 def check_eps(eps: float) -> None:
+    _check_number("eps", eps)
     if not 0 <= eps < inf:
-        raise ValueError(f"eps={eps} is added to variances; give a small number that is not negative, such as 1e-6")
+        raise ValueError(f"eps must be finite and >= 0, got {eps}; 1e-6 is usual")
 
 
 def check_batch(images: Tensor, targets: Tensor) -> None:
-    """For what averages samples and their targets: whole numbers would be rounded, and labels made into others."""
+    """Raise unless images and targets can be averaged: floating-point images, and targets given as probabilities."""
     if not images.is_floating_point():
-        raise ValueError(f"images are of {images.dtype}; expected floating point, for example images.float() / 255")
+        raise ValueError(f"images must be floating point, got {images.dtype}; convert with images.float() / 255")
     if targets.ndim != 2 or not targets.is_floating_point() or targets.shape[0] != images.shape[0]:
         raise ValueError(
-            f"targets are {tuple(targets.shape)} of {targets.dtype}; expected probabilities ({images.shape[0]}, classes), "
-            "for example one_hot(labels, classes).float()"
+            f"targets must be probabilities of shape ({images.shape[0]}, classes), got {tuple(targets.shape)} of "
+            f"{targets.dtype}; convert labels with one_hot(labels, classes).float()"
         )
 
 
 class FeatureLayer(nn.Module):
-    """Changes features at random, in training only. `mix_after` puts any of them after the stages of a model.
+    """Change features at random, in training mode only. `mix_after` inserts any feature layer into a model.
 
-    A layer of one's own says in ``changed`` what it does, and in ``shown`` which settings it prints. It also draws its own
-    gate there (`efdm.nn.draw.gate`): ``changed`` is called in every step unless ``p`` is 0, since on a GPU nobody can look
-    at a draw without waiting for it, and since ``p`` may be another chance (`DropBlock`'s is a share of the features).
+    A subclass implements ``transform``, and lists the settings to print in ``settings``. ``transform`` is called in every
+    training step unless ``p`` is 0, so it draws its own gate with `efdm.nn.draw.gate`: reading a draw back from a GPU would
+    wait for it. A subclass may also define ``p`` differently, as `DropBlock` does (a share of the features).
 
     Args:
-        p: how often it works, or how much; 0 is never, and costs nothing.
-        channel_dim: -1 for NHWC features and token sequences; by default what `mix_after` knows of a stage, otherwise 1.
-        prefix: how many leading tokens (class token, registers) stay as they are; by default likewise, otherwise 0.
-        generator: on the features' device; by default torch's own, so that `torch.manual_seed` repeats a run.
+        p: how often, or how strongly, the layer acts. 0 disables the layer at no cost.
+        channel_dim: -1 for NHWC features and token sequences. Defaults to the layout found by `mix_after`, otherwise 1.
+        prefix: number of leading tokens (class token, registers) to leave unchanged. Defaults to the layout found by
+            `mix_after`, otherwise 0.
+        generator: a generator on the features' device. Defaults to torch's own, which `torch.manual_seed` seeds.
     """
 
     def __init__(
@@ -62,58 +74,72 @@ class FeatureLayer(nn.Module):
         super().__init__()
         check_p(p)
         if not isinstance(channel_dim, int | None) or not isinstance(prefix, int | None):
-            raise TypeError(f"channel_dim={channel_dim!r} and prefix={prefix!r} must be integers")
+            raise TypeError(f"channel_dim and prefix must be integers, got {channel_dim!r} and {prefix!r}")
+        if channel_dim == 0:
+            raise ValueError("channel_dim must not be 0, which is the batch; use 1 (NCHW) or -1 (NHWC, tokens)")
         self.p, self.channel_dim, self.prefix, self.generator = p, channel_dim, prefix, generator
         self.active = True
-        self.layout((-1, 0))  # now, and not at the first call, where it is wrong for all features
+        self.layout((-1, 0))  # raises for settings that are invalid with every layout
 
     def layout(self, known: tuple[int, int] = (1, 0)) -> tuple[int, int]:
-        """``(channel_dim, prefix)``: the layer's own settings, and what is known of the features where it has none."""
+        """Return ``(channel_dim, prefix)``: the layer's own settings, completed by a known layout."""
         channel_dim = known[0] if self.channel_dim is None else self.channel_dim
         prefix = known[1] if self.prefix is None else self.prefix
         if prefix < 0:
-            raise ValueError(f"prefix={prefix} must be a number of tokens; 0 is none")
+            raise ValueError(f"prefix must be a number of tokens >= 0, got {prefix}")
         if prefix and channel_dim == 1:
-            raise ValueError(
-                f"prefix={prefix} are leading tokens, and channel_dim=1 makes tokens the channels; "
-                "give channel_dim=-1 as well, or prefix=0"
-            )
+            raise ValueError(f"prefix={prefix} requires tokens with channels last; pass channel_dim=-1 as well, or prefix=0")
         return channel_dim, prefix
 
     def forward(self, features: Tensor, domains: Tensor | None = None, layout: tuple[int, int] | None = None) -> Tensor:
-        """``domains`` are this batch's labels, for layers that look at them, by default those given to the model;
-        ``layout`` is ``(channel_dim, prefix)`` where `mix_after` has found it out, instead of the layer's own."""
+        """Return the changed features.
+
+        ``domains`` are the labels of this batch and default to those passed to the model. ``layout`` is
+        ``(channel_dim, prefix)`` as found by `mix_after` and overrides the layer's own.
+        """
         if not (self.training and self.active) or self.p == 0:
             return features
-        if not isinstance(features, Tensor):
-            raise TypeError(f"features must be a tensor, got {type(features).__name__}")
+        channel_dim, prefix = self.layout() if layout is None else layout
+        self.check(features, channel_dim)
         if features.shape[0] == 0:
             return features
         if is_exporting():
-            raise RuntimeError(
-                "call model.eval() before exporting: mixing is for training, and exported graphs are for inference"
+            raise RuntimeError("call model.eval() before exporting: feature layers act in training mode only")
+        if not torch.compiler.is_compiling():
+            if self.generator is not None and in_backward():
+                raise RuntimeError(
+                    "gradient checkpointing repeats this forward, but cannot restore the layer's own generator; use "
+                    "generator=None, or exclude the layer from checkpointing"
+                )
+            if layout is None and self.channel_dim is None and features.ndim == 3:
+                warnings.warn(
+                    f"features of shape {tuple(features.shape)} are taken for (batch, channels, length); pass "
+                    "channel_dim=-1 for tokens (batch, tokens, channels), or channel_dim=1 to silence this warning",
+                    stacklevel=4,
+                )
+        if not prefix:
+            return self.transform(features, domains, channel_dim)
+        if features.ndim != 3 or features.shape[1] <= prefix:
+            raise ValueError(
+                f"prefix={prefix} requires features (batch, tokens, channels) with more than {prefix} tokens, got shape "
+                f"{tuple(features.shape)}"
             )
-        if self.generator is not None and not torch.compiler.is_compiling() and in_backward():
-            raise RuntimeError(
-                "a checkpointed forward is being repeated, and a generator of one's own cannot be rewound for it: leave "
-                "generator=None (torch rewinds its own), or do not checkpoint the mixing layer"
-            )
-        channel_dim, prefix = layout or self.layout()
-        if prefix:
-            changed = self.changed(features[:, prefix:], domains, channel_dim)
-            return torch.cat([features[:, :prefix], changed], 1)
-        return self.changed(features, domains, channel_dim)
+        return torch.cat([features[:, :prefix], self.transform(features[:, prefix:], domains, channel_dim)], 1)
 
-    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
-        """What the layer makes of features, without their prefix."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does to features")
+    def check(self, features: Tensor, channel_dim: int) -> None:
+        """Raise if the layer cannot change such features, whether or not this call's gate is open."""
+        check_features(features, "features", channel_dim)
 
-    def shown(self) -> dict[str, object]:
-        """The settings that it prints."""
+    def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+        """Return the changed features; the prefix has been removed."""
+        raise NotImplementedError(f"{type(self).__name__} must implement transform(features, domains, channel_dim)")
+
+    def settings(self) -> dict[str, object]:
+        """Return the settings to print."""
         return {"p": self.p}
 
     def extra_repr(self) -> str:
-        shown = self.shown()
+        shown = self.settings()
         if self.channel_dim is not None:
             shown["channel_dim"] = self.channel_dim
         if self.prefix is not None:

@@ -1,4 +1,4 @@
-"""Manifold mixup: samples and their targets are averaged in pairs, at a depth of the network drawn for every batch."""
+"""Manifold mixup: average pairs of samples and their targets, at a depth drawn for every batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from efdm.ops import blend
 
 @dataclass(frozen=True)
 class _Drawn:
-    """What was drawn for a batch: at which depth, who with whom, and the weight ``(1,)`` of the partner."""
+    """The draws of one batch: the depth, the partners, and the partners' weight ``(1,)``."""
 
     depth: Tensor
     partner: Tensor
@@ -25,7 +25,7 @@ class _Drawn:
         return blend(values, paired(values, self.partner), self.weight)
 
     def mixed_at(self, depth: int, values: Tensor) -> Tensor:
-        """The values mixed if this is the depth, otherwise as they are."""
+        """Return the values mixed if this is the drawn depth, otherwise unchanged."""
         here = self.depth == depth
         if draw.closed(here):
             return values
@@ -33,7 +33,7 @@ class _Drawn:
 
 
 class _Plan:
-    """What all depths of a network share. A copy begins anew: nobody would draw for a copied model alone."""
+    """The draws shared by all depths. A copy starts without draws, because nothing would update those of a copied model."""
 
     drawn: _Drawn | None = None
 
@@ -42,41 +42,46 @@ class _Plan:
 
 
 class _MixedAt(FeatureLayer):
-    """Manifold mixup at one depth of a network: 1 is the first stage."""
+    """Manifold mixup at one depth; 1 is the first stage."""
 
     def __init__(self, depth: int, plan: _Plan) -> None:
         super().__init__(p=1.0)
         self.depth, self.plan = depth, plan
 
     def forward(self, features: Tensor, domains: Tensor | None = None, layout: tuple[int, int] | None = None) -> Tensor:
-        return super().forward(features, domains, (1, 0))  # class tokens are mixed, too: they carry what the targets say
+        return super().forward(features, domains, (1, 0))  # class tokens are mixed as well, because the targets are
 
-    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+    def check(self, features: Tensor, channel_dim: int) -> None:
+        """Accept any shape, because features are only averaged."""
+
+    def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         drawn, batch = self.plan.drawn, features.shape[0]
         if drawn is None or drawn.partner.shape[0] != batch:
-            had = "no batch yet" if drawn is None else f"a batch of {drawn.partner.shape[0]}"
+            drawn_for = "no batch yet" if drawn is None else f"a batch of {drawn.partner.shape[0]}"
             raise RuntimeError(
-                f"manifold mixup has drawn for {had}, and these are features of {batch} samples: call "
-                "`images, targets = mixup(images, targets)` before the model sees a batch, or `set_active(model, False)`; "
-                "a copied model has a mixup of its own only where both are copied at once"
+                f"ManifoldMixup has drawn for {drawn_for}, but got features of {batch} samples; call "
+                "`images, targets = mixup(images, targets)` before model(images), or set_active(model, False); copy a model "
+                "and its mixup together with copy.deepcopy((model, mixup))"
             )
         return drawn.mixed_at(self.depth, features)
 
-    def shown(self) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
         return {"depth": self.depth}
 
 
 class ManifoldMixup:
-    """Manifold mixup (Verma et al., ICML 2019): average pictures, or features after a stage, and the targets with them.
+    """Manifold mixup (Verma et al., ICML 2019): average images, or the features after one stage, and the targets alike.
 
-    Called with a batch it draws partners, one weight from ``Beta(alpha, alpha)`` and one depth: 0 is the pictures
-    themselves, 1 the first of the stages. It mixes targets, and pictures at depth 0; its ``layers``, one for each stage, mix
-    features at their depth with the same partners and weight. What was drawn holds until the next batch. With all layers
-    switched off (`set_active`) a batch stays as it is; with some, so does one that was drawn for their depth.
+    A call draws partners, one weight from ``Beta(alpha, alpha)`` and one depth for a batch: 0 mixes the images, 1 the
+    features after the first stage, and so on. The call returns mixed targets, and mixed images at depth 0. The ``layers``,
+    one per stage, mix features at the other depths with the same partners and weight, until the next call. Batches drawn
+    for a depth that `set_active` has switched off stay unchanged.
 
     Args:
-        stages: how many stages there are. alpha: of the weight. p: the chance that a batch is mixed at all.
-        generator: on the pictures' device; by default torch's own.
+        stages: number of stages.
+        alpha: parameter of the weight's distribution.
+        p: probability that a batch is mixed.
+        generator: a generator on the images' device. Defaults to torch's own.
 
     >>> import torch
     >>> from efdm.nn import ManifoldMixup, mix_after

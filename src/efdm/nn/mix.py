@@ -1,4 +1,4 @@
-"""Feature mixing as a layer: draw partners and weights, call `efdm.ops.mix_features`."""
+"""Feature mixing as a layer: draw partners and weights, then call `efdm.ops.mix_features`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from efdm.nn.domains import current_domains, labels_for_draw
 from efdm.nn.layer import FeatureLayer, check_alpha, check_eps
 from efdm.nn.pairing import PAIRINGS, Pairing
 from efdm.ops import MATCHERS, Partners, mix_features
-from efdm.ops.choices import check_choice, check_options
+from efdm.ops.choices import check_choice, check_known, options_of
+
+_OF_MIX = ("content_grad", "content_mask", "style_mask")  # options of the matchers that layers do not take
 
 
 class FeatureMix(FeatureLayer):
-    """Mix the distribution of every sample's features with that of another sample, in training only.
+    """Mix the feature distribution of every sample with that of another sample, in training mode only.
 
     Args:
-        method: a row of `MATCHERS`: ``"efdm"`` is EFDMix, ``"adain"`` MixStyle; ``"adamean"``, ``"adastd"`` and ``"hm"``
-            are the paper's study of orders.
-        p: the chance that a call mixes at all.
-        alpha: the share of its own style that a sample keeps is drawn from ``Beta(alpha, alpha)``; None keeps nothing.
-        pairing: how samples are paired, a row of `PAIRINGS`: ``"random"`` (the default), ``"crossdomain"`` (needs domain
-            labels) or ``"halves"`` (the authors' code).
-        channel_dim, prefix, generator: as in `FeatureLayer`.
-        mix: another name of ``pairing``, as in Dassl.
-        options: go to the matcher: ``ties``, ``style_grad``, ``eps``...
+        method: a row of `MATCHERS`. ``"efdm"`` is EFDMix and ``"adain"`` is MixStyle; ``"adamean"``, ``"adastd"`` and
+            ``"hm"`` are the other rows of the paper's study of orders.
+        p: probability that a call mixes.
+        alpha: each sample keeps a share of its own style, drawn from ``Beta(alpha, alpha)``. None keeps nothing.
+        pairing: a row of `PAIRINGS`: ``"random"`` (the default), ``"crossdomain"`` (needs domain labels) or ``"halves"``
+            (the authors' code).
+        channel_dim, prefix, generator: see `FeatureLayer`.
+        mix: alias of ``pairing`` for code written for Dassl.
+        options: passed to the matcher, for example ``ties``, ``style_grad`` or ``eps``.
 
-    Everything random is drawn on the features' device, and nothing is read back from a GPU: there, a call that is not
-    active computes and keeps the content (weight 1), so the same code runs in CUDA graphs and compiled models.
+    All random numbers are drawn on the features' device, and nothing is read back from a GPU: an inactive call there mixes
+    with weight 0. The same code therefore runs in CUDA graphs and compiled models.
     """
 
     def __init__(
@@ -47,21 +49,19 @@ class FeatureMix(FeatureLayer):
         **options: Any,
     ) -> None:
         super().__init__(p, channel_dim=channel_dim, prefix=prefix, generator=generator)
+        if pairing is not None and mix is not None:
+            raise TypeError(f"pairing={pairing!r} and mix={mix!r} are the same argument; pass pairing only")
+        pairing = pairing or mix or "random"
         check_choice("method", method, MATCHERS)
-        if mix is not None:
-            if pairing is not None:
-                raise TypeError(f"pairing={pairing!r} and mix={mix!r} are the same argument; pass pairing only")
-            pairing = mix
-        pairing = "random" if pairing is None else pairing
         check_choice("pairing", pairing, PAIRINGS)
         if alpha is not None:
             check_alpha(alpha, "the paper uses 0.1")
-        # now, and not at the first call that happens to mix
-        check_options(MATCHERS[method].function, options, without=("content_grad", "content_mask", "style_mask"))
+        known = [name for name in options_of(MATCHERS[method].function) if name not in _OF_MIX]
+        check_known(type(self).__name__, known, options)
         check_eps(options.get("eps", 0.0))
         self.method, self.alpha, self.pairing, self.options = method, alpha, pairing, options
 
-    def changed(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
+    def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         batch, device, generator = features.shape[0], features.device, self.generator
         domains = current_domains() if domains is None else domains
         if generator is None and not torch.compiler.is_compiling() and self.pairing == "crossdomain":
@@ -78,12 +78,12 @@ class FeatureMix(FeatureLayer):
             options["generator"] = generator
         return mix_features(features, Partners(partner, "drawn"), lam, self.method, **options)
 
-    def shown(self) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
         return {"method": self.method, "p": self.p, "alpha": self.alpha, "pairing": self.pairing, **self.options}
 
 
 class EFDMix(FeatureMix):
-    """Exact feature distribution mixing (paper, equation 8): `FeatureMix` with ``method="efdm"``.
+    """Exact feature distribution mixing (paper, equation 10): `FeatureMix` with ``method="efdm"``.
 
     >>> import torch
     >>> from efdm import EFDMix
@@ -109,13 +109,13 @@ class MixStyle(FeatureMix):
 
 
 class CrossNorm(FeatureMix):
-    """CrossNorm (Tang et al., ICCV 2021): means and standard deviations of another sample, entirely.
+    """CrossNorm (Tang et al., ICCV 2021): replace means and standard deviations by those of another sample.
 
-    `FeatureMix` with ``method="adain"`` that keeps nothing of a sample's own style. As in the published code, gradients flow
-    through the statistics of both samples. Left out: its crops, and its other mode, which exchanges channels of one sample.
-    The published code opens one of its many places for a batch; here every stage draws by itself, as all layers do.
+    `FeatureMix` with ``method="adain"`` and ``alpha=None``. As in the published code, gradients flow through the statistics
+    of both samples. The published crops and the exchange between channels of one sample are not implemented. The published
+    code activates one of its layers per batch; here each stage draws its own gate, as all feature layers do.
 
-    >>> from efdm.nn import CrossNorm
+    >>> from efdm import CrossNorm
     >>> CrossNorm(p=0.25)
     CrossNorm(p=0.25, pairing='random', eps=1e-05)
     """
@@ -130,5 +130,5 @@ class CrossNorm(FeatureMix):
     ) -> None:
         super().__init__("adain", p, None, pairing, eps=eps, style_grad="flow", content_stats="flow", **settings)
 
-    def shown(self) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
         return {"p": self.p, "pairing": self.pairing, "eps": self.options["eps"]}

@@ -1,4 +1,4 @@
-"""Who mixes with whom. A pairing gives every sample of a batch the index of the sample whose style it receives."""
+"""Pairings: for every sample of a batch, the index of the sample whose style it receives."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ PairingFunction = Callable[[int, Tensor | None, torch.device, Generator], Tensor
 
 
 def random_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
-    """The batch shuffled; a sample may meet itself. Domain labels are not looked at."""
+    """Return a random permutation of the batch. Domain labels are ignored, and a sample may be its own partner."""
     return permutation(batch, device, generator)
 
 
 def crossdomain_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
-    """Each sample with one drawn evenly from all samples of other domains.
+    """Pair each sample with one drawn uniformly from all samples of other domains.
 
-    A sample that meets no other domain in its batch is paired with itself and so stays as it is: nothing that could be
-    mixed in would be from another domain.
+    If the batch contains no other domain, a sample is its own partner and therefore stays unchanged.
     """
     if domains is None:
         raise ValueError(
-            "pairing='crossdomain' needs domain labels: call model(images, domains=labels) after mix_after, "
-            "layer(features, domains=labels) yourself, or use the block `with domains_of_batch(labels):`; "
-            "pairing='random' does without"
+            "pairing='crossdomain' requires domain labels; call model(images, domains=labels) after mix_after, "
+            "layer(features, domains=labels) directly, or the model inside `with domains_of_batch(labels):`; "
+            "pairing='random' needs no labels"
         )
     labels = torch.as_tensor(domains, device=device)
     if labels.shape != (batch,):
-        raise ValueError(f"domains has shape {tuple(labels.shape)}, the batch {batch} samples; give one label for each")
+        raise ValueError(f"domains must have shape ({batch},), one label per sample, got {tuple(labels.shape)}")
     chance = uniform(batch, batch, device=device, generator=generator)
     other = labels[:, None] != labels[None, :]
     partner = torch.where(other, chance, -1.0).argmax(1)
@@ -42,10 +41,10 @@ def crossdomain_pairs(batch: int, domains: Tensor | None, device: torch.device, 
 
 
 def half_pairs(batch: int, domains: Tensor | None, device: torch.device, generator: Generator) -> Tensor:
-    """The pairing of the authors' released code, for comparison: it never sees labels.
+    """Pair the halves of the batch as the authors' released code does, for comparison. Domain labels are ignored.
 
-    It assumes that a sampler put one domain into each half of the batch, reverses the batch and shuffles within the
-    halves. In an odd batch the middle sample goes with the first half of the reversed batch (the released code fails).
+    The sampler must put one domain into each half. The batch is reversed and each half shuffled. In an odd batch the middle
+    sample belongs to the first half of the reversed batch; the released code fails there.
     """
     reversed_ = torch.arange(batch - 1, -1, -1, device=device)
     first, second = reversed_[: (batch + 1) // 2], reversed_[(batch + 1) // 2 :]
@@ -54,8 +53,8 @@ def half_pairs(batch: int, domains: Tensor | None, device: torch.device, generat
 
 
 def paired(values: Tensor, partner: Tensor) -> Tensor:
-    """``values[partner]``, in the memory format of the values."""
-    if values.ndim > 2 and values.stride(1) == 1:  # channels last; a selection alone would put them first
+    """Return ``values[partner]`` in the memory format of ``values``."""
+    if values.ndim > 2 and values.stride(1) == 1:  # channels last, which index_select alone would not preserve
         return values.movedim(1, -1).index_select(0, partner).movedim(-1, 1)
     return values.index_select(0, partner)
 

@@ -1,8 +1,4 @@
-"""Where the stages of the common model families are, and how their features are laid out.
-
-One row a family and library. ``stages`` are module names from shallow to deep; mixing belongs after the first ones, where
-features carry style more than class (paper, section 4.2). ``prefix`` counts the class tokens of a model.
-"""
+"""Stages of the common model families, and the layout of their features."""
 
 from __future__ import annotations
 
@@ -11,19 +7,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 STRIDES = (4, 8, 16)  # paper: after layer1, layer2 and layer3 of ResNet-18
+_CHANNELS_FIRST = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.modules.batchnorm._BatchNorm, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Family:
+    """One row per family and library.
+
+    ``stages`` returns module names from shallow to deep. ``channel_dim`` is None if the layout is unknown. ``prefix``
+    returns the number of class and register tokens.
+    """
+
     name: str
     library: str
     stages: Callable[[nn.Module], list[str]]
-    channel_dim: int = 1
+    channel_dim: int | None = 1
     prefix: Callable[[nn.Module], int] = lambda model: 0
 
 
@@ -32,7 +38,7 @@ def _named(*names: str) -> Callable[[nn.Module], list[str]]:
 
 
 def _numbered(container: str, step: int = 1, start: int = 0) -> Callable[[nn.Module], list[str]]:
-    """Every `step`-th child of a container."""
+    """Every ``step``-th child of a container."""
 
     def names(model: nn.Module) -> list[str]:
         children = [name for name, _ in model.get_submodule(container).named_children()]
@@ -41,8 +47,8 @@ def _numbered(container: str, step: int = 1, start: int = 0) -> Callable[[nn.Mod
     return names
 
 
-def _before_each_halving(container: str) -> Callable[[nn.Module], list[str]]:
-    """The children of a torchvision or timm `features` list after which the resolution changes: its pools."""
+def _pools(container: str) -> Callable[[nn.Module], list[str]]:
+    """The pooling layers of a container."""
 
     def names(model: nn.Module) -> list[str]:
         children = model.get_submodule(container).named_children()
@@ -52,7 +58,7 @@ def _before_each_halving(container: str) -> Callable[[nn.Module], list[str]]:
 
 
 def _last_of_each_resolution(model: nn.Module) -> list[str]:
-    """torchvision's MobileNets: the last block before each one that halves the resolution."""
+    """The last block at each resolution of torchvision's MobileNets."""
     blocks = list(model.get_submodule("features").named_children())[1:-1]
 
     def halves(block: nn.Module) -> bool:
@@ -62,14 +68,18 @@ def _last_of_each_resolution(model: nn.Module) -> list[str]:
     return [f"features.{name}" for name in [*ends, blocks[-1][0]]]
 
 
+def _prefix_tokens(model: nn.Module) -> int:
+    return int(getattr(model, "num_prefix_tokens", None) or 0)
+
+
 _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 
-# library and class name -> its row
+# library and class name -> row
 FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
     ("torchvision", "ResNet"): Family("ResNet", "torchvision", _RESNET),
     ("timm", "ResNet"): Family("ResNet", "timm", _RESNET),
-    ("torchvision", "VGG"): Family("VGG", "torchvision", _before_each_halving("features")),
-    ("timm", "VGG"): Family("VGG", "timm", _before_each_halving("features")),
+    ("torchvision", "VGG"): Family("VGG", "torchvision", _pools("features")),
+    ("timm", "VGG"): Family("VGG", "timm", _pools("features")),
     ("torchvision", "MobileNetV2"): Family("MobileNet", "torchvision", _last_of_each_resolution),
     ("torchvision", "MobileNetV3"): Family("MobileNet", "torchvision", _last_of_each_resolution),
     ("timm", "MobileNetV3"): Family("MobileNet", "timm", _numbered("blocks")),
@@ -78,9 +88,7 @@ FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
     ("torchvision", "ConvNeXt"): Family("ConvNeXt", "torchvision", _numbered("features", step=2, start=1)),
     ("timm", "ConvNeXt"): Family("ConvNeXt", "timm", _numbered("stages")),
     ("torchvision", "VisionTransformer"): Family("ViT", "torchvision", _numbered("encoder.layers"), -1, lambda m: 1),
-    ("timm", "VisionTransformer"): Family(
-        "ViT", "timm", _numbered("blocks"), -1, lambda m: int(getattr(m, "num_prefix_tokens", 0))
-    ),
+    ("timm", "VisionTransformer"): Family("ViT", "timm", _numbered("blocks"), -1, _prefix_tokens),
     ("torchvision", "SwinTransformer"): Family("Swin", "torchvision", _numbered("features", step=2, start=1), -1),
     ("timm", "SwinTransformer"): Family("Swin", "timm", _numbered("layers"), -1),
     ("timm", "SwinTransformerV2"): Family("Swin", "timm", _numbered("layers"), -1),
@@ -89,17 +97,90 @@ FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
 
 
 def family_of(model: nn.Module) -> Family | None:
-    """The row of a model, found by its class and the classes it derives from."""
+    """Return the row of a model, found by its class and base classes, or a row built from timm's ``feature_info``."""
     for cls in type(model).__mro__:
         row = FAMILIES.get((cls.__module__.split(".")[0], cls.__name__))
         if row is not None:
             return row
-    return None
+    return _family_from_feature_info(model)
+
+
+def _family_from_feature_info(model: nn.Module) -> Family | None:
+    info: Any = getattr(model, "feature_info", None)
+    info = [row for row in getattr(info, "info", info) or [] if isinstance(row, dict) and row.get("reduction", 0) >= 4]
+    names = [str(row.get("module")) for row in info]
+    modules = dict(model.named_modules(remove_duplicate=False))
+    if not names or not all(name in modules for name in names):
+        return None
+    reductions = {row["reduction"] for row in info}
+    tokens = len(info) > 1 and len(reductions) == 1  # the resolution of a transformer's blocks does not change
+    last = tokens or getattr(model, "output_fmt", "NCHW") in ("NHWC", "NLC")
+    return Family(type(model).__name__, "timm", _named(*names), -1 if last else None, _prefix_tokens)
+
+
+def stages_of(model: nn.Module) -> dict[str, str]:
+    """Return the stages of a known family, from shallow to deep, as ``{"stage1": module name, ...}``.
+
+    Known families are the rows of `FAMILIES` and timm models with ``feature_info``. The result is empty for other models.
+
+    >>> from torch import nn
+    >>> from efdm import stages_of
+    >>> stages_of(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()))
+    {}
+    """
+    family = family_of(model)
+    return {} if family is None else {f"stage{i}": name for i, name in enumerate(family.stages(model), 1)}
+
+
+class Stage(NamedTuple):
+    """A module of a model and the layout of its features: ``(channel_dim, prefix)``."""
+
+    name: str
+    module: nn.Module
+    layout: tuple[int, int]
+    layout_known: bool = True
+
+
+def find_stage(model: nn.Module, stage: str) -> Stage:
+    """Return a stage of a known family (``"stage1"``), or any module by its name.
+
+    Modules inside a known family have the family's layout (NHWC, tokens, class token). Otherwise channels are dimension 1.
+
+    >>> from torch import nn
+    >>> from efdm.nn import find_stage
+    >>> find_stage(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), "1").layout
+    (1, 0)
+    """
+    known = stages_of(model)
+    modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
+    name = known.get(stage, stage)
+    if name in modules:
+        layout = _layout(model, name, modules[name])
+        return Stage(name, modules[name], layout or (1, 0), layout is not None)
+    from efdm.text import suggest  # imported late because only misspelled names need it
+
+    close = suggest(stage, [*known, *modules], 3)
+    hint = f" Did you mean {close}?" if close else ""
+    presets = ", ".join(f"{s} ({m})" for s, m in known.items())
+    children = ", ".join(name for name, _ in model.named_children())
+    listed = f"stages of this {type(model).__name__}: {presets}" if known else f"top-level modules: {children}"
+    raise ValueError(f"{type(model).__name__} has no stage {stage!r}.{hint} Choose from {listed}; any module name works.")
+
+
+def _layout(model: nn.Module, name: str, module: nn.Module) -> tuple[int, int] | None:
+    """Return ``(channel_dim, prefix)`` of a module's output, or None if it is unknown."""
+    family = family_of(model)
+    if isinstance(module, _CHANNELS_FIRST):
+        return 1, 0
+    if family is None or family.channel_dim is None:
+        return None
+    before_class_token = name.split(".")[0] == "patch_embed"
+    return family.channel_dim, 0 if before_class_token else family.prefix(model)
 
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """In the block the model is in eval mode; afterwards every layer is in its own again, as some may be frozen."""
+    """Put the model into eval mode inside a ``with`` block, and restore the mode of every module afterwards."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -109,12 +190,21 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def _input_shape(model: nn.Module) -> tuple[int, int, int]:
+    """Return the ``(channels, height, width)`` that a model was built for; 224 x 224 if it does not matter."""
+    config = (getattr(model, "pretrained_cfg", None) or {}).get("input_size", (3, 224, 224))  # timm
+    built_for = getattr(getattr(model, "patch_embed", None), "img_size", None) or getattr(model, "image_size", None)
+    size = config[1:] if built_for is None else (built_for, built_for) if isinstance(built_for, int) else built_for
+    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
+    return config[0] if first is None else first.in_channels, *size
+
+
 @torch.no_grad()
 def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, ...]:
-    """Names of the stages after which features last have a 4th, an 8th, a 16th of the picture's side, as in the paper.
+    """Return the names of the last stages at strides 4, 8 and 16, where the paper mixes a ResNet-18.
 
-    Families count their stages differently; a blank picture is sent through the model to see how large features are. Empty
-    for families that are not known, and for those whose features do not shrink (ViT).
+    A blank image is passed through the model to measure the strides. The result is empty for unknown families and for
+    families of constant resolution (ViT).
 
     >>> from torch import nn
     >>> from efdm.nn import stages_at
@@ -124,21 +214,22 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
     family = family_of(model)
     if family is None:
         return ()
-    names, sides, hooks = family.stages(model), dict[str, int](), []
-    for name in names:
+    heights, hooks = dict[str, int](), []
+    height_dim = 1 if family.channel_dim == -1 else 2
+    for name in family.stages(model):
 
-        def see(module: nn.Module, inputs: object, output: object, name: str = name) -> None:
+        def measure(module: nn.Module, inputs: object, output: object, name: str = name) -> None:
             if isinstance(output, Tensor) and output.ndim == 4:
-                sides[name] = output.shape[1 if family.channel_dim == -1 else 2]
+                heights[name] = output.shape[height_dim]
 
-        hooks.append(model.get_submodule(name).register_forward_hook(see))
-    size = (getattr(model, "pretrained_cfg", None) or {}).get("input_size", (3, 224, 224))  # timm's
+        hooks.append(model.get_submodule(name).register_forward_hook(measure))
+    shape = _input_shape(model)
     try:
         first = next(model.parameters())
         with eval_mode(model):
-            model(torch.zeros(1, *size, device=first.device, dtype=first.dtype))
+            model(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
     finally:
         for hook in hooks:
             hook.remove()
-    ends = {round(size[1] / side): name for name, side in sides.items()}  # the last of each stride
+    ends = {round(shape[1] / height): name for name, height in heights.items()}  # keeps the last name of each stride
     return tuple(ends[stride] for stride in strides if stride in ends)

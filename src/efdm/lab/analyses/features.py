@@ -12,8 +12,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg.augment import prepared
 from efdm.environment import environment
 from efdm.nn import find_stage
-from efdm.nn.insert import Stage
-from efdm.nn.stages import eval_mode
+from efdm.nn.stages import Stage, eval_mode
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, autocast
 

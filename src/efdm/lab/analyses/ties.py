@@ -58,7 +58,7 @@ def relus_of(model: nn.Module) -> list[str]:
 
 def last_activation(model: nn.Module, stage: str) -> str | None:
     """The name of the last ReLU inside a stage. Stages that end without one, as MobileNetV2's, have their ties there."""
-    name, module, _ = find_stage(model, stage)
+    name, module, *_ = find_stage(model, stage)
     inside = [inner for inner, m in module.named_modules(remove_duplicate=False) if inner and isinstance(m, RELUS)]
     return f"{name}.{inside[-1]}" if inside else None
 
