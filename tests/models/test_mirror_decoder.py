@@ -1,3 +1,5 @@
+"""Decoders that mirror a VGG."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from efdm.models.vgg import conv_names
 
 
 def mirrored() -> nn.Sequential:
-    """`decoder.pth` of VGG-19, as its paper draws it: widths of section 3 of our methods, "up" for an upsampling."""
+    """The decoder of pytorch-AdaIN for VGG-19; "up" stands for upsampling."""
     plan = [
         (512, 256),
         "up",
@@ -35,7 +37,7 @@ def mirrored() -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def test_the_decoder_is_the_published_one() -> None:
+def test_vgg19_decoder_equals_the_published_one() -> None:
     whole = mirrored()
     decoder = load_decoder(MirrorDecoder("vgg19"), whole.state_dict())
     features = torch.randn(2, 512, 4, 5)
@@ -44,7 +46,7 @@ def test_the_decoder_is_the_published_one() -> None:
     assert decoder(features).shape == (2, 3, 32, 40)
 
 
-def test_a_decoder_of_vgg16_mirrors_vgg16() -> None:
+def test_vgg16_decoder_mirrors_vgg16() -> None:
     decoder = MirrorDecoder("vgg16", "relu3_2")
     found = [(c.in_channels, c.out_channels, up) for c, up in zip(decoder.convs, decoder.up_after, strict=True)]
     assert found == [
@@ -58,7 +60,7 @@ def test_a_decoder_of_vgg16_mirrors_vgg16() -> None:
     assert len(MirrorDecoder("vgg16").convs) == len(conv_names("vgg16", "relu4_1")) == 8
 
 
-def test_our_own_decoder_file_loads() -> None:
+def test_decoder_round_trip() -> None:
     one, two = MirrorDecoder("vgg16", "relu2_1"), MirrorDecoder("vgg16", "relu2_1")
     load_decoder(two, one.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
@@ -67,13 +69,13 @@ def test_our_own_decoder_file_loads() -> None:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (lambda: mirrored().state_dict(), "the checkpoint has 9 convolutions, a decoder of vgg16 from relu4_1 has 8"),
-        (lambda: {f"{i}.weight": torch.zeros(3, 3, 3, 3) for i in range(8)}, "does not fit a decoder of vgg16 from relu4_1"),
-        (lambda: {f"layer.{i}.conv": torch.zeros(1) for i in range(8)}, "does not fit a decoder of vgg16 from relu4_1"),
+        (lambda: mirrored().state_dict(), "9 convolutions, a decoder of vgg16 from relu4_1 has 8"),
+        (lambda: {f"{i}.weight": torch.zeros(3, 3, 3, 3) for i in range(8)}, "no convs.0.bias"),
+        (lambda: {f"layer.{i}.conv": torch.zeros(1) for i in range(8)}, "no convs.0.weight"),
     ],
     ids=["other_vgg", "no_bias", "other_names"],
 )
-def test_wrong_decoders_are_told(state: Callable[[], dict[str, Tensor]], message: str) -> None:
+def test_wrong_checkpoints(state: Callable[[], dict[str, Tensor]], message: str) -> None:
     with pytest.raises(ValueError, match="checkpoint") as caught:
         load_decoder(MirrorDecoder("vgg16"), state())
     assert message in str(caught.value)

@@ -1,3 +1,5 @@
+"""The layers of the small network."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,25 +7,26 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from efdm.models import build
+from efdm.models import build, small
 from efdm.models.small import WIDTHS, Conv, Mixer, Residual, SmallDecoder, SmallEncoder, UpConv
 
-SIZES = [(1, 1), (1, 6), (2, 3), (5, 4), (7, 9), (16, 13)]
+SIZES = [(1, 1), (1, 6), (5, 4), (16, 13)]
 
 
-def awake(module: nn.Module) -> nn.Module:
-    """Residual branches begin as nothing; give them something to do."""
+def randomized(module: nn.Module) -> nn.Module:
+    """Give random weights to all layers, including residual branches that start at zero."""
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.1)
     return module
 
 
-def test_at_most_three_million_parameters() -> None:
-    assert sum(p.numel() for p in build("small").parameters()) < 3_000_000
+def test_number_of_parameters_is_documented() -> None:
+    count = sum(p.numel() for p in build("small").parameters())
+    assert f"{count / 1e6:.2f} million parameters" in (small.__doc__ or "")
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3), (2, 2), (5, 4)])
-def test_upconv_is_a_mirrored_convolution_of_repeated_values(size: tuple[int, int], device: torch.device) -> None:
+def test_upconv_equals_upsampling_and_convolution(size: tuple[int, int], device: torch.device) -> None:
     layer = UpConv(4, 6).to(device).double()
     x = torch.randn(2, 4, *size, device=device, dtype=torch.float64)
     repeated = F.interpolate(x, scale_factor=2.0, mode="nearest")
@@ -31,7 +34,7 @@ def test_upconv_is_a_mirrored_convolution_of_repeated_values(size: tuple[int, in
     torch.testing.assert_close(layer(x), expected)
 
 
-def test_upconv_has_the_gradients_of_the_slow_one() -> None:
+def test_upconv_gradients() -> None:
     layer = UpConv(2, 3).double()
     x = torch.randn(1, 2, 3, 4, dtype=torch.float64)
     wanted = torch.randn(1, 3, 6, 8, dtype=torch.float64)
@@ -42,30 +45,30 @@ def test_upconv_has_the_gradients_of_the_slow_one() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_conv_mirrors_its_borders(stride: int) -> None:
+def test_conv_uses_reflection_padding(stride: int) -> None:
     layer, x = Conv(3, 5, stride), torch.randn(1, 3, 7, 6)
     expected = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), layer.weight, layer.bias, stride)
     torch.testing.assert_close(layer(x), expected)
 
 
-def test_residual_steps_begin_as_the_identity() -> None:
+def test_residual_blocks_start_as_the_identity() -> None:
     x = torch.randn(1, WIDTHS[2], 6, 5)
     assert torch.equal(Residual(WIDTHS[2])(x), x)
     assert torch.equal(Mixer()(x), x)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_features_are_a_quarter_rounded_up_and_mixers_keep_them(size: tuple[int, int]) -> None:
-    features = awake(SmallEncoder())(torch.rand(2, 3, *size))
+def test_feature_sizes_are_rounded_up(size: tuple[int, int]) -> None:
+    features = randomized(SmallEncoder())(torch.rand(2, 3, *size))
     quarter = tuple(-(-s // 4) for s in size)
     assert features.shape == (2, WIDTHS[2], *quarter)
-    assert awake(Mixer())(features).shape == features.shape
-    assert awake(SmallDecoder())(features).shape == (2, 3, *(4 * q for q in quarter))
+    assert randomized(Mixer())(features).shape == features.shape
+    assert randomized(SmallDecoder())(features).shape == (2, 3, *(4 * q for q in quarter))
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_picture_of_any_size_comes_back_at_its_size(size: tuple[int, int]) -> None:
-    network = awake(build("small"))
+def test_images_of_any_size(size: tuple[int, int]) -> None:
+    network = randomized(build("small"))
     picture = torch.rand(1, 3, *size, requires_grad=True)
     output = network(picture)
     assert output.shape == picture.shape
@@ -74,8 +77,8 @@ def test_a_picture_of_any_size_comes_back_at_its_size(size: tuple[int, int]) -> 
     assert picture.grad.isfinite().all()
 
 
-def test_matched_features_are_not_behind_a_relu() -> None:
-    network = awake(build("small"))
+def test_matched_features_have_both_signs() -> None:
+    network = randomized(build("small"))
     for features in network.features(torch.rand(1, 3, 32, 32)):
         assert (features < 0).float().mean() > 0.1
         assert (features > 0).float().mean() > 0.1

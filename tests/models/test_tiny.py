@@ -1,3 +1,5 @@
+"""The tiny classifier."""
+
 from __future__ import annotations
 
 import torch
@@ -7,11 +9,7 @@ from efdm import EFDMix, mix_after
 from efdm.models.tiny import WIDTHS, Tiny
 
 
-def test_a_number_for_every_class() -> None:
-    assert Tiny(7)(torch.randn(5, 3, 32, 32)).shape == (5, 7)
-
-
-def test_stages_halve_the_picture_and_are_found_by_their_names() -> None:
+def test_stages_halve_the_resolution() -> None:
     model, seen = Tiny(4), []
     for name in ("stage1", "stage2", "stage3"):
         model.get_submodule(name).register_forward_hook(lambda module, inputs, output: seen.append(output.shape[1:]))
@@ -20,12 +18,11 @@ def test_stages_halve_the_picture_and_are_found_by_their_names() -> None:
     assert seen == [(WIDTHS[0], 16, 16), (WIDTHS[1], 8, 8), (WIDTHS[2], 4, 4)]
 
 
-def test_pictures_of_odd_sizes() -> None:
+def test_odd_sizes() -> None:
     assert Tiny(3).eval()(torch.randn(1, 3, 29, 45)).shape == (1, 3)
 
 
-def test_it_learns() -> None:
-    """Where two lines cross: nothing that a mean of colours could tell."""
+def test_learns_where_two_lines_cross() -> None:
     labels = torch.arange(64) % 4
     images = 0.3 * torch.randn(64, 3, 32, 32)
     for image, label in zip(images, labels.tolist(), strict=True):

@@ -1,3 +1,5 @@
+"""VGG encoders: features, checkpoints of three formats, normalisation."""
+
 from __future__ import annotations
 
 import functools
@@ -13,15 +15,15 @@ from training import WIDTHS, numbered_vgg
 from efdm.models import VGG, MirrorDecoder, load_vgg, mean_activations, normalise
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD, _pad_by_parts, pad
 
-ODD = (2, 3, 37, 30)  # a height and a width that pooling cannot halve twice
+ODD = (2, 3, 37, 30)  # not divisible by 4
 
 
 def numbers(state: dict[str, Tensor]) -> list[int]:
     return sorted({int(k.split(".")[1]) for k in state})
 
 
-def slowly(name: str, state: dict[str, Tensor], images: Tensor, *, padding: str, pooling: str) -> dict[str, Tensor]:
-    """Every tap, layer by layer, from torchvision's numbers alone: a gap in them is a pooling."""
+def reference(name: str, state: dict[str, Tensor], images: Tensor, *, padding: str, pooling: str) -> dict[str, Tensor]:
+    """Compute every tap layer by layer from torchvision's layer numbers, in which a gap stands for pooling."""
     x = (images - torch.tensor(IMAGENET_MEAN).view(3, 1, 1)) / torch.tensor(IMAGENET_STD).view(3, 1, 1)
     taps, block, place, before = {}, 1, 0, -2
     for n in numbers(state):
@@ -46,14 +48,13 @@ def slowly(name: str, state: dict[str, Tensor], images: Tensor, *, padding: str,
         ("vgg16", "relu4_3", "reflect", "ceil"),
         ("vgg16", "relu4_3", "zeros", "floor"),
         ("vgg19", "relu3_4", "reflect", "floor"),
-        ("vgg19", "relu3_4", "zeros", "ceil"),
     ],
 )
-def test_every_tap_is_what_a_slow_network_has(name: str, last: str, padding: str, pooling: str) -> None:
+def test_taps_equal_the_reference(name: str, last: str, padding: str, pooling: str) -> None:
     state = numbered_vgg(name, blocks=int(last[4]))
     encoder = load_vgg(VGG(name, last, padding=padding, pooling=pooling), state)
     images = torch.rand(ODD)
-    expected = slowly(name, state, images, padding=padding, pooling=pooling)
+    expected = reference(name, state, images, padding=padding, pooling=pooling)
     taps = [t for t in expected if t.startswith("relu")]
     with torch.no_grad():
         found = encoder.taps(images, taps)
@@ -63,10 +64,10 @@ def test_every_tap_is_what_a_slow_network_has(name: str, last: str, padding: str
 
 
 @pytest.mark.parametrize(("name", "letter"), [("vgg16", "D"), ("vgg19", "E")])
-def test_equals_torchvisions_own_features(name: str, letter: str) -> None:
+def test_features_equal_torchvision(name: str, letter: str) -> None:
     vgg = pytest.importorskip("torchvision.models.vgg")
     plan = vgg.cfgs[letter]
-    theirs = vgg.make_layers(plan[: plan.index(512) + 1])  # until relu4_1
+    theirs = vgg.make_layers(plan[: plan.index(512) + 1])  # up to relu4_1
     state = {f"features.{k}": v for k, v in theirs.state_dict().items()}
     ours = load_vgg(VGG(name, padding="zeros", pooling="floor"), state)
     images = torch.rand(1, 3, 48, 64)
@@ -75,7 +76,7 @@ def test_equals_torchvisions_own_features(name: str, letter: str) -> None:
         torch.testing.assert_close(ours(images), theirs(normal), rtol=1e-4, atol=1e-6)
 
 
-def test_taps_come_in_order_of_depth_before_and_after_the_relu() -> None:
+def test_taps_are_ordered_by_depth() -> None:
     encoder = VGG("vgg16", "relu2_1")
     images = torch.rand(1, 3, 8, 8)
     before, after, deep = encoder.taps(images, ("relu2_1", "relu1_1", "conv1_1"))
@@ -85,36 +86,32 @@ def test_taps_come_in_order_of_depth_before_and_after_the_relu() -> None:
     assert encoder.taps(images, ()) == []
 
 
-def test_a_cut_encoder_has_only_what_it_needs() -> None:
+def test_encoder_ends_at_its_last_tap() -> None:
     encoder = VGG("vgg19", "relu3_1")
     assert encoder.names == ("conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1")
     assert [n for n, _ in encoder.named_children()] == ["input", *encoder.names]
     assert encoder.width == encoder(torch.rand(1, 3, 8, 8)).shape[1] == 256
-    assert VGG("vgg16", "conv1_2")(torch.rand(1, 3, 8, 8)).min() < 0  # cut before a ReLU
+    assert VGG("vgg16", "conv1_2")(torch.rand(1, 3, 8, 8)).min() < 0  # ends before a ReLU
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: VGG("vgg11"), "'vgg11' is not an encoder; choose one of vgg16, vgg19"),
-        (lambda: VGG("vgg16", "relu3_4"), "vgg16 has no tap 'relu3_4'; it has relu1_1, "),
-        (lambda: VGG("vgg16", padding="mirror"), "padding is reflect or zeros, pooling is ceil or floor; got 'mirror'"),
-        (lambda: VGG("vgg16", pooling="avg"), "got 'reflect', 'avg'"),
-        (
-            lambda: VGG("vgg16", "relu1_2").taps(torch.rand(1, 3, 4, 4), ["relu1_1", "relu2_1"]),
-            "cut at relu1_2 has no relu2_1",
-        ),
-        (lambda: MirrorDecoder("vgg16", "pool4"), "vgg16 has no tap 'pool4'"),
+        (lambda: VGG("vgg11"), "'vgg11'"),
+        (lambda: VGG("vgg16", "relu3_4"), "no tap 'relu3_4'"),
+        (lambda: VGG("vgg16", padding="mirror"), "'mirror'"),
+        (lambda: VGG("vgg16", pooling="avg"), "'avg'"),
+        (lambda: VGG("vgg16", "relu1_2").taps(torch.rand(1, 3, 4, 4), ["relu1_1", "relu2_1"]), "no relu2_1"),
+        (lambda: MirrorDecoder("vgg16", "pool4"), "no tap 'pool4'"),
     ],
 )
-def test_wrong_names_are_told(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
-        make()  # type: ignore[operator]
-    assert message in str(caught.value)
+def test_wrong_names(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (2, 2), (3, 2)])
-def test_tiny_pictures_have_features(size: tuple[int, int]) -> None:
+def test_images_smaller_than_the_stride(size: tuple[int, int]) -> None:
     features = VGG("vgg16", "relu4_1")(torch.rand(1, 3, *size))
     assert features.shape == (1, 512, 1, 1)
     assert features.isfinite().all()
@@ -122,15 +119,15 @@ def test_tiny_pictures_have_features(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("border", ["reflect", "replicate"])
 @pytest.mark.parametrize("size", [(2, 2), (5, 3), (4, 7)])
-def test_pad_is_torchs(size: tuple[int, int], border: str, device: torch.device) -> None:
+def test_pad_equals_torch(size: tuple[int, int], border: str, device: torch.device) -> None:
     x = torch.randn(2, 3, *size, device=device)
     expected = F.pad(x, (1, 1, 1, 1), mode=border)
     assert torch.equal(pad(x, border), expected)
-    assert torch.equal(_pad_by_parts(x, border), expected)  # what a GPU runs
+    assert torch.equal(_pad_by_parts(x, border), expected)  # the GPU implementation
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 4), (3, 1)])
-def test_pad_repeats_where_it_cannot_mirror(size: tuple[int, int]) -> None:
+def test_pad_replicates_images_one_pixel_wide(size: tuple[int, int]) -> None:
     x = torch.randn(1, 2, *size)
     assert torch.equal(pad(x), F.pad(x, (1, 1, 1, 1), mode="replicate"))
 
@@ -150,7 +147,7 @@ def test_a_checkpoint_with_a_classifier_loads() -> None:
     assert torch.equal(encoder.get_submodule("conv2_1").bias, state["features.5.bias"])
 
 
-def test_timms_names_load() -> None:
+def test_timm_checkpoint() -> None:
     timm = pytest.importorskip("timm")
     model = timm.create_model("vgg16", pretrained=False, num_classes=0, mlp_ratio=1 / 64)
     encoder = load_vgg(VGG("vgg16", "relu5_3", padding="zeros", pooling="floor"), model.state_dict())
@@ -162,7 +159,7 @@ def test_timms_names_load() -> None:
 
 @functools.cache
 def vgg_normalised() -> dict[str, Tensor]:
-    """Numbered as in `vgg_normalised.pth`: a 1x1 convolution, then padding, convolution and ReLU, and pooling."""
+    """A checkpoint numbered as `vgg_normalised.pth`, whose first layer is a 1x1 convolution."""
     state = numbered_vgg("vgg19", blocks=4)
     renamed = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.randn(3)}
     for n, at in zip(numbers(state), (2, 5, 9, 12, 16, 19, 22, 25, 29, 32, 35, 38), strict=True):
@@ -170,7 +167,7 @@ def vgg_normalised() -> dict[str, Tensor]:
     return renamed
 
 
-def test_vgg_normalised_brings_its_own_change_of_colours() -> None:
+def test_vgg_normalised_replaces_the_input_layer() -> None:
     state = vgg_normalised()
     encoder = load_vgg(VGG("vgg19"), state)
     layers: list[nn.Module] = [nn.Conv2d(3, 3, 1)]
@@ -187,7 +184,7 @@ def test_vgg_normalised_brings_its_own_change_of_colours() -> None:
         torch.testing.assert_close(encoder(images), whole(images), rtol=1e-4, atol=1e-4)
 
 
-def test_our_own_names_load_also_into_a_shorter_encoder() -> None:
+def test_checkpoint_of_a_deeper_encoder() -> None:
     whole = VGG("vgg16", "relu3_1")
     nn.init.normal_(whole.input.weight)
     short = load_vgg(VGG("vgg16", "relu2_1"), whole.state_dict())
@@ -210,23 +207,19 @@ def with_batch_norm() -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("encoder", "state", "message"),
     [
-        (
-            ("vgg16",),
-            dict,
-            "the checkpoint has no conv1_1.weight (and 15 more) for vgg16 until relu4_1; expected torchvision's",
-        ),
-        (("vgg16",), lambda: {"layer1.0.conv1.weight": torch.zeros(64, 64, 3, 3)}, "the checkpoint has no conv1_1.weight"),
-        (("vgg16", "relu5_1"), lambda: numbered_vgg("vgg16", blocks=4), "the checkpoint has no conv5_1.weight (and 1 more)"),
-        (("vgg16",), lambda: numbered_vgg("vgg19", blocks=4), "is it the other VGG?"),
-        (("vgg19",), lambda: numbered_vgg("vgg16", blocks=4), "is it the other VGG?"),
-        (("vgg16", "relu2_1"), lambda: numbered_vgg("vgg19", blocks=4), "is it the other VGG?"),
-        (("vgg16", "relu2_1"), vgg_normalised, "is it the other VGG?"),
-        (("vgg16", "relu1_1"), grey, "conv1_1.weight is (64, 1, 3, 3) in the checkpoint and (64, 3, 3, 3) in vgg16"),
-        (("vgg16",), with_batch_norm, "the checkpoint has batch normalisation"),
+        (("vgg16",), dict, "no conv1_1.weight"),
+        (("vgg16",), lambda: {"layer1.0.conv1.weight": torch.zeros(64, 64, 3, 3)}, "no conv1_1.weight"),
+        (("vgg16", "relu5_1"), lambda: numbered_vgg("vgg16", blocks=4), "no conv5_1.weight"),
+        (("vgg16",), lambda: numbered_vgg("vgg19", blocks=4), "another VGG"),
+        (("vgg19",), lambda: numbered_vgg("vgg16", blocks=4), "another VGG"),
+        (("vgg16", "relu2_1"), lambda: numbered_vgg("vgg19", blocks=4), "another VGG"),
+        (("vgg16", "relu2_1"), vgg_normalised, "another VGG"),
+        (("vgg16", "relu1_1"), grey, "(64, 1, 3, 3), expected (64, 3, 3, 3)"),
+        (("vgg16",), with_batch_norm, "batch normalisation"),
     ],
     ids=["empty", "resnet", "too_short", "19_in_16", "16_in_19", "19_in_a_short_16", "normalised_19", "grey", "batch_norm"],
 )
-def test_wrong_checkpoints_are_told(encoder: tuple[str, ...], state: Callable[[], dict[str, Tensor]], message: str) -> None:
+def test_wrong_checkpoints(encoder: tuple[str, ...], state: Callable[[], dict[str, Tensor]], message: str) -> None:
     with pytest.raises(ValueError, match="checkpoint") as caught:
         load_vgg(VGG(*encoder), state())
     assert message in str(caught.value)
@@ -240,7 +233,7 @@ def encoder() -> VGG:
     return load_vgg(VGG("vgg16", "relu3_1"), numbered_vgg("vgg16", blocks=4))
 
 
-def test_normalised_means_are_one_where_they_were_measured(encoder: VGG) -> None:
+def test_normalised_means_are_one(encoder: VGG) -> None:
     batches = [torch.rand(2, 3, 24, 20), torch.rand(1, 3, 17, 31)]
     means = mean_activations(encoder, batches)
     assert max((m - 1).abs().max() for m in means.values()) > 0.1
@@ -250,7 +243,7 @@ def test_normalised_means_are_one_where_they_were_measured(encoder: VGG) -> None
         torch.testing.assert_close(mean, alive.float(), rtol=1e-4, atol=1e-4)
 
 
-def test_every_picture_counts_the_same_whatever_its_batch(encoder: VGG) -> None:
+def test_means_do_not_depend_on_the_batch_size(encoder: VGG) -> None:
     pictures = [torch.rand(3, 16, 16) for _ in range(3)]
     apart = mean_activations(encoder, [p[None] for p in pictures])
     together = mean_activations(encoder, [torch.stack(pictures)])
@@ -259,7 +252,7 @@ def test_every_picture_counts_the_same_whatever_its_batch(encoder: VGG) -> None:
     close(apart["conv2_1"], torch.stack(each).mean(0))
 
 
-def test_normalising_changes_nothing_but_the_scale_of_channels(encoder: VGG) -> None:
+def test_normalising_only_rescales_channels(encoder: VGG) -> None:
     taps = [n.replace("conv", "relu") for n in encoder.names]
     images = torch.rand(1, 3, 19, 22)
     before = encoder.taps(images, taps)
@@ -268,7 +261,7 @@ def test_normalising_changes_nothing_but_the_scale_of_channels(encoder: VGG) -> 
         torch.testing.assert_close(new * means[name].view(-1, 1, 1), old, rtol=1e-4, atol=1e-5)
 
 
-def test_a_channel_that_never_fires_keeps_its_scale(encoder: VGG) -> None:
+def test_silent_channel_keeps_its_scale(encoder: VGG) -> None:
     with torch.no_grad():
         encoder.get_submodule("conv1_2").bias[3] = -1e4  # type: ignore[index, operator]
     images = torch.rand(2, 3, 16, 16)
@@ -281,8 +274,8 @@ def test_a_channel_that_never_fires_keeps_its_scale(encoder: VGG) -> None:
     torch.testing.assert_close(after, (means["conv2_1"] > 0).float(), rtol=1e-4, atol=1e-4)
 
 
-def test_what_cannot_be_normalised_is_told(encoder: VGG) -> None:
+def test_wrong_means(encoder: VGG) -> None:
     with pytest.raises(ValueError, match="needs at least one batch"):
         mean_activations(encoder, [])
-    with pytest.raises(ValueError, match="the means have no conv3_1; measure them with an encoder until relu3_1"):
+    with pytest.raises(ValueError, match=r"conv3_1.*relu3_1"):
         normalise(encoder, mean_activations(VGG("vgg16", "relu2_2"), [torch.rand(1, 3, 8, 8)]))

@@ -25,7 +25,7 @@ from efdm.data.images import write_bytes
 from efdm.dg import METHODS
 from efdm.lab.recipe import docstring, docstring_fields, recipe_path
 from efdm.lab.scores import STDS
-from efdm.models.backbones import OWN
+from efdm.models.backbones import BACKBONES
 from efdm.ops.choices import check_choice
 
 app = typer.Typer(no_args_is_help=True, help="Domain generalization: classifiers that survive a new domain.")
@@ -119,7 +119,7 @@ def list_() -> None:
         (row.name, row.about, "; ".join([*_options(row.options), row.batches, row.source])) for row in METHODS.values()
     ])  # fmt: skip
     timm = ("NAME", "any model of timm, such as resnet18.tv_in1k or mobilenetv2_100", "")
-    _print("Backbones", [*((name, own.about, "") for name, own in OWN.items()), timm])
+    _print("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])
     console.print("Begin with: efdm dg demo", highlight=False)
 
 

@@ -26,7 +26,7 @@ from efdm.dg.training import check_run_folder
 from efdm.dg.workers import set_threads
 from efdm.lab import load_recipe
 from efdm.lab.sweep import RECIPE
-from efdm.models.backbones import OWN
+from efdm.models.backbones import BACKBONES
 from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
 from efdm.text import plural
@@ -50,13 +50,13 @@ def train_one(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: model, records, log.")],
     method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = None,
     backbone: Annotated[
-        Word, typer.Option(help=f"Any model of timm, or {', '.join(OWN)}. Default: {DEFAULTS['backbone']}.")
+        Word, typer.Option(help=f"Any model of timm, or {', '.join(BACKBONES)}. Default: {DEFAULTS['backbone']}.")
     ] = None,
     weights: Annotated[
         Word,
         typer.Option(
             help="A checkpoint to begin with (.safetensors, .pth), timm (may download), or random. "
-            f"Default: timm; random for {', '.join(OWN)}."
+            f"Default: timm; random for {', '.join(BACKBONES)}."
         ),
     ] = None,
     train_domains: Annotated[
@@ -144,7 +144,7 @@ def _check_folder(out: Path, *, resume: bool) -> None:
 def _defaults(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is not the same for all: the digits are trained as in their recipe, and timm has no weights for our models."""
     if kind != datasets.DIGITS:
-        return {**DEFAULTS, "weights": "random"} if given.get("backbone") in OWN else dict(DEFAULTS)
+        return {**DEFAULTS, "weights": "random"} if given.get("backbone") in BACKBONES else dict(DEFAULTS)
     settings = load_recipe("digits_demo").settings
     return {"method": DEFAULTS["method"], **{name: value for name, value in settings.items() if name != "device"}}
 

@@ -17,7 +17,7 @@ import torch
 from efdm.dg.augment import AUGMENTATIONS
 from efdm.dg.kinds import check_fields, check_kind
 from efdm.dg.methods import METHODS, options_of
-from efdm.models.backbones import NAMED, weights_checksum
+from efdm.models.backbones import NAMED_WEIGHTS, weights_checksum
 from efdm.ops.choices import check_choice
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training import settings as training
@@ -167,7 +167,7 @@ def resolved(settings: Settings) -> Settings:
 
     Of a file that is gone, what the settings say of it is kept: a run that was begun does not need the file.
     """
-    known = "" if settings.weights in NAMED else settings.weights_sha256
+    known = "" if settings.weights in NAMED_WEIGHTS else settings.weights_sha256
     options = options_of(settings.method, settings.options)
     return replace(settings, options=options, weights_sha256=weights_checksum(settings.weights) or known)
 
@@ -189,7 +189,7 @@ def read_settings(run: Path) -> Settings:
 
 def check_same_run(settings: Settings, run: Path) -> None:
     """Raise where ``settings`` are not those that the run began with. A file of weights that is gone is not asked for."""
-    unknown = () if settings.weights_sha256 or settings.weights in NAMED else (CHECKSUM,)
+    unknown = () if settings.weights_sha256 or settings.weights in NAMED_WEIGHTS else (CHECKSUM,)
     before = read_settings(run)
     if settings.method == before.method:  # a default that was written down changes nothing
         settings, before = (replace(s, options=options_of(s.method, s.options)) for s in (settings, before))

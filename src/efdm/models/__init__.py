@@ -1,4 +1,4 @@
-"""Networks, which know nothing of matching."""
+"""Networks and their weights."""
 
 from efdm.models.compat import allow_torchvision
 from efdm.models.networks import NETWORKS, NetworkSpec, StyleNetwork, build

@@ -1,4 +1,4 @@
-"""Classifiers to generalise with: any of timm's by name, and two of our own; with random weights, timm's, or a file's."""
+"""Image classifiers by name: any timm model, or a row of `BACKBONES`, with random, timm or file weights."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from efdm.errors import requires
 from efdm.models.compat import allow_torchvision
+from efdm.models.state_dicts import check_state
 from efdm.models.tiny import Tiny
 from efdm.models.vgg import CONVS_PER_BLOCK, WIDTHS
-from efdm.models.weights import MissingWeights, checksum_once, folders, read
+from efdm.models.weights import MissingWeights, checksum, find_file, folders, read
 from efdm.text import suggest
 
 State = dict[str, Tensor]
-NAMED = ("random", "timm")  # weights that are no file
-TIMEOUT = 5  # seconds that a hub has to answer
-PREFIXES = ("module.", "model.", "backbone.")  # what wrappers put before names
+NAMED_WEIGHTS = ("random", "timm")  # any other value of ``weights`` is a file
+TIMEOUT = 5  # seconds to wait for the hub
+PREFIXES = ("module.", "model.", "backbone.")  # of wrapped models
 
 
 class PlainVGG(nn.Module):
-    """A VGG's convolutions, the means of its last features, and one linear layer.
+    """The convolutions of a VGG, global average pooling and one linear layer, for ImageNet-normalised images.
 
-    Its own classifier has more weights than all convolutions together, and is rarely at hand. Every stage ends with its
-    pooling, as timm's presets for VGG do. Takes pictures normalised with ImageNet's mean and standard deviation.
+    The linear layer replaces VGG's own classifier, which has more weights than all convolutions and is rarely published
+    separately. Every stage ends with its pooling, as in timm's feature presets for VGG.
     """
 
     def __init__(self, name: str, classes: int) -> None:
@@ -40,7 +42,7 @@ class PlainVGG(nn.Module):
             layers: list[nn.Module] = []
             for _ in range(convs):
                 conv = nn.Conv2d(inputs, width, 3, padding=1)
-                # without normalisation, torch's own beginning fades out over thirteen layers
+                # torch's default initialisation vanishes over thirteen layers without normalisation
                 nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
                 layers += [conv, nn.ReLU(inplace=True)]
@@ -55,110 +57,111 @@ class PlainVGG(nn.Module):
         return self.classifier(features.mean((2, 3)))
 
 
-def _stages_of_features(state: State) -> State:
-    """torchvision's and timm's ``features.N`` under the names of `PlainVGG`; their large classifiers are left out."""
+def _features_to_stages(state: State) -> State:
+    """Rename ``features.N`` of torchvision and timm to the stages of `PlainVGG`, and drop their classifiers."""
     if not any(key.startswith("features.") for key in state):
         return state
-    others = ("classifier.", "pre_logits.", "head.")
-    renamed = {key: value for key, value in state.items() if not key.startswith(("features.", *others))}
+    dropped = ("features.", "classifier.", "pre_logits.", "head.")
+    renamed = {key: value for key, value in state.items() if not key.startswith(dropped)}
     numbered = {(int(k.split(".")[1]), k.split(".")[2]): v for k, v in state.items() if k.startswith("features.")}
-    stage, begin, before = 1, 0, -2
-    for (number, kind), value in sorted(numbered.items(), key=lambda item: item[0]):
-        if number > before + 2:  # a convolution and its ReLU are two numbers, a pooling is one more
-            stage, begin = stage + 1, number
-        renamed[f"stage{stage}.{number - begin}.{kind}"] = value
-        before = number
+    stage, first, previous = 1, 0, -2
+    for (number, parameter), value in sorted(numbered.items(), key=lambda item: item[0]):
+        if number > previous + 2:  # a convolution and its ReLU take two numbers; pooling adds a third
+            stage, first = stage + 1, number
+        renamed[f"stage{stage}.{number - first}.{parameter}"] = value
+        previous = number
     return renamed
 
 
 @dataclass(frozen=True)
-class Own:
-    """A row: a network of ours, and how checkpoints of others are called in it."""
+class Backbone:
+    """A row of `BACKBONES`."""
 
     about: str
     build: Callable[[int], nn.Module]
-    rename: Callable[[State], State] = lambda state: state
+    rename: Callable[[State], State] = lambda state: state  # converts checkpoints of other libraries
 
 
-OWN: Mapping[str, Own] = MappingProxyType({
-    "tiny": Own("six convolutions, for the digits of 32 pixels", Tiny),
-    "vgg16-gap": Own(
-        "VGG-16's convolutions and one linear layer", lambda classes: PlainVGG("vgg16", classes), _stages_of_features
+BACKBONES: Mapping[str, Backbone] = MappingProxyType({
+    "tiny": Backbone("six convolutions, for digits of 32 x 32 pixels", Tiny),
+    "vgg16-gap": Backbone(
+        "the convolutions of VGG-16 and one linear layer", lambda classes: PlainVGG("vgg16", classes), _features_to_stages
     ),
 })  # fmt: skip
 
 
 def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] = "random") -> nn.Module:
-    """A classifier whose output is ``(b, classes)``.
+    """Return a classifier with output ``(b, classes)``.
 
-    ``name`` is a row of `OWN` or any model of timm. ``weights`` is ``"random"`` (from torch's own generator), ``"timm"``
-    (timm's, which it may download), or a file of safetensors or tensors alone: its path, or its name in one of the folders
-    where `efdm.models.weights` looks. A file may lack the classifier or have one for other classes, which then begins
-    anew; nothing else may be missing or left over. Half precision becomes float32.
+    Args:
+        name: a row of `BACKBONES` or any timm model.
+        weights: "random" (drawn from torch's global generator), "timm" (pretrained, possibly downloaded), or a safetensors
+            or PyTorch file, given by its path or by its name in one of `efdm.models.weights.folders`. If the classifier is
+            missing from the file or has another number of classes, a new one is initialised; all other tensors must fit.
+            Half precision is converted to float32.
     """
     if classes < 1:
-        raise ValueError(f"classes={classes}; a classifier needs at least one")
-    own = OWN.get(name)
+        raise ValueError(f"classes must be >= 1, got {classes}")
+    row = BACKBONES.get(name)
     if weights == "timm":
-        if own is not None:
-            raise ValueError(f"{name} is not one of timm's models and has no weights there; use 'random' or a file")
-        model = _of_timm(name, classes, pretrained=True)
+        if row is not None:
+            raise ValueError(f"{name} is not a timm model; use weights='random' or a file")
+        model = _create_timm(name, classes, pretrained=True)
         if classes != getattr(model, "pretrained_cfg", {}).get("num_classes"):
-            _begin_anew(model)
+            _reset_classifiers(model)
         return model
-    model = _of_timm(name, classes) if own is None else own.build(classes)
+    model = _create_timm(name, classes) if row is None else row.build(classes)
     if weights != "random":
         file = _find(weights)
-        state = _without_prefixes(read(file), model.state_dict())
-        _fill(model, state if own is None else own.rename(state), f"{file.name} for {name}")
+        state = _strip_prefixes(read(file), model.state_dict())
+        try:
+            _load(model, state if row is None else row.rename(state))
+        except ValueError as error:
+            raise ValueError(f"{file} does not fit {name}: {error}") from error
     return model
 
 
-def _of_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
+def _create_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
     allow_torchvision()
-    try:
+    with requires("vision"):
         import timm
-    except ImportError as error:
-        known = ", ".join(OWN)
-        raise ImportError(f"{name} is looked for in timm, which is not here; pip install timm (ours: {known})") from error
     if not timm.is_model(name):
-        close = suggest(name, [*OWN, *timm.list_models()], 3)
+        close = suggest(name, [*BACKBONES, *timm.list_models()], 3)
         hint = f"; did you mean {close}?" if close else ""
-        raise ValueError(f"{name!r} is no model of timm {timm.__version__}, and not one of {', '.join(OWN)}{hint}")
+        raise ValueError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {', '.join(BACKBONES)}{hint}")
     try:
-        with _patience() if pretrained else nullcontext():
+        with _offline_if_unreachable() if pretrained else nullcontext():
             return timm.create_model(name, pretrained=pretrained, num_classes=classes)
-    except Exception as error:
+    except Exception as error:  # timm passes on any error of its downloader, its cache and its file readers
         if not pretrained:
             raise
-        # timm passes on whatever its downloader, its cache or its reader of files raises
         raise MissingWeights(
-            f"timm could not load its weights of {name} ({type(error).__name__}: {error}); get the file yourself and give "
-            "its path as weights, or begin with 'random'"
+            f"timm could not load the weights of {name} ({type(error).__name__}: {error}); download the file and pass its "
+            "path as weights, or use 'random'"
         ) from error
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
-    """Where timm's hub does not answer once, its cache alone is looked at: it would be asked for a minute otherwise."""
+def _offline_if_unreachable() -> Iterator[None]:
+    """Let timm use its cache if the hub does not answer, because its client would retry for a minute."""
     try:
         from huggingface_hub import constants
-    except ImportError:  # timm will say so
+    except ImportError:  # timm reports it
         yield
         return
     before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = before or not _answers(constants.ENDPOINT)
+    constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
 
 
-def _answers(address: str) -> bool:
+def _is_reachable(url: str) -> bool:
     try:
-        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=TIMEOUT).close()
+        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=TIMEOUT).close()
     except urllib.error.HTTPError:
-        return True  # whatever it was, somebody is there
+        return True  # the server answered
     except OSError:
         return False
     return True
@@ -168,66 +171,55 @@ def _answers(address: str) -> bool:
 
 
 def weights_checksum(weights: str | os.PathLike[str]) -> str:
-    """Twelve letters of the sha256 of a file of weights, which its name may hide: every training of ours leaves a
-    ``model.safetensors``. Nothing for ``"random"`` and ``"timm"``, nor for a file that is not there."""
-    if weights in NAMED:
+    """Return the first 12 digits of a weight file's SHA-256, or "" for "random", "timm" and missing files.
+
+    The checksum identifies the file where its name does not: every training run writes a ``model.safetensors``.
+    """
+    if weights in NAMED_WEIGHTS:
         return ""
     try:
-        return checksum_once(_find(weights))[:12]
+        return checksum(_find(weights))[:12]
     except MissingWeights:
         return ""
 
 
 def _find(weights: str | os.PathLike[str]) -> Path:
-    for place in (Path(weights), *(folder / weights for folder in folders())):
-        if place.is_file():
-            return place
-    raise MissingWeights(
-        f"weights={os.fspath(weights)!r} is no file, here or in {folders()[0]}; give 'random', 'timm', or the path of a "
-        "checkpoint"
-    )
+    found = Path(weights) if Path(weights).is_file() else find_file(weights)
+    if found is None:
+        raise MissingWeights(
+            f"file not found: {os.fspath(weights)}, here or in {folders()[0]}; pass weights='random', 'timm' or the path of "
+            "a checkpoint"
+        )
+    return found
 
 
-def _without_prefixes(state: State, wanted: Collection[str]) -> State:
-    def bare(key: str) -> str:
-        while key not in wanted and key.startswith(PREFIXES):
+def _strip_prefixes(state: State, expected: Collection[str]) -> State:
+    def strip(key: str) -> str:
+        while key not in expected and key.startswith(PREFIXES):
             key = key.split(".", 1)[1]
         return key
 
-    return {bare(key): value for key, value in state.items()}
+    return {strip(key): value for key, value in state.items()}
 
 
-def _fill(model: nn.Module, state: State, what: str) -> None:
+def _load(model: nn.Module, state: State) -> None:
     own = model.state_dict()
     heads = tuple(f"{head}." for head in _classifiers(model))
-    fits = {k: k in state and state[k].shape == v.shape for k, v in own.items()}
-    # whole or not at all: a new weight beside the bias of another task would be neither
-    anew = not all(fits[k] for k in own if k.startswith(heads))
-    state = {k: v for k, v in state.items() if not (anew and k.startswith(heads))}
-    # counters of old checkpoints, which only a running mean without momentum looks at
-    missing = [k for k in own if k not in state and not k.startswith(heads) and not k.endswith("num_batches_tracked")]
-    unexpected = [k for k in state if k not in own]
-    if missing or unexpected:
-        parts = [f"has no {_some(missing)}"] * bool(missing) + [f"has {_some(unexpected)} too many"] * bool(unexpected)
-        raise ValueError(
-            f"{what}: the checkpoint {' and '.join(parts)}; is it of another model, or of another library with other names?"
-        )
-    if wrong := [k for k, v in state.items() if v.shape != own[k].shape]:
-        key = wrong[0]
-        raise ValueError(
-            f"{what}: {key} is {tuple(state[key].shape)} in the checkpoint and {tuple(own[key].shape)} in the model"
-            f"{f', and {len(wrong) - 1} more differ' if len(wrong) > 1 else ''}; is it a model of another size?"
-        )
-    model.load_state_dict({**own, **state})  # into tensors of the model's own type
-    if anew:
-        _begin_anew(model)
+    # all or nothing: a new weight next to the bias of another task makes no sense
+    fits = all(k in state and state[k].shape == v.shape for k, v in own.items() if k.startswith(heads))
+    if not fits:
+        state = {k: v for k, v in state.items() if not k.startswith(heads)}
+    check_state(model, state, optional=heads)
+    model.load_state_dict({**own, **state})  # converts to the dtype of the model
+    if not fits:
+        _reset_classifiers(model)
 
 
-def _begin_anew(model: nn.Module) -> None:
-    """Classifiers on top of trained features begin small, as torch's own layers do.
+def _reset_classifiers(model: nn.Module) -> None:
+    """Initialise the classifiers as torch does by default.
 
-    timm draws those of MobileNets and EfficientNets from +-1/sqrt(classes), which is meant for a thousand of them: with
-    seven, the first loss is 4 instead of log 7, and its gradients wash out what the features know.
+    timm draws those of MobileNet and EfficientNet from +-1/sqrt(classes), which suits a thousand classes. With seven, the
+    first loss is 4 rather than log 7, and its gradients destroy the pretrained features.
     """
     for layer in (layer for name in _classifiers(model) for layer in model.get_submodule(name).modules()):
         if isinstance(layer, nn.Linear | nn.Conv2d):
@@ -235,10 +227,6 @@ def _begin_anew(model: nn.Module) -> None:
 
 
 def _classifiers(model: nn.Module) -> tuple[str, ...]:
-    """Names of the layers that know the classes: timm tells its own."""
-    told: Any = getattr(model, "pretrained_cfg", {}).get("classifier") or "classifier"
-    return (told,) if isinstance(told, str) else tuple(told)
-
-
-def _some(keys: list[str]) -> str:
-    return ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+    """Return the names of the classification layers, from the configuration of a timm model."""
+    names: Any = getattr(model, "pretrained_cfg", {}).get("classifier") or "classifier"
+    return (names,) if isinstance(names, str) else tuple(names)

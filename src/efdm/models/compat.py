@@ -1,6 +1,10 @@
-"""Let torchvision be imported beside a torch it was not built for."""
+"""Import torchvision next to a build of torch that it was not compiled for."""
 
 from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+from pathlib import Path
 
 import torch
 
@@ -8,20 +12,17 @@ _SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
-_libraries: list[torch.library.Library] = []  # a library that is collected takes its operators with it
+_libraries: list[torch.library.Library] = []  # operators vanish when their library is garbage-collected
 
 
 def allow_torchvision() -> None:
-    """Call before importing torchvision, timm or lpips, if their import may fail with "operator torchvision::nms does not
-    exist". Calling it when it is not needed, or twice, does no harm.
+    """Prevent "operator torchvision::nms does not exist" when torchvision, timm or lpips is imported afterwards.
 
-    torchvision's Python code attaches fake kernels to two operators that its compiled part should have defined. With a
-    CPU build of torch that part cannot be loaded, the operators are missing and the import fails, although models and
-    transforms need neither. Declaring the two signatures is enough; calling them still fails.
+    torchvision registers fake kernels for two operators of its compiled extension. If the extension does not load, as with a
+    CPU build of torch, the operators are missing and the import fails, although models and transforms need neither. This
+    function declares the two schemas; calling the operators still fails. Repeated calls are harmless.
     """
-    import importlib.util
-
-    if importlib.util.find_spec("torchvision") is None or _compiled_part_loads():
+    if importlib.util.find_spec("torchvision") is None or _extension_loads():
         return
     for name, schema in _SCHEMAS.items():
         if not hasattr(torch.ops.torchvision, name):
@@ -30,12 +31,8 @@ def allow_torchvision() -> None:
             _libraries.append(library)
 
 
-def _compiled_part_loads() -> bool:
-    """Whether torchvision's own operators can be had. Loading them here is what torchvision does itself."""
-    import importlib.machinery
-    import importlib.util
-    from pathlib import Path
-
+def _extension_loads() -> bool:
+    """Load torchvision's compiled extension, as its import does, and return whether that worked."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
         return False

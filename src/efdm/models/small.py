@@ -1,8 +1,7 @@
-"""Our own small network for style transfer: everything happens at a quarter of the picture's size.
+"""The small style-transfer network: an encoder, two mixers and a decoder at stride 4, with 1.31 million parameters.
 
-An encoder, two mixers and a decoder, about 1.2 million parameters. Features are matched after the encoder and after each
-mixer (whoever runs the network does that), so nothing here normalises: a layer that looked at the whole picture could not
-be run in tiles. The features that are matched are linear, not behind a ReLU: no ties, and both tails of a distribution.
+The caller matches features after the encoder and after each mixer. The network itself has no normalisation layers, because
+global statistics would prevent tiling. The matched features do not follow a ReLU, so they have hardly any ties.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from torch import Tensor, nn
 
 from efdm.models.vgg import pad
 
-WIDTHS = (16, 32, 80)  # at full, half and quarter size
-DEEP = 128  # inside a mixer, at an eighth
+WIDTHS = (16, 32, 80)  # channels at strides 1, 2 and 4
+DEEP = 128  # channels inside a mixer, at stride 8
 
 
 class Conv(nn.Conv2d):
-    """A 3x3 convolution with mirrored borders."""
+    """A 3x3 convolution with reflection padding."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__(inputs, outputs, 3, stride)
@@ -28,10 +27,10 @@ class Conv(nn.Conv2d):
 
 
 class UpConv(nn.Conv2d):
-    """A 3x3 convolution of the features at twice their size, each repeated, computed without ever making them that size.
+    """Nearest-neighbour upsampling by 2 followed by a 3x3 convolution, without the upsampled intermediate.
 
-    Of nine taps that fall on repeated values, only four are different: the kernel is summed accordingly, once for each of
-    the four new positions, and the four results are interleaved. The large intermediate would cost more than the sums.
+    Each output position sees only four distinct input values, so the kernel is summed to 2x2 taps for each of the four
+    output positions, and the four results are interleaved. This is faster than convolving the upsampled features.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -41,19 +40,19 @@ class UpConv(nn.Conv2d):
         kernels = [k for rows in _summed(self.weight, 2) for k in _summed(rows, 3)]
         weight = torch.stack(kernels, 1).flatten(0, 1)
         bias = self.bias.repeat_interleave(4)  # type: ignore[union-attr]
-        # mirrored borders of the large picture are repeated borders of the small one
+        # reflection padding of the upsampled features equals replication padding of the input
         return F.pixel_shuffle(F.conv2d(pad(input, "replicate"), weight, bias), 2)
 
 
 def _summed(kernel: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """What a kernel of three is, seen from the even and from the odd positions of repeated values."""
+    """Return the kernel of three taps as applied to the even and to the odd positions of repeated values."""
     a, b, c = kernel.unbind(dim)
-    none = torch.zeros_like(a)
-    return torch.stack([a, b + c, none], dim), torch.stack([none, a + b, c], dim)
+    zero = torch.zeros_like(a)
+    return torch.stack([a, b + c, zero], dim), torch.stack([zero, a + b, c], dim)
 
 
 class Residual(nn.Module):
-    """``x + conv(relu(conv(x)))``; begins as the identity."""
+    """``x + conv(relu(conv(x)))``, initialised to the identity."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -66,7 +65,7 @@ class Residual(nn.Module):
 
 
 class SmallEncoder(nn.Module):
-    """Picture to features at a quarter of its size."""
+    """Map RGB images in [0, 1] to features at stride 4."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +80,7 @@ class SmallEncoder(nn.Module):
 
 
 class Mixer(nn.Module):
-    """A residual step with a wide view: one branch looks closely, the other at half the size with more channels."""
+    """A residual block with two branches: one at stride 4, and a wider one at stride 8 with a larger receptive field."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +97,7 @@ class Mixer(nn.Module):
 
 
 class SmallDecoder(nn.Module):
-    """Features to picture."""
+    """Map features at stride 4 back to RGB images."""
 
     def __init__(self) -> None:
         super().__init__()

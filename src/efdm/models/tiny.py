@@ -1,4 +1,4 @@
-"""A tiny classifier for pictures of about 32 pixels a side: trained from nothing in seconds, on one core."""
+"""A small classifier for images of about 32 x 32 pixels that trains from scratch in seconds on one CPU core."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-WIDTHS = (16, 32, 64)  # multiples of 16: on a CPU, 12 and 24 take nearly as long
+WIDTHS = (16, 32, 64)  # multiples of 16; on a CPU, widths of 12 and 24 take nearly as long
 
 
 class Tiny(nn.Module):
-    """Three stages of convolution, normalisation and ReLU, each at half the size of the one before, and a linear layer on
-    the means of the last. Features can be mixed after every stage."""
+    """Three stages of two convolutions each, global average pooling and a linear layer.
+
+    Each stage halves the resolution. Features can be mixed after every stage.
+    """
 
     stage_names: ClassVar[tuple[str, ...]] = ("stage1", "stage2", "stage3")
 

@@ -1,4 +1,4 @@
-"""VGG encoders with named taps, and the decoders that mirror them."""
+"""VGG encoders with named layers, and decoders that mirror them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efdm.models.state_dicts import check_state
+
 CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)})
 WIDTHS = (64, 128, 256, 512, 512)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-PADDINGS: Mapping[str, int] = MappingProxyType({"reflect": 0, "zeros": 1})  # what the convolutions themselves add
+PADDINGS: Mapping[str, int] = MappingProxyType({"reflect": 0, "zeros": 1})  # padding argument of the convolutions
 
 
 def conv_names(name: str, until: str) -> tuple[str, ...]:
-    """The convolutions up to a tap: ``conv_names("vgg16", "relu2_1")`` is conv1_1, conv1_2, conv2_1."""
+    """Return the convolutions up to a tap: ``conv_names("vgg16", "relu2_1")`` is conv1_1, conv1_2, conv2_1."""
     if name not in CONVS_PER_BLOCK:
         raise ValueError(f"{name!r} is not an encoder; choose one of {', '.join(CONVS_PER_BLOCK)}")
     names = [f"conv{b}_{i}" for b, n in enumerate(CONVS_PER_BLOCK[name], 1) for i in range(1, n + 1)]
     last = until.replace("relu", "conv")
     if last not in names:
         taps = ", ".join(n.replace("conv", "relu") for n in names)
-        raise ValueError(f"{name} has no tap {until!r}; it has {taps}")
+        raise ValueError(f"{name} has no tap {until!r}; choose one of {taps}")
     return tuple(names[: names.index(last) + 1])
 
 
 def pad(x: Tensor, border: str = "reflect") -> Tensor:
-    """Enlarge by one on every side: mirrored ("reflect"; a picture too thin for that repeats its edges), or "replicate"."""
+    """Pad height and width by one with "reflect" or "replicate"; images one pixel wide are always replicated."""
     if min(x.shape[-2:]) < 2:
         border = "replicate"
     if x.device.type == "cpu":
         return F.pad(x, (1, 1, 1, 1), mode=border)
-    return _pad_by_parts(x, border)  # a GPU's own padding leaves channels_last, and adds its gradients up one by one
+    return _pad_by_parts(x, border)  # F.pad loses channels_last on a GPU, and its backward uses slow atomic additions
 
 
 def _pad_by_parts(x: Tensor, border: str) -> Tensor:
@@ -47,11 +49,11 @@ def _pad_by_parts(x: Tensor, border: str) -> Tensor:
 
 
 class VGG(nn.Module):
-    """A VGG without its classifier, cut after the layer ``until``. Pictures come as RGB in [0, 1].
+    """A VGG without its classifier, up to the layer ``until``, for RGB images in [0, 1].
 
-    The layer ``input``, a 1x1 convolution, holds what a checkpoint wants done to colours first (ImageNet's mean and
-    standard deviation, or the change to BGR of `vgg_normalised.pth`). Style transfer wants reflected borders and
-    pooling that keeps odd edges; a classifier's own features (LPIPS) want ``padding="zeros", pooling="floor"``.
+    The layer ``input`` is a 1x1 convolution that holds the colour transform of a checkpoint: normalisation by the mean and
+    standard deviation of ImageNet, or the conversion to BGR of `vgg_normalised.pth`. Style transfer uses the default padding
+    and pooling; the features of the original classifier (LPIPS) need ``padding="zeros", pooling="floor"``.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class VGG(nn.Module):
     ) -> None:
         super().__init__()
         if padding not in PADDINGS or pooling not in ("ceil", "floor"):
-            raise ValueError(f"padding is reflect or zeros, pooling is ceil or floor; got {padding!r}, {pooling!r}")
+            raise ValueError(f"padding must be reflect or zeros and pooling ceil or floor, got {padding!r} and {pooling!r}")
         self.name, self.until, self.padding, self.pooling = name, until, padding, pooling
         self.names = conv_names(name, until)
         self.input = nn.Conv2d(3, 3, 1)
@@ -75,14 +77,14 @@ class VGG(nn.Module):
 
     @property
     def width(self) -> int:
-        """Channels of the last tap."""
+        """Return the number of channels of the last tap."""
         return WIDTHS[int(self.until[4]) - 1]
 
     def taps(self, images: Tensor, taps: Sequence[str]) -> list[Tensor]:
-        """Features at ``taps`` ("relu2_1"), in order of depth; names of the form "conv2_1" give them before the ReLU."""
+        """Return the features at ``taps``, in order of depth: "relu2_1" after the ReLU, "conv2_1" before it."""
         known = {*self.names, *(n.replace("conv", "relu") for n in self.names)}
         if unknown := [t for t in taps if t not in known]:
-            raise ValueError(f"{self.name} cut at {self.until} has no {', '.join(unknown)}")
+            raise ValueError(f"{self.name} up to {self.until} has no {', '.join(unknown)}")
         if not taps:
             return []
         last = max(self.names.index(t.replace("relu", "conv")) for t in taps)
@@ -101,7 +103,7 @@ class VGG(nn.Module):
         return found
 
     def forward(self, images: Tensor, taps: Sequence[str] | None = None) -> Any:
-        """The last features; with ``taps`` the list of features there, as `taps` gives it (but through `compile`)."""
+        """Return the last features, or those at ``taps`` as a list. Unlike `taps`, this respects `nn.Module.compile`."""
         return self.taps(images, (self.until,))[0] if taps is None else self.taps(images, taps)
 
     def extra_repr(self) -> str:
@@ -109,53 +111,43 @@ class VGG(nn.Module):
 
 
 def load_vgg(encoder: VGG, state: Mapping[str, Tensor]) -> VGG:
-    """Fill an encoder from a checkpoint: our own names, ``features.N`` of torchvision and timm, or the numbered layers
-    of `vgg_normalised.pth`, whose first is a 1x1 convolution. Deeper layers than the encoder has are left out."""
-    own = {k: v.float() for k, v in state.items() if k.split(".")[0] in ("input", *encoder.names)}
-    if own:
-        _fill(encoder, own)
-        return encoder
-    prefix = "features." if any(k.startswith("features.") for k in state) else ""
-    numbered: dict[int, dict[str, Tensor]] = {}
-    for key, value in state.items():
-        parts = key.removeprefix(prefix).split(".")
-        if key.startswith(prefix) and len(parts) == 2 and parts[0].isdigit():
-            numbered.setdefault(int(parts[0]), {})[parts[1]] = value.float()
-    layers = [numbered[i] for i in sorted(numbered)]
-    if any(layer["weight"].dim() == 1 for layer in layers if "weight" in layer):
-        raise ValueError(f"the checkpoint has batch normalisation; {encoder.name} here is the one without")
-    convs = [layer for layer in layers if layer.get("weight", torch.empty(0)).dim() == 4]
-    names = ("input", *encoder.names) if convs and convs[0]["weight"].shape[-1] == 1 else encoder.names
-    # the widths of layers that are not wanted tell VGG-16 from VGG-19 where those that are wanted cannot
-    found = [len(layer["weight"]) for layer in convs][len(names) - len(encoder.names) :]
-    expected = [WIDTHS[b] for b, n in enumerate(CONVS_PER_BLOCK[encoder.name]) for _ in range(n)]
-    if any(f != e for f, e in zip(found, expected, strict=False)):
-        raise ValueError(f"the checkpoint's layers are {found} wide, {encoder.name}'s are {expected}: is it the other VGG?")
-    named = dict(zip(names, convs, strict=False))
-    _fill(encoder, {f"{n}.{k}": v for n, layer in named.items() for k, v in layer.items()})
+    """Fill an encoder from a checkpoint and return it. Layers deeper than the encoder are ignored.
+
+    Accepts files of this package, ``features.N`` of torchvision and timm, and the numbered layers of `vgg_normalised.pth`,
+    whose first layer is a 1x1 convolution.
+    """
+    named = {k: v.float() for k, v in state.items() if k.split(".")[0] in ("input", *encoder.names)}
+    if not named:
+        named = _name_layers(encoder, state)
+    check_state(encoder, named, optional=("input.",))
+    encoder.load_state_dict(named, strict=False)
     return encoder
 
 
-def _fill(encoder: VGG, state: Mapping[str, Tensor]) -> None:
-    wanted = {k: v.shape for k, v in encoder.state_dict().items()}
-    missing = [k for k in wanted if k not in state and not k.startswith("input.")]
-    if missing:
-        raise ValueError(
-            f"the checkpoint has no {missing[0]} (and {len(missing) - 1} more) for {encoder.name} until {encoder.until}; "
-            "expected torchvision's or timm's features.N.weight, vgg_normalised.pth, or a file that efdm wrote"
-        )
-    if wrong := [k for k, shape in wanted.items() if k in state and state[k].shape != shape]:
-        key = wrong[0]
-        raise ValueError(
-            f"{key} is {tuple(state[key].shape)} in the checkpoint and {tuple(wanted[key])} in {encoder.name}: "
-            "is it the other VGG?"
-        )
-    encoder.load_state_dict({k: v for k, v in state.items() if k in wanted}, strict=False)
+def _name_layers(encoder: VGG, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    prefix = "features." if any(k.startswith("features.") for k in state) else ""
+    layers: dict[int, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        parts = key.removeprefix(prefix).split(".")
+        if key.startswith(prefix) and len(parts) == 2 and parts[0].isdigit():
+            layers.setdefault(int(parts[0]), {})[parts[1]] = value.float()
+    convs = [layers[i] for i in sorted(layers) if "weight" in layers[i]]
+    if any(layer["weight"].dim() == 1 for layer in convs):
+        raise ValueError(f"the checkpoint has batch normalisation, {encoder.name} has none")
+    convs = [layer for layer in convs if layer["weight"].dim() == 4]
+    has_input = bool(convs) and convs[0]["weight"].shape[-1] == 1
+    # compare all widths: the layers that the encoder uses may be the same in VGG-16 and VGG-19
+    found = [len(layer["weight"]) for layer in convs[has_input:]]
+    expected = [WIDTHS[b] for b, n in enumerate(CONVS_PER_BLOCK[encoder.name]) for _ in range(n)]
+    if any(f != e for f, e in zip(found, expected, strict=False)):
+        raise ValueError(f"the checkpoint has layers of widths {found}, {encoder.name} has {expected}; is it another VGG?")
+    names = ("input", *encoder.names) if has_input else encoder.names
+    return {f"{name}.{k}": v for name, layer in zip(names, convs, strict=False) for k, v in layer.items()}
 
 
 @torch.inference_mode()
 def mean_activations(encoder: VGG, batches: Iterable[Tensor]) -> dict[str, Tensor]:
-    """The mean of every channel after every ReLU, over pictures and positions: what `normalise` divides by."""
+    """Return the mean of every channel after every ReLU, over images and positions, as input to `normalise`."""
     taps = [n.replace("conv", "relu") for n in encoder.names]
     sums = {n: torch.zeros(()) for n in encoder.names}
     count = 0
@@ -164,19 +156,19 @@ def mean_activations(encoder: VGG, batches: Iterable[Tensor]) -> dict[str, Tenso
         for name, features in zip(encoder.names, encoder.taps(images, taps), strict=True):
             sums[name] = sums[name] + features.mean((2, 3)).sum(0).double().cpu()
     if not count:
-        raise ValueError("mean_activations needs at least one batch of pictures")
+        raise ValueError("mean_activations needs at least one batch of images")
     return {name: (total / count).float() for name, total in sums.items()}
 
 
 @torch.no_grad()
 def normalise(encoder: VGG, means: Mapping[str, Tensor]) -> VGG:
-    """Rescale the filters, in place, so that every channel's mean activation is 1 where ``means`` was measured.
+    """Rescale the filters in place, so that every channel has mean activation 1 on the images that gave ``means``.
 
-    Exact for a network of convolutions, ReLUs and max-pooling: dividing a channel by a positive number and multiplying
-    the next layer's weights by it changes nothing else. A channel that never fires keeps its scale.
+    This is exact for convolutions, ReLUs and max pooling: a channel divided by a positive number and multiplied by it in the
+    next layer leaves the rest of the network unchanged. A channel that never fires keeps its scale.
     """
     if missing := [name for name in encoder.names if name not in means]:
-        raise ValueError(f"the means have no {', '.join(missing)}; measure them with an encoder until {encoder.until}")
+        raise ValueError(f"means has no {', '.join(missing)}; measure it with an encoder up to {encoder.until}")
     before = torch.ones(3)
     for name in encoder.names:
         conv = encoder.get_submodule(name)
@@ -189,8 +181,8 @@ def normalise(encoder: VGG, means: Mapping[str, Tensor]) -> VGG:
 
 
 class MirrorDecoder(nn.Module):
-    """From features back to a picture: the encoder's convolutions in reverse, with nearest upsampling for its pooling
-    and no last activation."""
+    """Map features back to images: the encoder's convolutions in reverse, with nearest upsampling in place of pooling
+    and no final activation."""
 
     def __init__(self, name: str = "vgg16", until: str = "relu4_1") -> None:
         super().__init__()
@@ -198,7 +190,7 @@ class MirrorDecoder(nn.Module):
         blocks = [int(n[4]) for n in conv_names(name, until)]
         widths = [3, *(WIDTHS[b - 1] for b in blocks)]
         self.convs = nn.ModuleList(nn.Conv2d(b, a, 3) for a, b in reversed(list(pairwise(widths))))
-        # after which convolutions the encoder had been pooling, seen from the other end
+        # upsample where the encoder pools
         self.up_after = tuple(a != b for a, b in reversed(list(pairwise([1, *blocks]))))
 
     def forward(self, features: Tensor) -> Tensor:
@@ -216,18 +208,18 @@ class MirrorDecoder(nn.Module):
 
 
 def load_decoder(decoder: MirrorDecoder, state: Mapping[str, Tensor]) -> MirrorDecoder:
-    """Fill a decoder from our own file or from pytorch-AdaIN's `decoder.pth`, whose layers are numbered with gaps."""
+    """Fill a decoder from a file of this package, or from pytorch-AdaIN's `decoder.pth`, and return it."""
     numbers = sorted({int(part) for key in state for part in key.split(".") if part.isdigit()})
-    prefix = "convs." if any(k.startswith("convs.") for k in state) else ""
     if len(numbers) != len(decoder.convs):
         raise ValueError(
             f"the checkpoint has {len(numbers)} convolutions, a decoder of {decoder.name} from {decoder.until} has "
             f"{len(decoder.convs)}; decoder.pth of pytorch-AdaIN belongs to vgg19"
         )
-    kinds = ("weight", "bias")
-    wanted = {f"{prefix}{n}.{kind}": f"convs.{i}.{kind}" for i, n in enumerate(numbers) for kind in kinds}
-    try:
-        decoder.load_state_dict({new: state[old].float() for old, new in wanted.items() if old in state})
-    except RuntimeError as error:
-        raise ValueError(f"the checkpoint does not fit a decoder of {decoder.name} from {decoder.until}: {error}") from error
+    position = {str(number): str(i) for i, number in enumerate(numbers)}  # decoder.pth counts ReLUs and padding as well
+    renamed = {
+        ".".join(["convs", *(position.get(part, part) for part in key.removeprefix("convs.").split("."))]): value.float()
+        for key, value in state.items()
+    }
+    check_state(decoder, renamed)
+    decoder.load_state_dict(renamed)
     return decoder

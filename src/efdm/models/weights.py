@@ -1,6 +1,6 @@
-"""Every weight the project knows: name, where it comes from, licence, checksum, card. The only place that loads files.
+"""Weight files: the table of all files, where they are found, and how networks are loaded from them.
 
-Ours are inside the package. Other people's are looked up where they usually are, and never downloaded behind your back.
+Files trained by this project are part of the package. Other files are searched for in a few folders and never downloaded.
 """
 
 from __future__ import annotations
@@ -9,45 +9,48 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from efdm.errors import requires
+from efdm.errors import DamagedFileError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
+from efdm.text import first_few
 
 with requires("style"):
     from safetensors import safe_open
     from safetensors.torch import load_file, save
 
 FOLDER_VARIABLE = "EFDM_WEIGHTS"
-WITHIN = ("state_dict", "model")  # under these names a training's checkpoint has its weights
+STATE_KEYS = ("state_dict", "model")  # entries of a training checkpoint that may hold the state dict
 
 
 @dataclass(frozen=True)
 class Weight:
-    """One row: what a file is, and how to come by it."""
+    """A row of `WEIGHTS`."""
 
     about: str
-    files: tuple[str, ...]  # names under which it is known; the first is the one to ask for
+    files: tuple[str, ...]  # accepted file names; the first is the original
     source: str
     licence: str
-    sha256: str = ""  # of the first file, or its beginning
-    card: str = ""  # below docs/models
-    place: str = "user"  # "package": shipped with the project
-    argument: str = ""  # by which networks, trainings and measures take a user's file
+    sha256: str = ""  # of the first file, or its first digits
+    card: str = ""  # model card below docs/models
+    place: Literal["user", "package"] = "user"
+    argument: str = ""  # name of the argument that takes the path of the user's file
 
 
 WEIGHTS: Mapping[str, Weight] = MappingProxyType({
     "small": Weight(
-        "style transfer at a quarter of the size, exact matching at three depths", ("small.safetensors",),
+        "style transfer at stride 4, exact matching at three depths", ("small.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card",
         "0d6700ba197ff682b052448b47b52d4f01723e10cb843e8d1a101b2c1a65cbc8", "small.md", "package",
     ),
@@ -57,7 +60,7 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
         "15bce9995d84a0dc6f6af62513db3dd79793a54b5487b18c05e3af510c0367b4", "vgg16-efdm.md", "package",
     ),
     "vgg16-means": Weight(
-        "mean activations of VGG-16, which its normalisation divides by", ("vgg16-means.safetensors",),
+        "mean activations of VGG-16, to normalise it", ("vgg16-means.safetensors",),
         "measured by this project on 300 Flickr8k photographs", "MIT",
         "290b600cd0a38d091f3ecb01fda384c9aa06de7f1440d48028a53bf68a165341", "vgg16-efdm.md", "package",
     ),
@@ -88,231 +91,231 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
 
 
 class MissingWeights(FileNotFoundError):
-    """A sentence that says which file to put where. ``weight`` is the row of `WEIGHTS` that was looked up in vain: the
-    argument for its file is told, too. A command goes on from ``sentence``, which is without it, with its own option."""
+    """A weight file was not found.
+
+    ``weight`` is the row of `WEIGHTS`, if any. ``sentence`` is the message without the argument that takes the file's path,
+    so that a front end can name its own option.
+    """
 
     def __init__(self, sentence: str, weight: str = "") -> None:
-        super().__init__(f"{sentence}, or give its path as {WEIGHTS[weight].argument}" if weight else sentence)
+        super().__init__(f"{sentence}, or pass its path as {WEIGHTS[weight].argument}" if weight else sentence)
         self.sentence, self.weight = sentence, weight
 
 
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
 def folders() -> list[Path]:
-    """Where weights are looked for: the folder in EFDM_WEIGHTS, our cache, torch's own cache of downloads."""
+    """Return the folders that are searched: $EFDM_WEIGHTS, the cache of this package, and that of torch.hub."""
     given = os.environ.get(FOLDER_VARIABLE)
     return [*([Path(given)] if given else []), cache_folder() / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
 
 
+def find_file(*names: str | os.PathLike[str]) -> Path | None:
+    """Return the first file with one of these names in `folders`."""
+    paths = (folder / name for folder in folders() for name in names)
+    return next((path for path in paths if path.is_file()), None)
+
+
 def find(name: str, path: str | Path | None = None) -> Path:
-    """The file of a weight; ``path`` goes before everything."""
+    """Return the file of a row of `WEIGHTS`. ``path`` takes precedence."""
     if name not in WEIGHTS:
-        raise ValueError(f"{name!r} is not a known weight; known are {', '.join(WEIGHTS)}")
+        raise ValueError(f"{name!r} is not a weight; choose one of {', '.join(WEIGHTS)}")
     weight = WEIGHTS[name]
     if path is not None:
         if not Path(path).is_file():
-            raise MissingWeights(f"there is no file {path} with the weights of {name} ({weight.about})")
+            raise MissingWeights(f"file not found: {path}, for {name} ({weight.about})")
         return Path(path)
     if weight.place == "package":
         file = Path(str(resources.files("efdm.models"))) / "files" / weight.files[0]
-        if file.is_file():
-            return file
-        raise MissingWeights(f"the package has no {file.name}; it was installed without its data: install efdm again")
-    for folder in folders():
-        for candidate in weight.files:
-            if (folder / candidate).is_file():
-                return folder / candidate
-    files = " or ".join(weight.files)
-    it = "it" if len(weight.files) == 1 else "the first"
+        if not file.is_file():
+            raise MissingWeights(f"{file.name} is missing from the package; reinstall efdm")
+        return file
+    if found := find_file(*weight.files):
+        return found
     raise MissingWeights(
-        f"{name} ({weight.about}) needs the file {files}: get {it} from {weight.source} and put it into "
-        f"{folders()[0]}, or name the folder where it is in {FOLDER_VARIABLE}",
+        f"{name} ({weight.about}) needs the file {' or '.join(weight.files)}: download {weight.files[0]} from "
+        f"{weight.source} into {folders()[0]}, or set {FOLDER_VARIABLE} to its folder",
         name,
     )
 
 
-def read(path: str | Path) -> dict[str, Tensor]:
-    """A file's tensors: safetensors, or a PyTorch file that holds tensors alone."""
-    path = Path(path)
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise _unreadable(path, error) from error
-    if isinstance(state, dict):
-        state = next((state[name] for name in WITHIN if isinstance(state.get(name), dict)), state)
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise ValueError(
-            f"{path} does not hold a dictionary of tensors, but {_told(state)}; write it with "
-            f"torch.save(model.state_dict(), ...), or put that under {' or '.join(map(repr, WITHIN))}"
-        )
-    return state
+def find_checked(name: str, path: str | Path | None = None) -> Path:
+    """Return the file of a row, as `find` does, or raise if its checksum does not match."""
+    file = find(name, path)
+    weight = WEIGHTS[name]
+    own = path is not None and weight.place == "package"  # a network trained by the user
+    if not own and not fits_table(name, file):
+        again = "reinstall efdm" if weight.place == "package" else f"download it again from {weight.source}"
+        raise DamagedFileError(file, f"its SHA-256 does not start with {weight.sha256[:8]}", again)
+    return file
 
 
-def _told(state: object) -> str:
-    """What a file has instead of tensors: the first few names."""
-    if not isinstance(state, dict):
-        return f"a {type(state).__name__}"
-    others = [f"{name!r} ({type(value).__name__})" for name, value in state.items() if not isinstance(value, Tensor)]
-    return ", ".join(others[:5]) + (", ..." if others[5:] else "")
-
-
-def metadata(path: str | Path) -> dict[str, str]:
-    """What a file tells about itself: of `save_network`, its ``network`` and ``settings``; a .pth tells nothing."""
-    if not Path(path).is_file():
-        raise MissingWeights(f"there is no file {path}")
-    if Path(path).suffix != ".safetensors":
-        return {}
-    try:
-        with safe_open(str(path), "pt") as file:
-            return file.metadata() or {}
-    except Exception as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: str | Path, error: Exception) -> Exception:
-    if isinstance(error, FileNotFoundError):
-        return MissingWeights(f"there is no file {path}")
-    # what the readers say of a file that is none is a number or a page; what the system says is of use
-    why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    return ValueError(
-        f"{path} is not a file of weights that can be read safely{why}; expected .safetensors or a .pth of tensors alone"
-    )
+def fits_table(name: str, file: Path) -> bool:
+    """Return False if the checksum of a file with the original name differs from the table; conversions always fit."""
+    weight = WEIGHTS[name]
+    original = weight.place == "package" or file.name == weight.files[0]
+    return not original or not weight.sha256 or checksum(file).startswith(weight.sha256)
 
 
 def checksum(path: str | Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal. It is cached until the file changes."""
+    file = Path(path).resolve()
+    status = file.stat()
+    return _sha256(file, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=32)
+def _sha256(file: Path, modified: int, size: int) -> str:
     digest = hashlib.sha256()
-    with Path(path).open("rb") as file:
-        while part := file.read(1 << 20):
+    with file.open("rb") as opened:
+        while part := opened.read(1 << 20):
             digest.update(part)
     return digest.hexdigest()
 
 
-def checksum_once(file: Path) -> str:
-    """`checksum`, which is not computed again while the file stays as it is."""
-    status = file.stat()
-    return _remembered(str(file.resolve()), status.st_mtime_ns, status.st_size)
+# --- reading and writing ---------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=32)
-def _remembered(path: str, changed: int, size: int) -> str:
-    return checksum(path)
+@contextmanager
+def _reading(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingWeights(f"file not found: {path}") from error
+    except Exception as error:
+        # the readers raise cryptic numbers or pages of text for a damaged file; only messages of the system help
+        reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+        raise DamagedFileError(
+            path, f"cannot be read as weights{reason}", "expected .safetensors, or a .pth that holds tensors only"
+        ) from error
 
 
-def fits_table(name: str, file: Path, path: str | Path | None = None) -> bool:
-    """Whether a file that `find` found is the one of the table, as far as the table knows.
-
-    Only for files of the package, and of others for the name that has the checksum in it: a file of your own, given as
-    ``path``, may be called as it likes, and so may a conversion.
-    """
-    weight = WEIGHTS[name]
-    known = path is None if weight.place == "package" else file.name == weight.files[0]
-    if not known or not weight.sha256:
-        return True
-    return checksum_once(file).startswith(weight.sha256)
-
-
-def find_checked(name: str, path: str | Path | None = None) -> Path:
-    """`find` for a file that is about to be used: a damaged or exchanged one is refused."""
-    file = find(name, path)
-    if not fits_table(name, file, path):
-        weight = WEIGHTS[name]
-        again = "install efdm again" if weight.place == "package" else f"get it again from {weight.source}"
-        raise ValueError(f"{file} is not what its name says: its sha256 does not begin with {weight.sha256[:8]}; {again}")
-    return file
+def read(path: str | Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, or of a PyTorch file that holds only tensors."""
+    with _reading(path):
+        if Path(path).suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(state, dict):
+        raise ValueError(f"{path} must hold a state dict, got a {type(state).__name__}")
+    state = next((state[key] for key in STATE_KEYS if isinstance(state.get(key), dict)), state)
+    if other := [f"{key!r} ({type(value).__name__})" for key, value in state.items() if not isinstance(value, Tensor)]:
+        raise ValueError(f"{path} must hold a state dict, at its top or under {STATE_KEYS}, got {first_few(other)}")
+    return state
 
 
-def load_encoder(
-    name: str, until: str, *, path: str | Path | None = None, padding: str = "reflect", pooling: str = "ceil"
-) -> VGG:
-    """A VGG with its ImageNet weights, as it was trained."""
-    found = find_checked(name, path)
-    state = read(found)
-    if _is_normalised(state):
-        raise ValueError(
-            f"{found} is normalised, its channels are rescaled for a decoder; here ImageNet's own weights are needed, "
-            f"such as {WEIGHTS[name].files[0]}"
-        )
-    return load_vgg(VGG(name, until, padding=padding, pooling=pooling), state).eval()
+def metadata(path: str | Path) -> dict[str, str]:
+    """Return the metadata of a safetensors file: `save_network` writes ``network`` and ``settings``. A .pth has none."""
+    with _reading(path):
+        if Path(path).suffix != ".safetensors":
+            Path(path).stat()
+            return {}
+        with safe_open(str(path), "pt") as file:
+            return file.metadata() or {}
 
 
-def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
-    """Fill an encoder with weights whose mean activations are 1: a file that is normalised already, or the ImageNet
-    weights rescaled by our own measurement."""
-    found = find_checked(NETWORKS[encoder.name].encoder, path)
-    state = read(found)
-    load_vgg(encoder, state)
-    if not _is_normalised(state):
-        if f"{encoder.name}-means" not in WEIGHTS:
-            usual = WEIGHTS[NETWORKS[encoder.name].encoder].files[0]
-            raise ValueError(
-                f"{found} is not normalised, and {encoder.name} has not been measured for it; use {usual}, or "
-                f"make one with `efdm weights normalise {encoder.name}`"
-            )
-        normalise(encoder, read(find_checked(f"{encoder.name}-means")))
-    return encoder
-
-
-def _is_normalised(state: Mapping[str, Tensor]) -> bool:
-    """`vgg_normalised.pth` begins with a 1x1 convolution; our own files have a layer ``input`` and say so themselves."""
-    return "input.weight" in state or ("0.weight" in state and state["0.weight"].shape[-1] == 1)
-
-
-def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str, object], dtype: str = "float16") -> None:
-    """Write what was trained, as safetensors: all of a network of our own, the decoder alone of a VGG."""
-    prefix = "decoder." if NETWORKS[network.name].encoder else ""
-    kept = {k: v.detach().to("cpu", getattr(torch, dtype)) for k, v in network.state_dict().items() if k.startswith(prefix)}
-    write_tensors(kept, path, {"network": network.name, "settings": json.dumps(dict(settings), default=str)})
-
-
-def save_encoder(encoder: VGG, path: str | Path) -> None:
-    """Write a normalised encoder under our own names, as halves; as floats where a channel that hardly ever fires was
-    divided by so little that halves cannot hold it."""
-    state = {k: v.detach().cpu() for k, v in encoder.state_dict().items()}
-    if wrong := [k for k, v in state.items() if not v.isfinite().all()]:
-        raise ValueError(f"{wrong[0]} of the encoder has numbers that are not finite; measure it on more photographs")
-    halves = {k: v.half() for k, v in state.items()}
-    whole = all(v.isfinite().all() for v in halves.values())
-    write_tensors(halves if whole else state, path, {"encoder": encoder.name})
-
-
-def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, told: dict[str, str]) -> None:
-    """Write safetensors with what is ``told`` as metadata; the same again gives the same bytes.
-
-    A file appears whole or not at all: one that was there is kept until the new one is finished.
-    """
-    # as bytes: safetensors itself writes files that nobody else may read
-    data = _in_order(save({k: v.contiguous() for k, v in tensors.items()}, told))
+def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file atomically. Equal input gives equal bytes."""
+    # not by safetensors.torch.save_file, whose files only their owner can read
+    data = _sort_metadata(save({k: v.contiguous() for k, v in tensors.items()}, metadata))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(data)
 
 
-def _in_order(file: bytes) -> bytes:
-    """The same safetensors with sorted metadata, which they come without: theirs change from call to call."""
+def _sort_metadata(file: bytes) -> bytes:
+    """Sort the metadata of a safetensors file, whose order is otherwise random."""
     end = 8 + int.from_bytes(file[:8], "little")
-    head = json.loads(file[8:end])
-    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
-    words = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
-    words += b" " * (-len(words) % 8)  # the tensors begin at a multiple of eight
-    return len(words).to_bytes(8, "little") + words + file[end:]
+    header = json.loads(file[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
+    return len(text).to_bytes(8, "little") + text + file[end:]
+
+
+# --- encoders --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Prefix the message of a ValueError with the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def load_encoder(
+    name: str, until: str, *, path: str | Path | None = None, padding: str = "reflect", pooling: str = "ceil"
+) -> VGG:
+    """Return a VGG with its ImageNet weights, not normalised."""
+    file = find_checked(name, path)
+    state = read(file)
+    if _is_normalised(state):
+        raise ValueError(f"{file} is normalised for a decoder; expected ImageNet weights such as {WEIGHTS[name].files[0]}")
+    with _naming(file):
+        return load_vgg(VGG(name, until, padding=padding, pooling=pooling), state).eval()
+
+
+def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> VGG:
+    """Fill an encoder so that its mean activations are 1, from a normalised file or by rescaling ImageNet weights."""
+    row = NETWORKS[encoder.name].encoder
+    file = find_checked(row, path)
+    state = read(file)
+    with _naming(file):
+        load_vgg(encoder, state)
+    if not _is_normalised(state):
+        if f"{encoder.name}-means" not in WEIGHTS:
+            raise ValueError(f"{file} is not normalised for a decoder; expected weights such as {WEIGHTS[row].files[0]}")
+        normalise(encoder, read(find_checked(f"{encoder.name}-means")))
+    return encoder
+
+
+def _is_normalised(state: Mapping[str, Tensor]) -> bool:
+    """Return True for `vgg_normalised.pth`, which starts with a 1x1 convolution, and for files of `save_encoder`."""
+    return "input.weight" in state or ("0.weight" in state and state["0.weight"].shape[-1] == 1)
+
+
+def save_encoder(encoder: VGG, path: str | Path) -> None:
+    """Write a normalised encoder in float16, or in float32 if values exceed float16."""
+    state = {k: v.detach().cpu() for k, v in encoder.state_dict().items()}
+    if wrong := [k for k, v in state.items() if not v.isfinite().all()]:
+        raise ValueError(f"{wrong[0]} of the encoder is not finite; measure its means on more photographs")
+    halves = {k: v.half() for k, v in state.items()}
+    # dividing by the mean of a channel that rarely fires can overflow
+    fits = all(v.isfinite().all() for v in halves.values())
+    write_tensors(halves if fits else state, path, {"encoder": encoder.name})
+
+
+# --- networks --------------------------------------------------------------------------------------------------------
+
+
+def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str, object], dtype: str = "float16") -> None:
+    """Write the trained weights: the whole network, or its decoder if the encoder is frozen."""
+    prefix = "decoder." if NETWORKS[network.name].encoder else ""
+    state = {k: v.detach().to("cpu", getattr(torch, dtype)) for k, v in network.state_dict().items() if k.startswith(prefix)}
+    write_tensors(state, path, {"network": network.name, "settings": json.dumps(dict(settings), default=str)})
 
 
 def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
-    """Fill a network from a file that `save_network` wrote, or a VGG's decoder from pytorch-AdaIN's decoder.pth."""
-    state = read(path)
-    if not any(k.startswith(("decoder.", "stages.")) for k in state):
+    """Fill a network from a file of `save_network`, or the decoder of a VGG from pytorch-AdaIN's decoder.pth."""
+    state = {key: value.float() for key, value in read(path).items()}
+    if not any(key.startswith(("decoder.", "stages.")) for key in state):
         if not isinstance(network.decoder, MirrorDecoder):
-            raise ValueError(f"{path} is not a file of the network {network.name}; `save_network` writes those")
-        load_decoder(network.decoder, state)
+            raise ValueError(f"{path} does not hold the network {network.name}; expected a file of `save_network`")
+        with _naming(Path(path)):
+            load_decoder(network.decoder, state)
         return network
-    whole = any(k.startswith("stages.") for k in state)
-    target = network if whole else network.decoder
+    whole = any(key.startswith("stages.") for key in state)
     try:
-        target.load_state_dict({k if whole else k.removeprefix("decoder."): v.float() for k, v in state.items()})
-    except RuntimeError as error:  # a list of all tensors, of no use to a reader
-        said = metadata(path).get("network", "another, and does not say which")
-        why = "its tensors are others" if said == network.name else f"it is of {said}"
-        raise ValueError(f"{path} does not fit the network {network.name}: {why}") from error
+        if whole:
+            network.load_state_dict(state)
+        else:
+            network.decoder.load_state_dict({key.removeprefix("decoder."): value for key, value in state.items()})
+    except RuntimeError as error:  # its message lists every tensor
+        stored = metadata(path).get("network", "an unnamed network")
+        raise ValueError(f"{path} does not fit the network {network.name}; it holds tensors of {stored}") from error
     return network
 
 
