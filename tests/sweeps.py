@@ -1,4 +1,4 @@
-"""A small set of domains, and trainings that cost nothing, for tests of what is done with their records."""
+"""A small set of domains, and constructed records in place of training, for tests of the lab."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from efdm.lab import Recipe, Study, expand
 from efdm.lab.records import by_run
 
 DOMAINS = ("art", "cartoon", "photo", "sketch")
-PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # so that pooled is not the mean of domains
+PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # unequal: pooled differs from the mean of domains
 
 
 def small_set(domains: tuple[str, ...] = DOMAINS, size: int = 32, classes: int = 2) -> DomainSet:
-    """Noise of a colour for each class; every tenth picture is for "val"."""
+    """Return noise with a colour per class; every fifth picture is in "val"."""
     names, labels, numbers, splits = [], [], [], {}
     for number, domain in enumerate(domains):
         at = torch.arange(len(names), len(names) + PICTURES.get(domain, 20))
@@ -47,7 +47,7 @@ Accuracy = Callable[[Settings, int, str, str], float]  # settings, step, split, 
 
 
 def records_of(settings: Settings, accuracy: Accuracy, count: int = 1000) -> list[dict[str, Any]]:
-    """The records that a training would leave. "test" is all of a domain and has five times as many pictures as "val"."""
+    """Return the records of a run with the given accuracies. "test" has five times as many pictures as "val"."""
 
     def counted(step: int, split: str, domains: tuple[str, ...], pictures: int) -> dict[str, list[int]]:
         return {d: [round(accuracy(settings, step, split, d) / 100 * pictures), pictures] for d in domains}
@@ -72,18 +72,18 @@ SHORT = {"iterations": 30, "evaluate_every": 10, "backbone": "tiny", "device": "
 
 
 def small(**changes: Any) -> Recipe:
-    told = {
+    fields = {
         "protocol": "leave-one-out",
         "data": "noise",
         "methods": ["erm", "efdmix"],
         "settings": SHORT,
         "seeds": (0, 1, 2),
     }
-    return Recipe(**{**told, "name": "small", **changes})
+    return Recipe(**{**fields, "name": "small", **changes})
 
 
 def steady(settings: Settings, step: int, split: str, domain: str) -> float:
-    """Known numbers: a base for each domain, more with each seed and for EFDMix."""
+    """A base for each domain, plus a gain per seed and one for EFDMix."""
     base = {"art": 60, "cartoon": 70, "photo": 90, "sketch": 50}[domain]
     return base + settings.seed * (1 if domain == "art" else 2) + (3 if settings.method == "efdmix" else 0)
 
@@ -94,7 +94,7 @@ def without(study: Study, *missing: int) -> Study:
 
 
 class Trainer:
-    """Stands in for `train_together`: remembers what was trained, and may be interrupted after some trainings."""
+    """Replaces `train_together`: records the runs, and raises KeyboardInterrupt after a given number of them."""
 
     def __init__(self, interrupted_after: int = 10**9) -> None:
         self.trained: list[str] = []
@@ -110,4 +110,4 @@ class Trainer:
             self.left -= 1
             self.trained.append(identity(each))
             self.sets.append(data)
-            finished(SimpleNamespace(records=records_of(each, lambda *told: 50.0)))
+            finished(SimpleNamespace(records=records_of(each, lambda *_: 50.0)))

@@ -12,16 +12,16 @@ SHORT = {"iterations": 10, "device": "cpu", "precision": "fp32", "speed": "plain
 
 
 def small(**changes: object) -> Recipe:
-    told = {"protocol": "leave-one-out", "data": "noise", "methods": ["erm", "efdmix"], "settings": SHORT, "seeds": (0, 1)}
-    return Recipe(**{**told, **changes})  # type: ignore[arg-type]
+    fields = {"protocol": "leave-one-out", "data": "noise", "methods": ["erm", "efdmix"], "settings": SHORT, "seeds": (0, 1)}
+    return Recipe(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def test_every_row_cell_and_seed_is_trained_once() -> None:
+def test_one_run_per_row_cell_and_seed() -> None:
     plan = [planned for planned, _ in expand(small(), DOMAINS)]
     assert len({planned.place for planned in plan}) == len({planned.run for planned in plan}) == len(plan) == 2 * 4 * 2
 
 
-def test_a_grid_is_trained_in_every_combination() -> None:
+def test_one_run_per_combination_of_the_grid() -> None:
     plan = [
         p for p, _ in expand(small(grid={"lr": (0.1, 0.01), "iterations": (5, 6)}, seeds=(0,), methods=["erm"]), DOMAINS)
     ]
@@ -29,26 +29,26 @@ def test_a_grid_is_trained_in_every_combination() -> None:
     assert {p.hparams for p in plan} == {f"lr {lr}, iterations {n}" for lr in (0.1, 0.01) for n in (5, 6)}
 
 
-def test_settings_that_are_close_are_not_one() -> None:
+def test_close_values_get_different_names() -> None:
     plan = [p for p, _ in expand(small(grid={"lr": (0.001, 0.0010000004)}, seeds=(0,), methods=["erm"]), DOMAINS)]
     assert {p.hparams for p in plan} == {"lr 0.001", "lr 0.0010000004"}
     assert len({p.run for p in plan}) == len(plan) == 2 * 4
 
 
-def test_the_size_at_which_pictures_are_kept_is_part_of_their_name() -> None:
-    """A grid does not change it; a size for all does, as they are read at that one."""
+def test_stored_size_is_part_of_the_data_name() -> None:
+    """A grid over sizes keeps the stored size; overriding the size replaces it."""
     recipe = small(grid={"size": (16, 24)}, picture_size=32)
     assert {s.data for _, s in expand(recipe, DOMAINS)} == {"noise, kept at 32 px"}
     assert {s.data for _, s in expand(small(picture_size=32), DOMAINS, size=16)} == {"noise"}
 
 
-def test_cross_validation_adds_the_pairs() -> None:
+def test_cross_validation_adds_pairs_of_domains() -> None:
     recipe = small(protocol="domainbed", selections=("oracle", "leave-one-domain-out cross-validation"), methods=["erm"])
     assert len(expand(recipe, DOMAINS)) == (4 + 6) * 2
     assert len(expand(recipe, DOMAINS, columns=["photo"])) == (1 + 3) * 2
 
 
-def test_the_nearer_setting_wins() -> None:
+def test_precedence_of_settings() -> None:
     recipe = small(
         settings={**SHORT, "lr": 0.1, "batch": 8, "iterations": 1},
         columns={"art": {"lr": 0.2, "batch": 16}},
@@ -60,36 +60,36 @@ def test_the_nearer_setting_wins() -> None:
     assert found["erm", "art"] == (0.3, 16, 7)
 
 
-def test_methods_get_the_sampler_they_want() -> None:
+def test_methods_get_their_sampler() -> None:
     recipe = small(methods=["erm", "efdmix-labels"])
     assert {p.row: s.batches for p, s in expand(recipe, DOMAINS)} == {"erm": "uniform", "efdmix-labels": "domains"}
     domainbed = small(protocol="domainbed", methods=["erm"], settings={})
     assert {(s.batches, s.batch, s.domains_per_batch) for _, s in expand(domainbed, DOMAINS)} == {("domains", 96, 3)}
 
 
-def test_a_row_may_be_named_after_something_else_than_its_method() -> None:
+def test_a_row_may_have_another_name_than_its_method() -> None:
     recipe = small(methods={"ours": {"method": "efdmix", "options": {"alpha": 0.3}}})
     assert {(p.row, s.method, s.options["alpha"]) for p, s in expand(recipe, DOMAINS)} == {("ours", "efdmix", 0.3)}
 
 
-def test_seeds_come_first_so_that_an_interrupted_sweep_has_whole_tables() -> None:
+def test_seeds_vary_slowest() -> None:
     assert [p.seed for p, _ in expand(small(), DOMAINS)] == [0] * 8 + [1] * 8
 
 
-def test_a_part_can_be_taken() -> None:
+def test_a_subset_can_be_selected() -> None:
     part = expand(small(), DOMAINS, seeds=[5], methods=["erm"], columns=["photo", "art"])
     assert [(p.row, p.cell.test, p.seed) for p, _ in part] == [("erm", ("art",), 5), ("erm", ("photo",), 5)]
     for wrong in ({"methods": ["emr"]}, {"columns": ["foto"]}, {"data": "x"}, {"seed": 3}):
-        with pytest.raises(ValueError, match=r"not one of|come from the recipe"):
+        with pytest.raises(ValueError, match=r"not one of|cannot be overridden"):
             expand(small(), DOMAINS, **wrong)  # type: ignore[arg-type]
 
 
-def test_what_a_grid_varies_cannot_be_changed_for_all() -> None:
-    with pytest.raises(ValueError, match="lr come from the recipe"):
+def test_a_setting_of_the_grid_cannot_be_overridden() -> None:
+    with pytest.raises(ValueError, match="lr cannot be overridden"):
         expand(small(grid={"lr": (0.1, 0.2)}), DOMAINS, lr=0.3)
 
 
-def test_a_plan_comes_back_from_json() -> None:
+def test_plan_survives_json() -> None:
     plan = [p for p, _ in expand(small(), DOMAINS)]
     back = plan_from_json(json.loads(json.dumps(plan_as_json(plan))))
     assert [(p.place, p.run) for p in back] == [(p.place, p.run) for p in plan]
@@ -97,7 +97,7 @@ def test_a_plan_comes_back_from_json() -> None:
     assert merged(back, plan) == back
 
 
-def test_goes_are_merged_and_other_settings_are_refused() -> None:
+def test_plans_merge_unless_settings_differ() -> None:
     first, second = ([p for p, _ in expand(small(), DOMAINS, seeds=seeds)] for seeds in ([0, 1], [1, 2]))
     assert sorted({p.seed for p in merged(first, second)}) == [0, 1, 2]
     assert len(merged(first, second)) == 3 * 8

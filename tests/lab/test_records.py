@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from efdm.errors import DamagedFileError
 from efdm.lab.records import append_records, by_run, complete, read_records
 
 
@@ -11,7 +12,7 @@ def line(run: str, step: int, last: bool = False, loss: float = 0.0) -> dict[str
     return {"run": run, "step": step, "last": last, "loss": loss}
 
 
-def test_what_was_appended_is_read(tmp_path: Path) -> None:
+def test_append_then_read(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, [line("a", 1)])
     append_records(path, [line("a", 2, True), line("b", 2, True)])
@@ -19,7 +20,7 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 10, 30])
-def test_a_torn_last_line_is_dropped_and_does_not_spoil_the_next(tmp_path: Path, cut: int) -> None:
+def test_an_incomplete_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, [line("a", 1, True), line("b", 1, True)])
     whole = path.read_bytes()
@@ -29,7 +30,7 @@ def test_a_torn_last_line_is_dropped_and_does_not_spoil_the_next(tmp_path: Path,
     assert read_records(path) == [line("a", 1, True), line("c", 1, True)]
 
 
-def test_a_line_that_lacks_its_end_alone_is_kept(tmp_path: Path) -> None:
+def test_a_last_line_without_newline_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, [line("a", 1, True)])
     path.write_bytes(path.read_bytes()[:-1])
@@ -37,7 +38,7 @@ def test_a_line_that_lacks_its_end_alone_is_kept(tmp_path: Path) -> None:
     assert [r["run"] for r in read_records(path)] == ["a", "b"]
 
 
-def test_only_a_torn_line(tmp_path: Path) -> None:
+def test_only_an_incomplete_line(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     path.write_text('{"run": "a", "st')
     assert read_records(path) == []
@@ -45,7 +46,7 @@ def test_only_a_torn_line(tmp_path: Path) -> None:
     assert read_records(path) == [line("b", 1, True)]
 
 
-def test_damage_in_the_middle_is_told_by_line(tmp_path: Path) -> None:
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, [line("a", 1, True), line("b", 1, True)])
     path.write_text(path.read_text().replace('"b"', "b").replace("\n", "\n\n") + '{"run": "c", "step": 1}\n')
@@ -62,9 +63,18 @@ def test_concatenated_files_count_each_run_once(tmp_path: Path) -> None:
     assert complete(runs["b"])
 
 
-def test_two_goes_of_a_run_are_not_mixed() -> None:
+def test_attempts_of_a_run_are_not_mixed() -> None:
     torn = [line("a", 1, loss=1.0), line("a", 2, loss=1.0)]
     whole = [line("a", 1, loss=2.0), line("a", 2, loss=2.0), line("a", 3, True, loss=2.0)]
     for records in (torn + whole, whole + torn):
         assert {r["loss"] for r in by_run(records)["a"]} == {2.0}
     assert not complete(by_run(torn)["a"])
+
+
+@pytest.mark.parametrize(("split", "counts"), [("test", [101, 100]), ("val", [-1, 10])])
+def test_impossible_counts_are_refused(tmp_path: Path, split: str, counts: list[int]) -> None:
+    path = tmp_path / "records.jsonl"
+    append_records(path, [line("a", 1, True), {**line("b", 7, True), split: {"photo": counts}}])
+    with pytest.raises(DamagedFileError, match=rf"records.jsonl: run b, step 7, {split} of photo") as error:
+        read_records(path)
+    assert error.value.path == path

@@ -1,4 +1,4 @@
-"""Rules on records made by hand, where each picks another evaluation."""
+"""Selection rules on constructed records, where each rule chooses another evaluation."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def chosen(rule: str, *points: str) -> tuple[str, int]:
     return choice.hparams, choice.record["step"]
 
 
-def test_each_rule_picks_another_evaluation() -> None:
+def test_each_rule_chooses_another_evaluation() -> None:
     assert chosen("last", "slow") == ("slow", 3)
     assert chosen("training-domain validation", "slow", "fast") == ("slow", 2)  # 82.5, more than 80 at step 1
     assert chosen("leave-one-domain-out cross-validation", "slow", "fast") == ("fast", 2)
-    assert chosen("oracle", "slow", "fast") == ("fast", 3)  # 70 at the end, though slow had 99 on its way
+    assert chosen("oracle", "slow", "fast") == ("fast", 3)  # 70 at the last step, although slow had 99 earlier
 
 
-def test_with_one_setting() -> None:
+def test_one_combination() -> None:
     assert chosen("leave-one-domain-out cross-validation", "slow") == ("slow", 1)
     assert chosen("oracle", "slow") == ("slow", 3)
 
 
-def test_last_does_not_choose_among_settings() -> None:
-    with pytest.raises(ValueError, match="does not choose among settings"):
+def test_last_does_not_choose_among_hyperparameters() -> None:
+    with pytest.raises(ValueError, match="does not choose among hyperparameters"):
         chosen("last", "slow", "fast")
 
 
-def test_of_equals_the_first_setting_and_the_earliest_step() -> None:
+def test_ties_go_to_the_first_combination_and_the_earliest_step() -> None:
     same = [evaluation(1, 50, 50, 50, 1), evaluation(2, 50, 50, 50, 2, last=True)]
     choice = SELECTIONS["training-domain validation"].choose(Candidates(CELL, {"x": same, "y": same}, {}))
-    assert (choice.hparams, choice.record["step"], choice.seen) == ("x", 1, 50)
+    assert (choice.hparams, choice.record["step"], choice.criterion) == ("x", 1, 50)
 
 
-def test_cross_validation_skips_steps_that_not_all_have() -> None:
+def test_cross_validation_skips_steps_that_are_not_common() -> None:
     pairs = {"slow": {"a": pair("a", {1: 500, 2: 1}), "b": pair("b", {2: 1})}}
     choice = SELECTIONS["leave-one-domain-out cross-validation"].choose(Candidates(CELL, {"slow": SLOW}, pairs))
     assert choice.record["step"] == 2
@@ -69,8 +69,8 @@ def test_cross_validation_skips_steps_that_not_all_have() -> None:
         )
 
 
-def test_only_the_oracle_looks_at_the_target() -> None:
-    """Exchange everything known of the target: no other rule may notice."""
+def test_only_the_oracle_depends_on_the_target() -> None:
+    """Changing all counts of the target must not change the choice of any other rule."""
     blind = [name for name in SELECTIONS if name != "oracle"]
     for rule in blind:
         before = SELECTIONS[rule].choose(Candidates(CELL, {"slow": SLOW}, PAIRS)).record["step"]

@@ -20,9 +20,9 @@ from efdm.data import datasets
 from efdm.data.domains import DomainSet
 from efdm.data.images import read_error
 from efdm.data.pacs import PICTURES
-from efdm.dg import Settings, train_together
+from efdm.dg import Settings
 from efdm.dg.methods import check_method
-from efdm.dg.workers import set_threads, train_in_processes
+from efdm.dg.workers import set_threads
 from efdm.lab.sweep import RECIPE, check_folder
 from efdm.models.backbones import build_backbone
 from efdm.ops.choices import check_choice
@@ -188,6 +188,5 @@ def go(
     if on_cpu:
         set_threads(data.images.shape[-1])
     return lab.run(
-        recipe, data, out, lanes=lanes, notes=notes, started=bars.trainings, progress=bars.step,
-        train=train_in_processes if on_cpu and lanes > 1 else train_together, **parts, **changes,
+        recipe, data, out, lanes=lanes, notes=notes, progress=bars.report, **parts, **changes,
     )  # fmt: skip

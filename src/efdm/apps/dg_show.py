@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from efdm import dg, lab
+from efdm import dg
 from efdm.apps.bars import progress
 from efdm.dg.settings import Settings
 from efdm.lab.rendering import render
@@ -73,24 +73,30 @@ class Bars:
     def reading(self, at: Progress) -> None:
         self._shown.show(at.label, at.done, at.total)
 
-    def trainings(self, told: lab.Progress) -> None:
-        self._finished, self._wanted = told.finished, told.wanted
-        if told.planned is not None:
-            self._shares.pop(told.planned.run, None)
-        self._show_all()
+    def report(self, at: Progress) -> None:
+        """Show the progress of a sweep: the number of finished runs, and the steps of each run."""
+        if at.label == "runs":
+            self._finished, self._wanted = at.done, at.total
+            self._shares = {label: share for label, share in self._shares.items() if share < 1}
+            self._show_all()
+        elif "per_second" in at.values:
+            self._shares[at.label] = at.done / at.total
+            pace = at.values["per_second"]
+            words = (f"{pace:.3g}/s", *(f"{name} {value:.3g}" for name, value in at.values.items() if name != "per_second"))
+            self._shown.show(at.label, at.done, at.total, told=words, pace=pace)
+            self._show_all()
+            if at.done == at.total:
+                self._shown.drop(at.label)
+        else:
+            self.reading(at)
 
     def step(self, told: dg.Progress) -> None:
-        self._shares[told.run] = told.iteration / told.iterations
         pace = f"{told.per_second:.3g}/s" if told.per_second < 100 else f"{told.per_second:.0f}/s"
         words = (pace, *(f"{name} {value:.3g}" for name, value in told.losses.items()))
         name = training_name(told.settings)
         self._shown.show(name, told.iteration, told.iterations, told=words, pace=told.per_second)
-        if self._wanted:
-            self._show_all()
-            if told.iteration == told.iterations:
-                self._shown.drop(name)
 
     def _show_all(self) -> None:
         count = self._finished + sum(share == 1 for share in self._shares.values())
         done = self._finished + sum(self._shares.values())
-        self._shown.show("trainings", done, self._wanted, count=f"{count}/{self._wanted}")
+        self._shown.show("runs", done, self._wanted, count=f"{count}/{self._wanted}")

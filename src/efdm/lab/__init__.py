@@ -1,25 +1,25 @@
-"""From a recipe to a table: `load_recipe`, `run`, `read_study`, `tables`."""
+"""From a recipe to a table: `load_recipe`, `run`, `read_study`, `tables`, `render`."""
 
 from efdm.errors import requires
 
 with requires("dg"):
     from efdm.lab.literature import Published, pacs_line, published
-    from efdm.lab.pacs import PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_lengths
+    from efdm.lab.pacs import PACS_LABELS, PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_lengths, pacs_resnet
     from efdm.lab.plan import Planned, expand
     from efdm.lab.recipe import Recipe, load_recipe, recipes
     from efdm.lab.rendering import FORMATS, render
     from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
     from efdm.lab.selection import SELECTIONS
-    from efdm.lab.sweep import Progress, Study, load_data, read_study, run
+    from efdm.lab.sweep import Study, load_data, read_study, run
 
 __all__ = [
     "FORMATS",
+    "PACS_LABELS",
     "PACS_MOBILENETV2",
     "PACS_PAPER",
     "PACS_SHORT",
     "SELECTIONS",
     "Planned",
-    "Progress",
     "Published",
     "Recipe",
     "Study",
@@ -30,6 +30,7 @@ __all__ = [
     "load_recipe",
     "pacs_lengths",
     "pacs_line",
+    "pacs_resnet",
     "published",
     "read_study",
     "recipes",

@@ -1,9 +1,9 @@
-"""Numbers that others published, each with its backbone and where it stands. They go beside ours and into no mean.
+"""Published numbers with their backbone and source. Tables show them next to ours.
 
 "Paper" is Zhang et al., "Exact Feature Distribution Matching for Arbitrary Style Transfer and Domain Generalization", CVPR
-2022: mean and population standard deviation over 5 seeds, last epoch. Rows said to be in its source are commented out in the
-LaTeX file that its authors made public. Averages are as printed: that of EFDMix with labels, ResNet-18, is
-83.9 where its cells have a mean of 83.8.
+2022: mean and population standard deviation over 5 seeds, last epoch. "Paper's source" means rows that are commented out in
+its public LaTeX source. Averages are as printed; for EFDMix with labels and ResNet-18 that is 83.9, although the mean of the
+cells is 83.8.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PACS = tuple(LINES)
 PRINTED = "paper, PACS table"
 SOURCE_ALONE = "paper's source, not in its main table"
 PUBLISHED_STD = "population"  # a row of `STDS`
-Value = tuple[float, float | None]  # mean and standard deviation, which not every number has
+Value = tuple[float, float | None]  # mean and, if published, standard deviation
 
 
 @dataclass(frozen=True)
 class Published:
-    """A published line beside our ``row``; ``values`` are percent by column. ``selection`` is the rule it was got with."""
+    """Published accuracies to show below our ``row``, in percent by column, obtained with the rule ``selection``."""
 
     row: str
     backbone: str
@@ -37,13 +37,13 @@ class Published:
 def pacs_line(
     row: str, backbone: str, source: str, cells: Sequence[Value], average: float, seeds: int | None = 5
 ) -> Published:
-    """A line with a cell for each domain, in the order of `PACS`. The averages were published without a deviation."""
+    """Return a line with a cell for each domain, in the order of `PACS`. Averages were published without a deviation."""
     values = {**dict(zip(PACS, cells, strict=True)), AVERAGE: (average, None)}
-    return Published(row, backbone, source, MappingProxyType(values), seeds=seeds)
+    return Published(row, backbone, source, values, seeds=seeds)
 
 
 _R18, _R50 = "ResNet-18", "ResNet-50"
-_OWN = "MixStyle's paper"  # Zhou et al. 2021, as cited in the source of the EFDM paper
+_OWN = "MixStyle's paper"  # Zhou et al. 2021, as quoted in the source of the EFDM paper
 
 # (data, protocol, backbone) -> lines
 PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = MappingProxyType({
@@ -68,7 +68,7 @@ PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = MappingProxyTy
         pacs_line("efdmix", _R50, SOURCE_ALONE, ((88.7, 0.6), (81.8, 0.8), (98.0, 0.2), (77.7, 1.5)), 86.6),
         pacs_line("efdmix-labels", _R50, PRINTED, ((90.6, 0.3), (82.5, 0.7), (98.1, 0.2), (76.4, 1.2)), 86.9),
     ),
-    ("pacs", "single-source", "resnet18"): (  # pooled over the pictures of the other three domains
+    ("pacs", "single-source", "resnet18"): (  # pooled over the pictures of the three test domains
         pacs_line("erm", _R18, PRINTED, ((58.6, 2.4), (66.4, 0.7), (34.0, 1.8), (27.5, 4.3)), 46.6),
         pacs_line("mixstyle", _R18, PRINTED, ((61.9, 2.2), (71.5, 0.8), (41.2, 1.8), (32.2, 4.1)), 51.7),
         pacs_line("efdmix", _R18, PRINTED, ((63.2, 2.3), (73.9, 0.7), (42.5, 1.8), (38.1, 3.7)), 54.4),
@@ -81,15 +81,15 @@ PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = MappingProxyTy
     ("pacs", "domainbed", "resnet50"): (
         Published("erm", _R50, "DomainBed", {AVERAGE: (85.5, None)}, "training-domain validation"),
         Published("erm", _R50, "DomainBed", {AVERAGE: (86.7, None)}, "oracle"),
-        # the paper names no rule; the 1.2 that it claims over ERM are counted from ERM's oracle
+        # the paper names no rule; its claimed gain of 1.2 over ERM is relative to ERM's oracle number
         Published("efdmix", _R50, "paper, text; compared there with the oracle", {AVERAGE: (87.9, None)}, "oracle"),
     ),
 })  # fmt: skip
 
 
 def published(data: str, protocol: str, backbone: str) -> tuple[Published, ...]:
-    """The lines for a set, a protocol and a backbone, for the ``published`` of a recipe."""
+    """Return the published lines for a data set, a protocol and a backbone."""
     if (data, protocol, backbone) not in PUBLISHED:
         known = "; ".join(", ".join(key) for key in PUBLISHED)
-        raise ValueError(f"there are no published numbers for {data}, {protocol}, {backbone}; there are some for {known}")
+        raise ValueError(f"no published numbers for {data}, {protocol}, {backbone}; available: {known}")
     return PUBLISHED[data, protocol, backbone]

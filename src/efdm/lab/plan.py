@@ -1,4 +1,4 @@
-"""From a recipe to its trainings: one for each row, cell, seed and setting of the grid."""
+"""From a recipe to its runs: one for each row, cell, seed and combination of the grid."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from efdm.dg.methods import METHODS, check_method
 from efdm.dg.protocols import PROTOCOLS, Cell
 from efdm.dg.settings import Settings, identity, public, resolved
+from efdm.errors import SettingError
 from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
@@ -18,7 +19,10 @@ from efdm.ops.choices import check_choice
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that a table needs. ``hparams`` describes its point of the grid, ``run`` is the identity of its settings."""
+    """A run that a table needs.
+
+    ``hparams`` is the display name of its combination of the grid, ``run`` the identity of its settings.
+    """
 
     row: str
     hparams: str
@@ -29,7 +33,7 @@ class Planned:
 
     @property
     def place(self) -> tuple[str, str, Cell, int]:
-        """Where its number goes."""
+        """The position of its number in the tables."""
         return self.row, self.hparams, self.cell, self.seed
 
 
@@ -42,25 +46,25 @@ def expand(
     columns: Sequence[str] | None = None,
     **changes: Any,
 ) -> list[tuple[Planned, Settings]]:
-    """All trainings of a recipe on a set with these ``domains``; some ``seeds``, ``methods`` (rows) or ``columns`` of them.
+    """Return all runs of a recipe on a data set with these ``domains``, or those of some seeds, methods or columns.
 
-    Settings come from their defaults, then the sampler that the method wants, the protocol, the recipe, its column, its
-    row, its grid, and at last ``changes``: what is nearer to the user goes before.
+    Settings are merged in this order, later ones override: defaults, the method's sampler, protocol, recipe, column, row,
+    grid, ``changes``.
     """
     for row in methods or ():
-        check_method("method", row, recipe.rows)
+        check_method("methods", row, recipe.rows)
     for column in columns or ():
-        check_choice("domain", column, domains)
+        check_choice("domains", column, domains)
     for column in recipe.columns:
-        check_choice("a column of the recipe", column, domains)
-    if forbidden := {"train_domains", "test_domains", "seed", "method", "data", *recipe.grid} & set(changes):
-        raise ValueError(f"{', '.join(sorted(forbidden))} come from the recipe; write a recipe of your own to change them")
-    wanted = [cell for cell in _cells(recipe, domains) if columns is None or _concerns(recipe, cell, columns)]
-    made = []
+        check_choice("columns", column, domains)
+    if fixed := sorted({"train_domains", "test_domains", "seed", "method", "data", *recipe.grid} & set(changes)):
+        raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
+    cells = [c for c in _cells(recipe, domains) if columns is None or set(columns) & set(getattr(c, recipe.listed))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
-    # seeds first: a sweep that is broken off has whole tables of fewer seeds
-    chosen, grid = recipe.seeds if seeds is None else seeds, hparam_grid(recipe)
-    for seed, row, hparams, cell in product(chosen, rows, grid, wanted):
+    grid = hparam_grid(recipe)
+    made = []
+    # seeds vary slowest: an interrupted sweep then has complete tables of fewer seeds
+    for seed, row, hparams, cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
         settings = resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
@@ -72,18 +76,14 @@ def _cells(recipe: Recipe, domains: Sequence[str]) -> list[Cell]:
     return [*protocol.cells(domains), *(protocol.validation_cells(domains) if pairs else [])]
 
 
-def _concerns(recipe: Recipe, cell: Cell, columns: Sequence[str]) -> bool:
-    return bool(set(columns) & set(getattr(cell, recipe.listed)))
-
-
 def hparam_grid(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """Every combination of the grid, by its name; without a grid the empty one alone."""
+    """Return every combination of the grid by its display name; without a grid, one empty combination."""
     made = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
     return {", ".join(f"{name} {display(value)}" for name, value in each.items()): each for each in made}
 
 
 def display(value: Any) -> str:
-    """A value in a word of its own: numbers as short as they can be told from others."""
+    """Return a value as text; floats get as few digits as represent them exactly."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
@@ -94,8 +94,8 @@ def _settings(
 ) -> Settings:
     protocol, own = PROTOCOLS[recipe.protocol], recipe.rows[row]
     method = own.get("method", row)
-    # what else decides which pictures are seen is part of their name, and so of what a run is
-    kept = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
+    # stored size and held-out share determine the pictures, so they belong to the name of the data and to the identity
+    stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
     held_out = f", {protocol.held_out:.0%} held out by seed" if protocol.held_out else ""
     side = getattr(cell, recipe.listed)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
@@ -110,25 +110,26 @@ def _settings(
         **hparams,
         **changes,
         "method": method,
-        "data": recipe.data + kept + held_out,
+        "data": recipe.data + stored + held_out,
         "train_domains": cell.train,
         "test_domains": cell.test,
         "seed": seed,
     })  # fmt: skip
 
 
-# --- several goes ----------------------------------------------------------------------------------------------------
+# --- merging and JSON ------------------------------------------------------------------------------------------------
 
 
 def merged(before: Iterable[Planned], more: Iterable[Planned]) -> list[Planned]:
-    """What was asked for before and now, each place once. Raise where a place was begun with other settings."""
+    """Return both plans together, each place once. Raise a SettingError if a place has two different settings."""
     found = {planned.place: planned for planned in before}
     for planned in more:
         same = found.setdefault(planned.place, planned)
         if same.run != planned.run:
-            differ = [k for k in planned.settings if _plain(planned.settings[k]) != _plain(same.settings.get(k))]
-            told = ", ".join(f"{k} {same.settings.get(k)}, not {planned.settings[k]}" for k in differ) or "other settings"
-            raise ValueError(f"{planned.row} was begun in this folder with {told}; choose another folder, or those settings")
+            differing = [k for k in planned.settings if _plain(planned.settings[k]) != _plain(same.settings.get(k))]
+            words = ", ".join(f"{k} {same.settings.get(k)}, not {planned.settings[k]}" for k in differing)
+            problem = f"{planned.row} was started with {words or 'other settings'}"
+            raise SettingError(f"{problem}; use these settings or another folder", differing)
     return list(found.values())
 
 
@@ -137,7 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 def plan_as_json(plan: Sequence[Planned]) -> dict[str, Any]:
-    """The settings that all have in common, and of each training its place and the rest."""
+    """Return the settings that all runs share, and for each run its place and its other settings."""
     all_settings = [_plain(dict(planned.settings)) for planned in plan]
     common = {k: v for k, v in (all_settings[0] if plan else {}).items() if all(s.get(k) == v for s in all_settings)}
     runs = []
@@ -148,11 +149,12 @@ def plan_as_json(plan: Sequence[Planned]) -> dict[str, Any]:
     return {"settings": common, "runs": runs}
 
 
-def plan_from_json(told: Mapping[str, Any]) -> list[Planned]:
+def plan_from_json(content: Mapping[str, Any]) -> list[Planned]:
+    """Return the plan that `plan_as_json` described."""
     return [
         Planned(
             run["row"], run["hparams"], Cell(tuple(run["train"]), tuple(run["test"])), run["seed"], run["run"],
-            {**told["settings"], **run["settings"]},
+            {**content["settings"], **run["settings"]},
         )
-        for run in told["runs"]
+        for run in content["runs"]
     ]  # fmt: skip

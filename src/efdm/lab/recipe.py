@@ -1,7 +1,7 @@
-"""A recipe: everything that a table needs, in one small Python file that can be read, copied and changed.
+"""A recipe: everything that a table needs, in one small Python file.
 
-The file's docstring says in words what is claimed, how it is run, how long that takes and what should come out; the variable
-``recipe`` says it to the program. Such a file is a program: load only those that you trust.
+The file's docstring states the claim, the command, the time and the expected result; the variable ``recipe`` is a `Recipe`.
+Loading a recipe executes the file, so load only files that you trust.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import runpy
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from efdm.dg.kinds import check_fields
+from pydantic import TypeAdapter, ValidationError
+
 from efdm.dg.methods import check_method
 from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import Settings
+from efdm.errors import SettingError
 from efdm.lab.literature import Published
 from efdm.lab.scores import SCORES, STDS
 from efdm.lab.selection import SELECTIONS
@@ -26,45 +29,35 @@ from efdm.ops.choices import check_choice
 from efdm.text import suggest
 
 FOLDER = Path(__file__).parents[1] / "recipes"
-DOCSTRING_FIELDS = (
-    "claim",
-    "command",
-    "time",
-    "expected",
-    "runs",
-)  # what every docstring says, each at the beginning of a line
+DOCSTRING_FIELDS = ("claim", "command", "time", "expected", "runs")  # each starts a line of every recipe's docstring
 Changes = Mapping[str, Any]
-# the others come from the recipe's data, protocol and seeds
-SETTABLE = tuple(f.name for f in fields(Settings) if f.name not in ("data", "train_domains", "test_domains", "seed"))
-EXAMPLES = {
-    "methods": ["erm", "efdmix"], "grid": {"lr": (0.001, 0.01)}, "orders": (("erm", "efdmix"),),
-    "contrasts": (("mixstyle", "efdmix"),), "settings": {"batch": 32}, "columns": {"photo": {"iterations": 1000}},
-}  # fmt: skip
+FIXED = ("data", "train_domains", "test_domains", "seed")  # set by the recipe's data, protocol and seeds
+SETTABLE = tuple(f.name for f in fields(Settings) if f.name not in FIXED)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Trainings of several methods under one protocol, and the tables to make of them.
+    """Runs of several methods under one protocol, and the tables to make from them.
 
     Args:
         protocol: a row of `PROTOCOLS`.
-        data: "pacs", "digits", or any other name for a folder ``domain/class/picture``.
-        methods: row of the table -> changes to the settings for it. The method is the row's name, unless the changes name
-            another ``method``. A list of names is the same without changes.
-        settings: changes to the defaults of `efdm.dg.settings.Settings`, for all.
-        columns: changes for the trainings of one column (a domain), such as its number of iterations. Those of ``methods``
-            go before them.
-        seeds: each method is trained with each.
-        grid: setting -> values; every combination is trained. Selection rules choose among them, "last" lists them.
-        selections: rows of `SELECTIONS`; a table for each.
-        scores: rows of `SCORES`; by default those of the protocol.
+        data: "pacs", "digits", or a name of your own for a folder ``domain/class/picture``.
+        methods: maps each row of the table to changes of the settings. The row's name is the method unless the changes
+            contain ``method``. A list of names means no changes.
+        settings: changes to the defaults of `efdm.dg.Settings`, for all runs.
+        columns: changes for the runs of one column (a domain), such as their number of iterations; ``methods`` override
+            them.
+        seeds: each method is trained with each seed.
+        grid: maps settings to values; every combination is trained. Selection rules choose among them; "last" lists them.
+        selections: rows of `SELECTIONS`; each gives a table.
+        scores: rows of `SCORES`; the default depends on the protocol.
         orders: chains of rows, each claimed to be better than the one before.
-        contrasts: pairs of rows whose difference is asked for, with nothing claimed.
-        published: numbers to stand beside ours.
-        std: a row of `STDS`, what follows the ±.
-        picture_size: pictures are kept in memory at this size; 0 is ``settings["size"]``.
-        notes: sentences under the table.
-        name, claim, expected: come from the file and its docstring.
+        contrasts: pairs of rows to compare without a claim.
+        published: published numbers to show next to ours.
+        std: a row of `STDS`: the spread after the ±.
+        picture_size: the size at which pictures are held in memory; 0 is ``settings["size"]``.
+        notes: sentences to print under the table.
+        name: defaults to the name of the file.
     """
 
     protocol: str
@@ -73,7 +66,7 @@ class Recipe:
     settings: Changes = field(default_factory=dict)
     columns: Mapping[str, Changes] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     selections: tuple[str, ...] = ("last", "training-domain validation", "oracle")
     scores: tuple[str, ...] = ()
     orders: tuple[tuple[str, ...], ...] = ()
@@ -83,56 +76,71 @@ class Recipe:
     picture_size: int = 0
     notes: tuple[str, ...] = ()
     name: str = ""
-    claim: str = ""
-    expected: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(Recipe, vars(self), EXAMPLES)
-        object.__setattr__(self, "seeds", tuple(self.seeds))  # of a range, too, which JSON does not know
-        check_choice("protocol", self.protocol, PROTOCOLS)
-        check_choice("std", self.std, STDS)
-        for name in self.selections:
-            check_choice("selections", name, SELECTIONS)
-        for name in self.scores:
-            check_choice("scores", name, SCORES)
+        for name, adapter in _adapters().items():
+            try:
+                value = adapter.validate_python(getattr(self, name))  # also converts lists, as in JSON, to tuples
+            except ValidationError as error:
+                problem = error.errors()[0]["msg"]
+                raise SettingError(f"{name}: {problem}, got {getattr(self, name)!r}", name) from None
+            object.__setattr__(self, name, value)
+        if not isinstance(self.methods, Mapping):
+            object.__setattr__(self, "methods", {row: {} for row in self.methods})
+        if not self.scores:
+            object.__setattr__(self, "scores", ("pooled",) if self.listed == "test" else ("pooled", "mean of domains"))
+        self._check()
+
+    def _check(self) -> None:
+        choices = {"std": ((self.std,), STDS), "selections": (self.selections, SELECTIONS), "scores": (self.scores, SCORES)}
+        for argument, (names, allowed) in choices.items():
+            for name in names:
+                check_choice(argument, name, allowed)
         if not self.methods or not self.seeds or not self.selections:
-            raise ValueError("a recipe needs at least one method (a list or a mapping), one seed and one selection")
-        rows = self.methods if isinstance(self.methods, Mapping) else {name: {} for name in self.methods}
-        object.__setattr__(self, "methods", {row: dict(changes) for row, changes in rows.items()})
-        object.__setattr__(self, "settings", dict(self.settings))
+            raise SettingError("a recipe needs at least one method, one seed and one selection")
         for row, changes in self.rows.items():
             check_method("method", changes.get("method", row))
         points = [{name: value} for name, values in self.grid.items() for value in values]
         for changes in (self.settings, *points, *self.rows.values(), *self.columns.values()):
             for name in changes:
-                check_choice("a setting", name, SETTABLE)
-            check_fields(Settings, changes)
+                check_choice("setting", name, SETTABLE)
+            Settings("", ("a",), (), **changes)  # validates the types
         for row in (name for chain in (*self.orders, *self.contrasts) for name in chain):
-            check_choice("a row of orders and contrasts", row, self.rows)
-        if not self.scores:
-            object.__setattr__(self, "scores", ("pooled",) if self.listed == "test" else ("pooled", "mean of domains"))
+            check_choice("row", row, self.rows)
 
     @property
     def rows(self) -> Mapping[str, Changes]:
-        """``methods`` as a mapping, which it always is after the beginning."""
+        """``methods``, which is a mapping after construction."""
         assert isinstance(self.methods, Mapping)
         return self.methods
 
     @property
     def listed(self) -> str:
+        """The side of a run that names its column: "test" or "train"."""
+        check_choice("protocol", self.protocol, PROTOCOLS)
         return PROTOCOLS[self.protocol].listed
+
+
+@cache
+def _adapters() -> dict[str, TypeAdapter[Any]]:
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(Recipe).items()}
+
+
+def as_json(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as JSON values; ``Recipe(**as_json(recipe))`` equals it."""
+    return {name: adapter.dump_python(getattr(recipe, name), mode="json") for name, adapter in _adapters().items()}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
 def recipes() -> dict[str, str]:
-    """The recipes that come with the package: name -> the first line of its docstring."""
+    """Return the names of the packaged recipes and the first lines of their docstrings."""
     return {path.stem: docstring(path).partition("\n")[0] for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"}
 
 
 def recipe_path(name_or_path: str | Path) -> Path:
-    """The file of a packaged recipe, or one's own."""
+    """Return the file of a packaged recipe, or the path itself if it is a file."""
     given = Path(name_or_path)
     packaged = FOLDER / f"{given.name.removesuffix('.py')}.py"
     if given.is_file():
@@ -141,66 +149,41 @@ def recipe_path(name_or_path: str | Path) -> Path:
         return packaged
     if given.suffix != ".py" and str(given) == given.name:
         check_choice("recipe", given.name, recipes())
-    raise ValueError(f"there is no file {given}; give the path of a recipe's file, or a name of `efdm dg list` alone")
+    raise SettingError(f"file not found: {given}; give a recipe's file or the name of a packaged recipe", "recipe")
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:
-    """A packaged recipe by its name, or one's own by its path. The file is run: whatever goes wrong in it is told with its
-    name and line."""
+    """Load a packaged recipe by name or any recipe by path. The file is executed; errors name the file and the line."""
     path = recipe_path(name_or_path)
     try:
         found = runpy.run_path(str(path)).get("recipe")
     except Exception as error:
-        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}{_meant(error)}"
-        raise ValueError(f"{path}{_line(error, path)} cannot be run as a recipe ({what})") from error
+        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}{_hint(error)}"
+        raise ValueError(f"{path}{_line(error, path)}: {what}") from error
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
-    told = docstring_fields(docstring(path))
-    given: dict[str, Any] = {"name": path.stem, "claim": told.get("claim", ""), "expected": told.get("expected", "")}
-    return replace(found, **{key: value for key, value in given.items() if not getattr(found, key)})
+    return found if found.name else replace(found, name=path.stem)
 
 
-def _meant(error: Exception) -> str:
-    """The argument of `Recipe` that may have been meant by one that it does not have."""
+def _hint(error: Exception) -> str:
+    """Return a suggestion for a misspelled argument of `Recipe`."""
     unknown = re.match(r"Recipe.* unexpected keyword argument '(\w+)'$", str(error))
     close = suggest(unknown[1], [f.name for f in fields(Recipe)]) if unknown else ""
     return f"; did you mean {close}?" if close else ""
 
 
 def _line(error: Exception, path: Path) -> str:
-    """Where in the file it happened."""
     inside = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else inside[-1] if inside else None
-    return "" if line is None else f", line {line},"
+    return "" if line is None else f", line {line}"
 
 
 def docstring(path: Path) -> str:
+    """Return the docstring of a Python file without executing it."""
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def docstring_fields(text: str) -> dict[str, str]:
-    """Return the text of each of `DOCSTRING_FIELDS`: the word, two spaces or more, text, continued by indented lines."""
-    found = {}
-    for word, rest in re.findall(rf"^({'|'.join(DOCSTRING_FIELDS)})  +(.+(?:\n +.+)*)", text, re.MULTILINE):
-        found[word] = " ".join(rest.split())
-    return found
-
-
-# --- as JSON ---------------------------------------------------------------------------------------------------------
-
-
-def described(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as JSON takes it."""
-    plain = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
-    lines = [{f.name: getattr(line, f.name) for f in fields(line)} for line in recipe.published]
-    return {**plain, "published": [{**line, "values": dict(line["values"])} for line in lines]}
-
-
-def from_description(told: Mapping[str, Any]) -> Recipe:
-    """The recipe of `described`, after JSON made lists of its tuples."""
-    lines = tuple(
-        Published(**{**line, "values": {k: tuple(v) for k, v in line["values"].items()}}) for line in told["published"]
-    )
-    tuples = {name: tuple(told[name]) for name in ("seeds", "selections", "scores", "notes")}
-    chains = {name: tuple(map(tuple, told[name])) for name in ("orders", "contrasts")}
-    return Recipe(**{**told, **tuples, **chains, "published": lines})
+    """Return the `DOCSTRING_FIELDS` of a docstring: a name, two spaces or more, and text; indented lines continue it."""
+    found = re.findall(rf"^({'|'.join(DOCSTRING_FIELDS)})  +(.+(?:\n +.+)*)", text, re.MULTILINE)
+    return {name: " ".join(rest.split()) for name, rest in found}

@@ -1,4 +1,4 @@
-"""Records on disk: JSON lines, one for each evaluation. Files of several goes or machines can be put behind one another."""
+"""Records on disk: JSON lines, one per evaluation. Files of several machines can be concatenated."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from efdm.errors import DamagedFileError
 from efdm.training.files import Record, mend_lines, read_lines
 
 FILE = "records.jsonl"
-KEYS = ("run", "step")  # what makes a line a record
+KEYS = ("run", "step")  # required of every record
 
 
 def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Add records at the end, on disk before this returns. What a crash left unfinished there is cut off first."""
+    """Append records and flush them to disk. A last line that a crash left incomplete is removed first."""
     lines = "".join(json.dumps(record) + "\n" for record in records).encode()
     with path.open("ab") as file:
         mend_lines(path, KEYS)
@@ -25,28 +26,37 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_records(*paths: Path) -> list[Record]:
-    """All records of files, in their order. A last line that was cut off by a crash is left out; another is an error."""
-    try:
-        return [record for path in paths for record in read_lines(path, KEYS)]
-    except ValueError as error:
-        raise ValueError(f"{error}, and its run will be done again") from error
+    """Return the records of all files in order. An incomplete last line is skipped; any other bad line raises."""
+    found = [(path, record) for path in paths for record in read_lines(path, KEYS)]
+    for path, record in found:
+        _check_counts(path, record)
+    return [record for _, record in found]
+
+
+def _check_counts(path: Path, record: Record) -> None:
+    for split in ("val", "test"):
+        for domain, (correct, count) in record.get(split, {}).items():
+            if not 0 <= correct <= count:
+                where = f"run {record['run']}, step {record['step']}, {split} of {domain}"
+                remedy = "delete the lines of this run to repeat it"
+                raise DamagedFileError(path, f"{where}: {correct} correct of {count} pictures", remedy)
 
 
 def by_run(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """The records of every run, by rising steps, each step once.
+    """Return the records of every run by increasing step, each step once.
 
-    A run that was done twice is taken from its first complete go. The goes are not mixed: on a GPU they may differ in the
-    last digits.
+    If a run was repeated, its first complete attempt is used. Attempts are never mixed: on a GPU they may differ in the last
+    digits.
     """
-    goes: dict[str, list[list[Record]]] = {}
+    attempts: dict[str, list[list[Record]]] = {}
     for record in records:
-        mine = goes.setdefault(record["run"], [])
+        mine = attempts.setdefault(record["run"], [])
         if not mine or record["step"] <= mine[-1][-1]["step"]:
             mine.append([])
         mine[-1].append(record)
-    return {run: next((go for go in mine if complete(go)), max(mine, key=len)) for run, mine in goes.items()}
+    return {run: next(filter(complete, mine), max(mine, key=len)) for run, mine in attempts.items()}
 
 
 def complete(records: list[Record]) -> bool:
-    """Whether a run came to its end."""
+    """Return True if the records include the last evaluation of a run."""
     return bool(records) and bool(records[-1].get("last"))

@@ -24,19 +24,19 @@ def as_markdown(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """The cells alone, for programs: what is missing is left empty, so that a column of numbers is read as one."""
+    """Return the cells without title and caption. Missing values are empty, so that columns parse as numbers."""
     bare = [["" if cell == MISSING else cell for cell in row] for row in (table.head, *table.rows)]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(table.plain or bare)
     return out.getvalue()
 
 
-# what has a meaning of its own in LaTeX, as far as our tables have it
+# the LaTeX special characters that occur in tables
 ESCAPED = str.maketrans({**{c: f"\\{c}" for c in "&%$#_{}"}, "±": r"$\pm$", "<": "$<$", ">": "$>$"})
 
 
 def as_latex(table: Table) -> str:
-    """A tabular that needs no package; title and caption stand before it as comments."""
+    """Return a tabular that needs no package; title and caption precede it as comments."""
     head, *rows = (" & ".join(cell.translate(ESCAPED) for cell in row) + r" \\" for row in (table.head, *table.rows))
     body = [rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}", head, r"\hline", *rows, r"\end{tabular}"]
     return "\n".join([*(f"% {line}" for line in (table.title, *table.caption)), *(body if table.rows else [])]) + "\n"
@@ -48,5 +48,6 @@ FORMATS: Mapping[str, Callable[[Table], str]] = {
 
 
 def render(table: Table, form: str = "text") -> str:
+    """Return a table in one of `FORMATS`."""
     check_choice("form", form, FORMATS)
     return FORMATS[form](table)

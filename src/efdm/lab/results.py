@@ -1,4 +1,4 @@
-"""From records to numbers: an accuracy for every row, column and seed, and what is missing of them."""
+"""From records to numbers: one accuracy per row, column and seed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from efdm.ops.choices import check_choice
 
 @dataclass(frozen=True)
 class Numbers:
-    """``found[row][column][seed]`` in percent; ``wanted[row][column]`` are the seeds that were asked for. ``chosen`` is like
-    ``found`` and tells the setting of the grid that the rule chose."""
+    """Accuracies in percent, ``found[row][column][seed]``; ``wanted[row][column]`` lists the planned seeds.
+
+    ``chosen`` has the layout of ``found`` and holds the hyperparameters that the selection rule chose.
+    """
 
     rows: list[str]
     columns: list[str]
@@ -26,33 +28,34 @@ class Numbers:
     chosen: Mapping[str, Mapping[str, Mapping[int, str]]] = field(default_factory=dict)
 
     def averages(self, row: str) -> dict[int, float]:
-        """The mean over the columns, for each seed that every column has."""
+        """Return the mean over columns for each seed that every column has."""
         seeds = set.intersection(*(set(self.found[row].get(column, {})) for column in self.columns))
         return {seed: statistics.fmean(self.found[row][column][seed] for column in self.columns) for seed in sorted(seeds)}
 
     def pairs(self, first: str, second: str) -> tuple[dict[tuple[str, int], float], int]:
-        """Second minus first for every (column, seed) that was asked of both and is there, and how many there should be:
-        every seed in every column of the table, so that all averages are of the same domains, and of all of them."""
-        asked = [
+        """Return second minus first by (column, seed), and the number of pairs that a complete comparison needs.
+
+        It needs every common seed in every column of the table, so that all seeds average over the same domains.
+        """
+        planned = [
             (column, seed)
             for column in self.columns
             for seed in self.wanted[first].get(column, [])
             if seed in self.wanted[second].get(column, [])
         ]
         a, b = self.found[first], self.found[second]
-        there = [(column, seed) for column, seed in asked if seed in a[column] and seed in b[column]]
-        whole = len(self.columns) * len({seed for _, seed in asked})
-        return {(column, seed): b[column][seed] - a[column][seed] for column, seed in there}, whole
+        found = {(c, s): b[c][s] - a[c][s] for c, s in planned if s in a[c] and s in b[c]}
+        return found, len(self.columns) * len({seed for _, seed in planned})
 
 
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
-    """What one selection rule makes of the records. A number needs every training that its rule looks at."""
+    """Apply a selection rule and a score to the records. A number needs every run that the rule depends on."""
     check_choice("selection", selection, study.recipe.selections)
     check_choice("score", score, SCORES)
     rule, protocol = SELECTIONS[selection], PROTOCOLS[study.recipe.protocol]
     groups = _groups(study, rule)
     rows = list(dict.fromkeys(row for row, _, _ in groups))
-    columns = list(study.domains)  # also those that were not asked for: an average without them would be another
+    columns = list(study.domains)  # including columns that were not run: an average must cover the same domains
     found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
     wanted: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
     chosen: dict[str, dict[str, dict[int, str]]] = {row: {} for row in rows}
@@ -68,22 +71,22 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
 
 
 def _groups(study: Study, rule: Selection) -> dict[tuple[str, str, int], list[Planned]]:
-    """The trainings among which a number is chosen, by (row of the table, column, seed)."""
-    listed = PROTOCOLS[study.recipe.protocol].column
+    """Return the candidate runs of each number, by (row of the table, column, seed)."""
+    column = PROTOCOLS[study.recipe.protocol].column
     made: dict[tuple[str, str, int], list[Planned]] = {}
     for planned in tabled(study):
         row = row_name(planned) if rule.among == "nothing" else planned.row
-        made.setdefault((row, listed(planned.cell), planned.seed), []).append(planned)
+        made.setdefault((row, column(planned.cell), planned.seed), []).append(planned)
     return made
 
 
 def row_name(planned: Planned) -> str:
-    """Of a table in which every setting of the grid has a row."""
+    """Return the row's name in a table that lists every combination of the grid."""
     return f"{planned.row}, {planned.hparams}" if planned.hparams else planned.row
 
 
 def tabled(study: Study) -> list[Planned]:
-    """The trainings that numbers are taken from, in the order of the recipe: all but those for cross-validation alone."""
+    """Return the runs that tables report, in the recipe's order; runs for cross-validation only are left out."""
     rows, grid = list(study.recipe.rows), list(hparam_grid(study.recipe))
 
     def place(planned: Planned) -> tuple[int, int, int]:
@@ -93,25 +96,22 @@ def tabled(study: Study) -> list[Planned]:
 
 
 def _is_pair(study: Study, cell: Cell) -> bool:
-    """Whether a training leaves out a second domain, for cross-validation alone."""
+    """Return True for a run that leaves out a second domain, which only cross-validation needs."""
     return study.recipe.listed == "test" and len(cell.test) > 1
 
 
 def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str) -> Candidates | None:
-    """Everything that the rule looks at, or None when some of it is missing."""
+    """Return everything that the rule depends on, or None if a run is missing."""
     cell, row, seed = group[0].cell, group[0].row, group[0].seed
     if any(planned.run not in study.runs for planned in group):
         return None
     pairs: dict[str, dict[str, list[dict[str, object]]]] = {planned.hparams: {} for planned in group}
     if rule.pairs == "needed":
         for other in study.plan:
-            if (
-                _is_pair(study, other.cell)
-                and set(cell.test) < set(other.cell.test)
-                and (other.row, other.seed) == (row, seed)
-            ):
+            same = (other.row, other.seed) == (row, seed) and _is_pair(study, other.cell)
+            if same and set(cell.test) < set(other.cell.test) and other.run in study.runs:
                 (domain,) = set(other.cell.test) - set(cell.test)
-                pairs[other.hparams] |= {domain: study.runs[other.run]} if other.run in study.runs else {}
+                pairs[other.hparams][domain] = study.runs[other.run]
         if any(set(found) != set(cell.train) for found in pairs.values()):
             return None
     return Candidates(cell, {planned.hparams: study.runs[planned.run] for planned in group}, pairs, scored)

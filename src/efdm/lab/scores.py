@@ -1,50 +1,53 @@
-"""What is said of one evaluation, and of one number for each seed."""
+"""Accuracies of one evaluation, and the spread over seeds."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from efdm.dg.protocols import Cell
+from efdm.stats import standard_error
 
 Record = Mapping[str, Any]
 VALIDATION = "training-domain validation"
 
 
 def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
-    """Correct and all pictures of a test domain: of "all", or of the "rest" without "val". What a domain keeps ``apart`` for
-    tests has nothing of "val"."""
+    """Return the numbers of correct and of all pictures of a test domain.
+
+    ``scored="all"`` counts every test picture, ``"rest"`` leaves out the split "val". A domain with an official test split
+    has none of "val" in it, so nothing is left out there.
+    """
     correct, count = record["test"][domain]
     if scored == "rest" and domain not in record.get("official_test", ()):
-        seen_correct, seen = record["val"][domain]
-        correct, count = correct - seen_correct, count - seen
+        val_correct, val_count = record["val"][domain]
+        correct, count = correct - val_correct, count - val_count
     if count < 1:
-        raise ValueError(f"no pictures of {domain} are left to score in run {record['run']}; make its 'val' smaller")
+        raise ValueError(f"run {record['run']} has no pictures of {domain} left to score; make its split 'val' smaller")
     return correct, count
 
 
 def pooled(record: Record, cell: Cell, scored: str) -> float:
-    """Correct pictures of all test domains together, by all of them: a large domain counts more. In percent."""
+    """Return the accuracy in percent over the pictures of all test domains: large domains weigh more."""
     found = [counts(record, domain, scored) for domain in cell.test]
     return 100 * sum(c for c, _ in found) / sum(n for _, n in found)
 
 
 def mean_of_domains(record: Record, cell: Cell, scored: str) -> float:
-    """The accuracy in every test domain, and the mean of those: all domains count the same. In percent."""
+    """Return the mean of the test domains' accuracies in percent: all domains weigh the same."""
     return statistics.fmean(100 * c / n for c, n in (counts(record, domain, scored) for domain in cell.test))
 
 
 def validation(record: Record, domains: Sequence[str]) -> float:
-    """The mean of the domains' accuracies on "val". In percent."""
+    """Return the mean of the domains' accuracies on the split "val", in percent."""
     found = [record["val"][domain] for domain in domains]
     if not all(n for _, n in found):
         raise ValueError(f"run {record['run']} has no 'val' pictures in {', '.join(domains)}; split off a share for it")
     return statistics.fmean(100 * c / n for c, n in found)
 
 
-# name -> accuracy of a training in percent
+# name -> accuracy of a run in percent
 SCORES: Mapping[str, Callable[[Record, Cell, str], float]] = {
     "pooled": pooled,
     "mean of domains": mean_of_domains,
@@ -52,13 +55,8 @@ SCORES: Mapping[str, Callable[[Record, Cell, str], float]] = {
 }
 
 
-def standard_error(values: Sequence[float]) -> float:
-    """Of the mean; NaN for a single value."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-
-
 class Spread(NamedTuple):
-    """What follows a ±: the words of a caption, those over a column for programs, and the function of two values or more."""
+    """A measure of spread after the ±: its name in captions, its name in CSV, and the function of two or more values."""
 
     words: str
     short: str

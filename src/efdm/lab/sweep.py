@@ -1,9 +1,8 @@
-"""Run a recipe: what is not yet in the records is trained, and its records are added.
+"""Run a recipe: train the runs that have no records yet and append their records.
 
-A folder of runs holds ``recipe.json`` (the recipe and every training that was asked for), ``environment.json`` (an entry for
-each place it was run at), ``records.jsonl``, and ``done`` when all records are there; ``runs/`` has a folder for each
-training with its model and its log, which tables do not need. A go that was interrupted is begun again with the same
-command; trainings that came to their end are not repeated.
+The folder of a sweep holds ``recipe.json`` (the recipe and all planned runs), ``environment.json`` (an entry per machine),
+``records.jsonl``, and ``done`` once all records exist. ``runs/`` has a folder per run with its model and log; tables do not
+need it. Calling `run` again continues an interrupted sweep; finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -13,52 +12,45 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
+from efdm.data.fingerprint import check_same, describe
 from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
 from efdm.dg.training import Trained, train_together
+from efdm.dg.workers import train_in_processes
 from efdm.environment import environment
-from efdm.errors import SettingError
+from efdm.errors import DamagedFileError, RunFolderError, SettingError
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
-from efdm.lab.recipe import Recipe, described, from_description
+from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
 from efdm.lab.scores import VALIDATION
 from efdm.lab.selection import SELECTIONS
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
-from efdm.progress import Report, ignore
+from efdm.progress import Progress, Report, ignore
 from efdm.training.files import write_json
-from efdm.training.folder import LOCK, check_unlocked, lock_folder
+from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
 
 RECIPE = "recipe.json"
-DONE = "done"
 Job = tuple[Planned, Settings]
-
-
-class Progress(NamedTuple):
-    """Told when a training has come to its end, and once at the beginning."""
-
-    finished: int
-    wanted: int  # in this go, those that were there before included
-    planned: Planned | None
 
 
 @dataclass(frozen=True)
 class Study:
-    """A recipe, every training that was asked for, and the records there are of them."""
+    """A recipe, its planned runs, and the records of the finished ones."""
 
     recipe: Recipe
-    domains: Sequence[str]  # of the set, in its order
+    domains: Sequence[str]  # of the data set, in its order
     plan: Sequence[Planned]
-    runs: Mapping[str, list[dict[str, Any]]]  # of trainings that came to their end
+    runs: Mapping[str, list[dict[str, Any]]]  # identity -> records
 
     @property
     def missing(self) -> list[Planned]:
@@ -66,19 +58,13 @@ class Study:
 
 
 def load_data(
-    recipe: Recipe,
-    source: str | Path | Sequence[str | Path] | None,
-    *,
-    size: int = 0,
-    reading: Report = ignore,
+    recipe: Recipe, source: str | Path | Sequence[str | Path] | None, *, size: int = 0, progress: Report = ignore
 ) -> DomainSet:
-    """The pictures that a recipe names, kept at ``size``, by default at the size that the recipe says."""
+    """Read the pictures of a recipe. ``size`` overrides the recipe's size."""
     size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
     if source is None and recipe.data != DIGITS:
-        raise ValueError(
-            f"{recipe.name or 'the recipe'} needs the pictures of {recipe.data}; give their folder or zip as --data"
-        )
-    return load_dataset(recipe.data, source or (), size, progress=reading)
+        raise SettingError(f"{recipe.name or 'the recipe'} needs the pictures of {recipe.data}: a folder or a zip", "data")
+    return load_dataset(recipe.data, source or (), size, progress=progress)
 
 
 def run(
@@ -92,224 +78,229 @@ def run(
     shard: tuple[int, int] = (1, 1),
     lanes: int = 1,
     notes: Sequence[str] = (),
-    started: Callable[[Progress], None] = lambda _: None,
-    progress: Callable[[Any], None] = lambda _: None,
-    reading: Report = ignore,
-    train: Callable[..., None] = train_together,
+    progress: Report = ignore,
+    train: Callable[..., None] | None = None,
     **changes: Any,
 ) -> Study:
-    """Train what is missing of a recipe and leave its records in the folder ``out``.
+    """Train the missing runs of a recipe and append their records in the folder ``out``.
 
-    ``seeds``, ``methods`` (rows) and ``domains`` (columns) take a part of the recipe; a later go in the same folder may take
-    another, and the tables show all that was ever asked for. ``shard=(i, n)`` takes every n-th of these runs, starting with
-    the i-th (counted from 1), for n machines or GPUs with a folder each; `read_study` merges the folders.
-    ``changes`` are settings: ``iterations``, ``device``,
-    ``weights``... ``lanes`` trainings go side by side on one GPU. ``notes`` go under the tables: what is special about this
-    copy of the pictures, say. ``progress`` is told of steps, ``started`` of trainings. ``train`` does what `train_together`
-    does, and may do it elsewhere.
+    Args:
+        seeds, methods, domains: restrict the recipe to these seeds, rows and columns. A later call for the same folder may
+            select others; tables show everything that was ever planned there.
+        shard: ``(i, n)`` takes every n-th of the selected runs, starting with the i-th (counted from 1), for n machines or
+            GPUs with a folder each. `read_study` merges the folders.
+        lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
+        notes: sentences to print under the tables.
+        progress: receives the steps of each run, and the number of finished runs under the label "runs".
+        train: replaces `train_together`, which trains on this machine.
+        changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
-    A training whose loss explodes does not stop the others: a FloatingPointError names it when they are finished, tables
-    show it as missing, and the next go tries it again.
+    A run that diverges does not stop the others: a FloatingPointError names it at the end, tables show it as missing, and
+    the next call trains it again.
     """
     check_folder(out)
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
-    pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=changes.get("size", 0), reading=reading)
+    size = changes.get("size", 0)
+    pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=size, progress=progress)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
     jobs = _take_shard(jobs, *shard)
-    _check_trainings(recipe, [settings for _, settings in jobs], pictures)
-    before = read_study(out).runs if (out / RECIPE).exists() else {}
-    _check_stages([settings for planned, settings in jobs if planned.run not in before])
+    device = jobs[0][1].device if jobs else "cpu"
+    if train is None:
+        train = train_in_processes if lanes > 1 and torch.device(device).type == "cpu" else train_together
+    _check_runs(recipe, [settings for _, settings in jobs], pictures)
+    finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
+    _check_stages([settings for planned, settings in jobs if planned.run not in finished_before])
     with lock_folder(out):
-        study = _begin(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
-        places = {planned.run: planned for planned, _ in jobs}
+        study = _start(recipe, [planned for planned, _ in jobs], out, pictures, device)
+        total = len({planned.run for planned, _ in jobs})
         waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
-        there = len(places) - len(waiting)
-        started(Progress(there, len(places), None))
+        done = total - len(waiting)
+        progress(Progress("runs", done, total))
 
         def finished(trained: Trained) -> None:
-            nonlocal there
+            nonlocal done
             append_records(out / FILE, trained.records)
-            there += 1
-            started(Progress(there, len(places), places[trained.records[-1]["run"]]))
+            done += 1
+            progress(Progress("runs", done, total))
 
-        exploded: list[str] = []
+        diverged: list[str] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
-            except FloatingPointError as error:  # it comes when all others of these are finished
-                exploded.append(str(error))
-        if exploded:
-            raise FloatingPointError(f"{'; '.join(exploded)}. Another go tries again what is missing.")
+                train(same, of_seed, out / "runs", lanes=lanes, progress=_steps(progress), finished=finished)
+            except FloatingPointError as error:  # raised when the other runs have finished
+                diverged.append(str(error))
+        if diverged:
+            raise FloatingPointError(f"{'; '.join(diverged)}. Run the recipe again to repeat the missing runs.")
         study = read_study(out)
         if not study.missing:
             (out / DONE).touch()
         return study
 
 
+def _steps(progress: Report) -> Callable[[Any], None]:
+    """Return a callback that reports the iterations of a run."""
+
+    def report(step: Any) -> None:
+        settings = step.settings
+        label = f"{settings.method}, {', '.join(settings.train_domains)} -> {', '.join(settings.test_domains)}"
+        values = {**step.losses, "per_second": step.per_second}
+        progress(Progress(f"{label}, seed {settings.seed}", step.iteration, step.iterations, values))
+
+    return report
+
+
 def _take_shard(jobs: list[Job], index: int, count: int) -> list[Job]:
-    """Return every ``count``-th job, starting with the ``index``-th (counted from 1)."""
     if not 1 <= index <= count:
         raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got ({index}, {count})", "shard")
     return jobs[index - 1 :: count]
 
 
-def _by_splits(recipe: Recipe, trainings: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
-    """All at once, so that no lane waits for another; but where every seed has its own splits, seed by seed."""
+def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
+    """Yield all runs with their pictures at once, or seed by seed if every seed has its own splits."""
     protocol = PROTOCOLS[recipe.protocol]
-    for seed, same in groupby(trainings, key=lambda settings: settings.seed if protocol.held_out else 0):
+    for seed, same in groupby(runs, key=lambda settings: settings.seed if protocol.held_out else 0):
         yield list(same), protocol.pictures(data, seed)
 
 
-def _check_trainings(recipe: Recipe, trainings: Sequence[Settings], data: DomainSet) -> None:
-    """Raise for what would otherwise stop a sweep in its middle, or its tables in the end."""
+# --- checks before the first run -------------------------------------------------------------------------------------
+
+
+def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
+    """Raise for problems that would stop a sweep midway or prevent its tables."""
     if not PROTOCOLS[recipe.protocol].held_out:
-        _check_val(recipe, trainings, data)
+        _check_val(recipe, runs, data)
         if any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
             check_unseen(data)
-    for same, pictures in _by_splits(recipe, trainings, data):
+    for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
             check(settings)
         _check_batches(same, pictures)
 
 
-def _check_stages(trainings: Iterable[Settings]) -> None:
-    """Raise for what is no stage of its backbone: methods that need none are trained first, and would not tell."""
-    stages: dict[str, dict[str, None]] = {}  # by backbone, each once
-    for each in trainings:
-        if mixes(each.method):
-            stages.setdefault(each.backbone, {}).update(dict.fromkeys(each.stages))
+def _check_stages(runs: Iterable[Settings]) -> None:
+    """Raise for a name that is not a stage of its backbone: methods without stages train first and would not notice."""
+    stages: dict[str, dict[str, None]] = {}  # by backbone, without duplicates
+    for settings in runs:
+        if mixes(settings.method):
+            stages.setdefault(settings.backbone, {}).update(dict.fromkeys(settings.stages))
     for backbone, names in stages.items():
-        with torch.random.fork_rng(devices=[]):  # nobody's numbers are drawn for it
+        with torch.random.fork_rng(devices=[]):
             model = build_backbone(backbone, 2)
         for name in names:
             find_stage(model, name)
 
 
-def _check_val(recipe: Recipe, trainings: Sequence[Settings], data: DomainSet) -> None:
-    looks = {name: SELECTIONS[name].val for name in recipe.selections}
-    looks |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
-    seen = {side: {d for s in trainings for d in getattr(s, f"{side}_domains")} for side in ("train", "test")}
-    for name, side in looks.items():
-        for domain in (domain for domain in data.domain_names if domain in seen.get(side, ())):
-            if not len(data.splits[domain]["val"]):
+def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
+    users = {name: SELECTIONS[name].val for name in recipe.selections}
+    users |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
+    present = {side: {d for s in runs for d in getattr(s, f"{side}_domains")} for side in ("train", "test")}
+    for name, side in users.items():
+        for domain in data.domain_names:
+            if domain in present.get(side, ()) and not len(data.splits[domain]["val"]):
                 raise ValueError(
-                    f"{domain} has no pictures for 'val', which {name!r} looks at; split off a share, or leave {name!r} out "
-                    "of the recipe's selections and scores"
+                    f"{domain} has no pictures in the split 'val', which {name!r} needs; split off a share, or remove "
+                    f"{name!r} from the recipe's selections and scores"
                 )
 
 
-def _check_batches(trainings: Sequence[Settings], data: DomainSet) -> None:
-    for settings in trainings:
+def _check_batches(runs: Sequence[Settings], data: DomainSet) -> None:
+    for settings in runs:
         try:
             sampler(settings, data)
         except ValueError as error:
-            fewest = min(len(data.select(each.train_domains, "train")) for each in trainings)
-            fits = f"; --set batch={2 ** (fewest.bit_length() - 1)} fits all" if 0 < fewest < settings.batch else ""
-            raise ValueError(f"{settings.method}, trained on {', '.join(settings.train_domains)}: {error}{fits}") from error
+            fewest = min(len(data.select(each.train_domains, "train")) for each in runs)
+            fits = f"; batch={2 ** (fewest.bit_length() - 1)} fits all runs" if 0 < fewest < settings.batch else ""
+            where = f"{settings.method}, trained on {', '.join(settings.train_domains)}"
+            raise SettingError(f"{where}: {error}{fits}", "batch") from error
 
 
 def check_folder(out: Path) -> None:
-    """Raise for a folder in which no run can be, and for one where another process is at work. Nothing is written."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; choose a folder for the run")
-    there = {path.name for path in out.iterdir()} - {LOCK} if out.exists() else set()
-    if SETTINGS in there:
-        raise ValueError(f"{out} is the folder of one training, not of a recipe's; choose another folder")
-    if there and not there & {RECIPE, FILE}:
-        raise ValueError(f"{out} is not empty and holds no runs; choose another folder")
+    """Raise RunFolderError if ``out`` cannot hold a sweep or another process is working there. Writes nothing."""
     check_unlocked(out)
+    present = {path.name for path in out.iterdir()} - {LOCK} if out.exists() else set()
+    if SETTINGS in present:
+        raise RunFolderError(f"{out} holds a single run, not a recipe's; choose another folder", out, "other settings")
+    if present and not present & {RECIPE, FILE}:
+        raise RunFolderError(f"{out} is not empty and holds no sweep; choose another folder", out, "other data")
 
 
-def _begin(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
-    """Write what was asked for, together with what was asked for before."""
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
+    """Write the recipe and the plan, merged with those of earlier calls."""
     if (out / RECIPE).exists():
         before = read_study(out)
         if before.recipe.name != recipe.name:
-            raise ValueError(f"{out} holds runs of {before.recipe.name!r}, not of {recipe.name!r}; choose another folder")
+            message = f"{out} holds runs of {before.recipe.name!r}, not of {recipe.name!r}; choose another folder"
+            raise RunFolderError(message, out, "other settings")
         if list(before.domains) != data.domain_names:
-            told = f"{', '.join(before.domains)}, not {', '.join(data.domain_names)}"
-            raise ValueError(f"{out} was begun with the domains {told}; choose another folder")
+            domains = f"{', '.join(before.domains)}, not {', '.join(data.domain_names)}"
+            raise RunFolderError(f"{out} was started with the domains {domains}; choose another folder", out, "other data")
         if lost := _unnamed(before.plan, recipe):
-            raise ValueError(f"{out} has runs of {', '.join(lost)}, which the recipe no longer names; choose another folder")
+            message = f"{out} has runs of {', '.join(lost)}, which the recipe no longer contains; choose another folder"
+            raise RunFolderError(message, out, "other settings")
         recipe = _with_notes(before.recipe, recipe)
         plan = merged(before.plan, plan)
-        _check_same_pictures(out, json.loads((out / RECIPE).read_text()), _counted(data))
+        check_same(_read(out), data, out)
     (out / DONE).unlink(missing_ok=True)
-    write_json(out / RECIPE, {
-        "recipe": described(recipe), "domains": data.domain_names, **_counted(data), "plan": plan_as_json(plan),
-    })  # fmt: skip
-    _note_environment(
+    content = {"recipe": as_json(recipe), "domains": data.domain_names, **describe(data), "plan": plan_as_json(plan)}
+    write_json(out / RECIPE, content)
+    _add_environment(
         out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
     )
     return read_study(out)
 
 
 def _with_notes(before: Recipe, recipe: Recipe) -> Recipe:
-    """The recipe with the notes of both."""
     return replace(recipe, notes=tuple(dict.fromkeys((*before.notes, *recipe.notes))))
 
 
 def _unnamed(plan: Iterable[Planned], recipe: Recipe) -> list[str]:
-    """Rows and settings of the grid that a recipe does not name."""
+    """Return the planned rows and combinations that a recipe does not contain."""
     grid = hparam_grid(recipe)
     return sorted({f"{p.row} {p.hparams}".strip() for p in plan if p.row not in recipe.rows or p.hparams not in grid})
 
 
-Counted = dict[str, dict[str, dict[str, int]]]  # by domain, and by class or split
-
-
-def _counted(data: DomainSet) -> Counted:
-    return {"pictures": data.counts("class"), "splits": data.counts("split")}
-
-
-def _check_same_pictures(folder: Path, told: Mapping[str, Any], counted: Counted) -> None:
-    """Raise where a folder was begun with other pictures or splits: one table of two sets would be nobody's.
-
-    Folders of earlier versions do not tell their splits.
-    """
-    for kind in (kind for kind in counted if kind in told):
-        for domain, before in told[kind].items():
-            now = counted[kind][domain]
-            for name in (name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0)):
-                was = f"{before.get(name, 0)} of {name} in {domain}, not {now.get(name, 0)}"
-                raise ValueError(
-                    f"{folder} was begun with other {kind} ({was}); give those as --data, or choose another folder"
-                )
-
-
-def _note_environment(path: Path, here: dict[str, Any]) -> None:
-    """A list, an entry for each go that was somewhere else."""
-    goes = json.loads(path.read_text()) if path.exists() else []
+def _add_environment(path: Path, here: dict[str, Any]) -> None:
+    entries = json.loads(path.read_text()) if path.exists() else []
     here = json.loads(json.dumps(here))
-    if here not in goes:
-        write_json(path, [*goes, here])
+    if here not in entries:
+        write_json(path, [*entries, here])
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
+    path = folder / RECIPE
+    if not path.is_file():
+        raise RunFolderError(f"{folder} holds no sweep ({RECIPE} not found)", folder, "not started")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        made = {"recipe": Recipe(**content["recipe"]), "plan": plan_from_json(content["plan"])}
+        return {**content, **made, "domains": list(content["domains"])}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"is not a recipe ({type(error).__name__}: {error})"
+        raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
 
 
 def read_study(*folders: Path) -> Study:
-    """The recipe, the trainings and the records of a folder of runs, or of several of the same recipe together."""
-    recipe: Recipe | None = None
-    domains: list[str] = []
-    counted: Counted = {}
-    plan: list[Planned] = []
-    records = []
-    for folder in folders:
-        if not (folder / RECIPE).is_file():
-            raise ValueError(f"{folder} holds no runs ({RECIPE} is not there); give the folder of an `efdm dg run`")
-        told = json.loads((folder / RECIPE).read_text())
-        if recipe is not None and (recipe.name, domains) != (told["recipe"]["name"], told["domains"]):
-            raise ValueError(
-                f"{folder} holds runs of {told['recipe']['name']!r}, not of {recipe.name!r}, or of other domains"
-            )
-        domains, counted = told["domains"], {k: told[k] for k in ("pictures", "splits") if k in told} | counted
-        _check_same_pictures(folder, told, counted)
-        here = from_description(told["recipe"])
-        if lost := _unnamed(plan, here):
-            raise ValueError(f"{folder} has a recipe that does not name {', '.join(lost)}; give folders of the same recipe")
-        recipe = here if recipe is None else _with_notes(recipe, here)
-        plan = merged(plan, plan_from_json(told["plan"]))
-        records += read_records(folder / FILE) if (folder / FILE).exists() else []
-    if recipe is None:
-        raise ValueError("no folder was given; give the folder of an `efdm dg run`")
+    """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
+    if not folders:
+        raise ValueError("read_study needs at least one folder")
+    first = _read(folders[0])
+    recipe, plan, described = first["recipe"], first["plan"], first
+    for folder in folders[1:]:
+        content = _read(folder)
+        if (recipe.name, first["domains"]) != (content["recipe"].name, content["domains"]):
+            message = f"{folder} holds runs of {content['recipe'].name!r}, not of {recipe.name!r}, or of other domains"
+            raise RunFolderError(message, folder, "other settings")
+        check_same(described, content, folder)
+        if lost := _unnamed(plan, content["recipe"]):
+            message = f"{folder} has a recipe without {', '.join(lost)}; give folders of the same recipe"
+            raise RunFolderError(message, folder, "other settings")
+        recipe, plan = _with_notes(recipe, content["recipe"]), merged(plan, content["plan"])
+        described = {**content, **described}
+    records = read_records(*(folder / FILE for folder in folders if (folder / FILE).exists()))
     wanted = {planned.run for planned in plan}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
-    return Study(recipe, domains, plan, runs)
+    return Study(recipe, first["domains"], plan, runs)

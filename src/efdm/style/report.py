@@ -15,6 +15,7 @@ from torch import Tensor
 
 from efdm.data import read_picture, write_picture
 from efdm.data.sheets import sheet
+from efdm.stats import standard_error
 from efdm.style.evaluate import picture_paths, read_records, slug
 from efdm.style.optimise import OPTIMISERS
 from efdm.training.files import Record
@@ -119,8 +120,7 @@ def _fact(name: str, value: object, others: Sequence[object]) -> str:
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and its standard error, which is NaN for a single value."""
-    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return statistics.fmean(values), error
+    return statistics.fmean(values), standard_error(values)
 
 
 # --- table -----------------------------------------------------------------------------------------------------------
