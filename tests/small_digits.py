@@ -1,4 +1,4 @@
-"""A few digits of every style for tests, also where scikit-learn is not installed, as on many machines with a GPU."""
+"""A few digits of every style for tests. Without scikit-learn, as on many GPU machines, the scans are random patterns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def small_digits(per_domain: int = 60) -> DomainSet:
         import sklearn  # noqa: F401
     except ImportError:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(digits, "_scans", _made_up)
+            patch.setattr(digits, "_scans", _random_scans)
             return digits.load_digits_domains(per_domain=per_domain)
     return digits.load_digits_domains(per_domain=per_domain)
 
 
-def _made_up() -> tuple[np.ndarray, np.ndarray]:
-    """As many scans as the real ones: ten patterns of strokes, each with some noise."""
+def _random_scans() -> tuple[np.ndarray, np.ndarray]:
+    """Return as many scans as the real ones, made of ten patterns with noise."""
     rng = np.random.default_rng(0)
     labels = np.arange(1797) % 10
     patterns = (rng.random((10, 8, 8)) < 0.35).astype(np.float32)

@@ -17,8 +17,8 @@ def test_git_is_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert environment("cpu")["commit"] == ""
 
 
-def test_the_commit_is_that_of_our_own_repository_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A package that was installed into a folder of somebody's repository is none of its files."""
+def test_commit_is_that_of_the_tracking_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package that is installed inside another repository is not tracked by it."""
     installed = tmp_path / ".venv" / "efdm"
     installed.mkdir(parents=True)
     (installed / "environment.py").touch()
@@ -33,7 +33,7 @@ def test_the_commit_is_that_of_our_own_repository_alone(monkeypatch: pytest.Monk
     try:
         git("init")
     except OSError:
-        pytest.skip("there is no git")
+        pytest.skip("git is not installed")
     for file, expected in {"theirs.py": False, ".venv/efdm/environment.py": True}.items():
         git("add", "-f", file)
         git("commit", "-m", file)
@@ -42,13 +42,13 @@ def test_the_commit_is_that_of_our_own_repository_alone(monkeypatch: pytest.Monk
     assert str(environment("cpu")["commit"]).endswith("-dirty")
 
 
-@pytest.mark.parametrize("package", ["efdm", "torch", "timm"])
-def test_an_installed_package_is_told_by_its_version(package: str) -> None:
-    pytest.importorskip(package)
-    assert environment("cpu")["versions"][package] == importlib.metadata.version(package)  # type: ignore[index]
+def test_versions_of_installed_packages() -> None:
+    versions = environment("cpu")["versions"]
+    assert isinstance(versions, dict)
+    assert versions["torch"] == importlib.metadata.version("torch")
 
 
-def test_the_gpu_that_is_named_is_the_one_that_was_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {None: "the current one", torch.device("cuda:0"): "first", torch.device("cuda:1"): "second"}
+def test_name_of_the_given_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {None: "current", torch.device("cuda:0"): "first", torch.device("cuda:1"): "second"}
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: names[device])
     assert [environment(f"cuda:{i}")["device_name"] for i in (0, 1)] == ["first", "second"]

@@ -14,7 +14,7 @@ def write(path: Path, data: bytes = b"new") -> None:
         file.write(data)
 
 
-def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
     assert cache_folder() == tmp_path / "mine" / "efdm"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
@@ -22,7 +22,7 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch, t
     assert cache_folder() == tmp_path / ".cache" / "efdm"
 
 
-def test_a_file_takes_its_place_when_it_is_finished(tmp_path: Path) -> None:
+def test_the_file_is_replaced_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with atomic_write(str(path)) as file:
@@ -35,7 +35,7 @@ def test_a_file_takes_its_place_when_it_is_finished(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError], ids=["interrupted", "disk_full"])
 @pytest.mark.parametrize("before", [b"old", None], ids=["replacing", "new"])
 @pytest.mark.parametrize("where", ["write", "replace", "caller"])
-def test_a_failure_leaves_what_was_there_and_nothing_else(
+def test_a_failure_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException], before: bytes | None, where: str
 ) -> None:
     path = tmp_path / "file"
@@ -60,7 +60,7 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(
     assert [p.read_bytes() for p in tmp_path.iterdir()] == ([] if before is None else [before])
 
 
-def test_a_link_stays_a_link_also_where_nothing_is_behind_it_yet(tmp_path: Path) -> None:
+def test_links_are_preserved(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere" / "file")
@@ -70,7 +70,7 @@ def test_a_link_stays_a_link_also_where_nothing_is_behind_it_yet(tmp_path: Path)
         assert (tmp_path / "elsewhere" / "file").read_bytes() == data
 
 
-def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
+def test_concurrent_writers_do_not_interfere(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with atomic_write(path) as one:
         one.write(b"one")
@@ -79,18 +79,18 @@ def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one"
 
 
-def test_a_name_may_be_as_long_as_names_may_be(tmp_path: Path) -> None:
+def test_names_of_maximum_length(tmp_path: Path) -> None:
     write(tmp_path / ("n" * 255))
 
 
-def test_others_may_read_it_as_any_file(tmp_path: Path) -> None:
+def test_permissions_are_the_usual_ones(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     write(tmp_path / "file")
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
-    """A run whose folder was deleted must not begin to fill another."""
+def test_missing_folders_are_not_made(tmp_path: Path) -> None:
+    """A run whose folder was deleted must not fill a new one."""
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "gone" / "file")
     assert list(tmp_path.iterdir()) == []

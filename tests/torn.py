@@ -1,4 +1,4 @@
-"""A disk that is full, or a hand on Ctrl-C, while a file is written."""
+"""Simulate a full disk, or Ctrl-C, while a file is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from efdm import files
 
 
 def tear_files(monkeypatch: pytest.MonkeyPatch, failure: type[BaseException] = KeyboardInterrupt) -> None:
-    """Every file that is written whole or not at all comes to ten bytes."""
+    """Make `atomic_write` fail after ten bytes."""
 
     class Torn(io.FileIO):
         def write(self, data: bytes) -> int:  # type: ignore[override]

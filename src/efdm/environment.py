@@ -1,4 +1,4 @@
-"""Where a record was made: device, versions, commit and date."""
+"""The environment of a record: device, versions, commit and date."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-PACKAGES = ("efdm", "torch", "numba", "numpy", "triton", "timm")  # timm: networks, and the weights that they begin with
+PACKAGES = ("efdm", "torch", "numba", "numpy", "triton", "timm")  # timm brings networks and their weights
 
 
 def environment(device: str | torch.device) -> dict[str, object]:
+    """Return the device, package versions, commit and date, ready for JSON."""
     device = torch.device(device)
     versions = {}
     for package in PACKAGES:
@@ -29,7 +30,7 @@ def environment(device: str | torch.device) -> dict[str, object]:
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "versions": versions,
-        "commit": os.environ.get("EFDM_COMMIT") or _commit(),  # the variable is for a copy without git
+        "commit": os.environ.get("EFDM_COMMIT") or _commit(),  # the variable is for copies without git
         "date": datetime.date.today().isoformat(),
     }
 
@@ -43,12 +44,12 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """Of the repository that has this file; a package that is installed somewhere within another is not of its commit."""
+    """Return the commit of the repository that tracks this file, or "" for a package installed inside another one."""
 
     def git(*words: str) -> str:
         try:
             return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE, check=False).stdout.strip()
-        except OSError:  # there is no git
+        except OSError:  # git is not installed
             return ""
 
     if not git("ls-files", "environment.py"):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 import torch
@@ -52,13 +51,13 @@ def test_classes_are_balanced_in_domains_and_splits(data: DomainSet) -> None:
 
 
 def test_the_same_seed_gives_the_same_set(data: DomainSet) -> None:
-    again, other = load_digits_domains(), load_digits_domains(seed=1)
+    again, other = load_digits_domains(), load_digits_domains(seed=1, per_domain=10)
     assert torch.equal(again.images, data.images)
     assert again.names == data.names
-    assert other.names != data.names
+    assert other.names[:10] != data.names[:10]
 
 
-def test_fewer_are_the_beginning_of_all(data: DomainSet) -> None:
+def test_per_domain_takes_a_prefix(data: DomainSet) -> None:
     few = load_digits_domains(per_domain=40)
     assert few.counts() == {domain: {str(digit): 4 for digit in range(10)} for domain in STYLES}
     for domain in STYLES:
@@ -74,8 +73,8 @@ def test_other_sizes(size: int) -> None:
     assert (small.images.float().std(dim=(1, 2, 3)) > 10).all()
 
 
-def test_strokes_are_darker_or_brighter_as_the_style_says(data: DomainSet) -> None:
-    # the corners are ground: compare them with what differs most from them
+def test_polarity_of_styles(data: DomainSet) -> None:
+    # compare the centre with the corners, which show the ground
     sign = {}
     for domain in STYLES:
         light = brightness(data, domain)
@@ -104,8 +103,8 @@ def test_colours_and_texture_differ(data: DomainSet) -> None:
 
 @pytest.mark.parametrize("domain", STYLES)
 def test_digits_stay_readable(data: DomainSet, domain: str) -> None:
-    # by the shape of what differs from the ground, the most similar other picture of a domain is mostly the same digit;
-    # thin outlines seldom fall upon each other, so the bar is low, but far above chance
+    # the nearest neighbour of a digit, by its shape against the ground, is mostly the same digit; thin outlines seldom
+    # overlap, so the threshold is low, but far above chance
     images = data.images[data.select(domain)].float() / 255
     border = torch.cat([images[..., :2, :].flatten(2), images[..., -2:, :].flatten(2)], dim=2).mean(2)
     shape = (images - border[..., None, None]).square().sum(1, keepdim=True).sqrt()
@@ -117,19 +116,13 @@ def test_digits_stay_readable(data: DomainSet, domain: str) -> None:
     assert (labels[likeness.argmax(1)] == labels).float().mean() > 0.6
 
 
-def test_it_is_quick(data: DomainSet) -> None:
-    begin = time.process_time()
-    load_digits_domains()
-    assert time.process_time() - begin < 5
-
-
-def test_wishes_that_cannot_be_met() -> None:
-    with pytest.raises(ValueError, match="size is 8; the styles need at least 16"):
+def test_sizes_and_counts_out_of_range() -> None:
+    with pytest.raises(ValueError, match="at least 16 pixels, got 8"):
         load_digits_domains(size=8)
     pytest.importorskip("sklearn.datasets")
-    for wish in (0, 1000):
-        with pytest.raises(ValueError, match=f"per_domain is {wish}; there are 4.. digits"):
-            load_digits_domains(per_domain=wish)
+    for count in (0, 1000):
+        with pytest.raises(ValueError, match=f"per_domain must be from 1 to 4.., got {count}"):
+            load_digits_domains(per_domain=count)
 
 
 def test_missing_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

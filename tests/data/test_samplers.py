@@ -24,12 +24,12 @@ def per_domain(indices: Tensor) -> dict[str, int]:
     return {name: int(torch.isin(indices, pool).sum()) for name, pool in POOLS.items() if torch.isin(indices, pool).any()}
 
 
-# Both kinds, with endings that fit and endings that do not; epochs of 11, 12, 9 and 4 iterations.
+# Both samplers, with and without an incomplete last batch; epochs of 11, 12, 9 and 4 iterations.
 KINDS = {
-    "uniform_drop": lambda **where: uniform_batches(torch.arange(50, 140), 8, last="drop", **where),
-    "uniform_keep": lambda **where: uniform_batches(torch.arange(50, 140), 8, last="keep", **where),
-    "two_of_three_domains": lambda **where: domain_batches(POOLS, 16, domains=2, **where),
-    "all_domains": lambda **where: domain_batches(POOLS, 36, domains="all", **where),
+    "uniform_drop": lambda **options: uniform_batches(torch.arange(50, 140), 8, last="drop", **options),
+    "uniform_keep": lambda **options: uniform_batches(torch.arange(50, 140), 8, last="keep", **options),
+    "two_of_three_domains": lambda **options: domain_batches(POOLS, 16, domains=2, **options),
+    "all_domains": lambda **options: domain_batches(POOLS, 36, domains="all", **options),
 }
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -38,7 +38,7 @@ kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @kinds
-def test_a_resumed_run_goes_on_exactly(kind) -> None:
+def test_a_resumed_run_continues_exactly(kind) -> None:
     run = kind(epochs=3, seed=5)
     once = whole(run)
     for start in (0, 1, run.per_epoch - 1, run.per_epoch, run.per_epoch + 3, 3 * run.per_epoch):
@@ -48,7 +48,7 @@ def test_a_resumed_run_goes_on_exactly(kind) -> None:
 
 
 @kinds
-def test_an_endless_run_is_the_same_run_without_an_end(kind) -> None:
+def test_an_endless_run_starts_like_a_finite_one(kind) -> None:
     finite = kind(epochs=2, seed=1)
     endless = kind(epochs="endless", seed=1)
     assert all(torch.equal(a, b) for a, b in zip(finite, endless, strict=False))
@@ -58,7 +58,7 @@ def test_an_endless_run_is_the_same_run_without_an_end(kind) -> None:
 
 
 @kinds
-def test_the_same_arguments_give_the_same_and_leave_global_randomness_alone(kind) -> None:
+def test_draws_are_reproducible_and_leave_the_global_generator_alone(kind) -> None:
     torch.manual_seed(0)
     state = torch.get_rng_state()
     first = whole(kind(epochs=1))
@@ -78,14 +78,14 @@ def test_a_loop_over_epochs_is_one_long_run(kind) -> None:
 
 @kinds
 @pytest.mark.parametrize("epochs", [1, "endless"])
-def test_a_loop_that_is_left_goes_on_with_the_next_epoch(kind, epochs) -> None:
+def test_iterating_again_continues_with_the_next_epoch(kind, epochs) -> None:
     batches = kind(epochs=epochs)
     assert len(list(itertools.islice(batches, 2))) == 2
     assert torch.equal(next(iter(batches)), next(iter(kind(epochs=2).resumed(batches.per_epoch))))
 
 
 @kinds
-def test_a_loop_over_epochs_goes_on_where_it_was_left(kind) -> None:
+def test_set_epoch(kind) -> None:
     once = whole(kind(epochs=3))
     batches = kind()
     batches.set_epoch(1, step=2)
@@ -97,7 +97,7 @@ def test_a_loop_over_epochs_goes_on_where_it_was_left(kind) -> None:
         batches.set_epoch(1, batches.per_epoch)
 
 
-def test_a_run_that_is_finished_stays_so() -> None:
+def test_a_finished_run_stays_finished() -> None:
     done = uniform_batches(range(8), 4, epochs=3, start=6)
     assert [whole(done), whole(done)] == [[], []]
 
@@ -110,10 +110,8 @@ def test_seeds_and_epochs_draw_differently(kind) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("world", [2, 4])
-def test_ranks_partition_the_global_batch(kind, world: int) -> None:
-    if kind is KINDS["uniform_keep"] and world == 4:
-        pytest.skip("the last batch has 2 pictures; see the test of that error")
+def test_ranks_partition_the_global_batch(kind) -> None:
+    world = 2
     alone = whole(kind(epochs=2))
     ranks = [whole(kind(epochs=2, rank=rank, world=world)) for rank in range(world)]
     for together, parts in zip(alone, zip(*ranks, strict=True), strict=True):
@@ -122,7 +120,7 @@ def test_ranks_partition_the_global_batch(kind, world: int) -> None:
 
 
 @kinds
-def test_batches_travel_to_other_processes(kind) -> None:
+def test_batches_can_be_pickled(kind) -> None:
     run = kind(epochs=1)
     copy = pickle.loads(pickle.dumps(run))
     assert all(torch.equal(a, b) for a, b in zip(run, copy, strict=True))
@@ -154,7 +152,7 @@ def test_an_epoch_takes_every_picture_once(n: int, last) -> None:
 
 def test_what_is_dropped_changes_between_epochs() -> None:
     dropped = [set(range(9)) - set(uniform_batches(range(9), 8).epoch(e).tolist()) for e in range(60)]
-    assert set.union(*dropped) == set(range(9))  # the chance that one is spared is below 1 %, and the seed is fixed
+    assert set.union(*dropped) == set(range(9))  # all but 1 % of seeds would do, and the seed is fixed
 
 
 def test_orders_are_uniform() -> None:
@@ -167,15 +165,15 @@ def test_orders_are_uniform() -> None:
 
 def test_a_pool_smaller_than_a_batch() -> None:
     assert [len(b) for b in whole(uniform_batches(range(5), 8, last="keep", epochs=2))] == [5, 5]
-    with pytest.raises(ValueError, match=r"5 pictures do not fill one batch of 8; make the batch smaller .*last='keep'"):
+    with pytest.raises(ValueError, match="5 pictures do not fill one batch of 8"):
         uniform_batches(range(5), 8)
 
 
-def test_a_last_batch_may_be_shared_unevenly() -> None:
+def test_a_last_batch_may_be_divided_unevenly() -> None:
     assert [len(whole(uniform_batches(range(15), 12, last="keep", rank=r, world=2))[-1]) for r in (0, 1)] == [2, 1]
 
 
-def test_a_last_batch_that_leaves_a_rank_without_work_is_refused() -> None:
+def test_a_last_batch_smaller_than_world_is_refused() -> None:
     with pytest.raises(ValueError, match=r"1 picture for 2 ranks; use last='drop'"):
         uniform_batches(range(9), 8, last="keep", world=2)
     assert len(uniform_batches(range(9), 8, last="drop", world=2)) == 1
@@ -184,9 +182,9 @@ def test_a_last_batch_that_leaves_a_rank_without_work_is_refused() -> None:
 # --- domains ---------------------------------------------------------------------------------------------------------
 
 
-def test_k_domains_in_equal_parts_behind_one_another() -> None:
+def test_k_domains_in_equal_consecutive_parts() -> None:
     pairs: dict[tuple[str, ...], int] = {}
-    for batch in whole(domain_batches(POOLS, 16, domains=2, per_epoch=600)):
+    for batch in whole(domain_batches(POOLS, 16, domains=2, per_epoch=300)):
         first, second = per_domain(batch[:8]), per_domain(batch[8:])
         assert [*first.values(), *second.values()] == [8, 8]
         both = (*first, *second)
@@ -194,7 +192,7 @@ def test_k_domains_in_equal_parts_behind_one_another() -> None:
         assert len(batch.unique()) == 16  # all pools are larger than their part
         pairs[both] = pairs.get(both, 0) + 1
     assert len(pairs) == 6
-    assert all(60 < count < 140 for count in pairs.values())  # 100 expected, deviation 9
+    assert all(25 < count < 75 for count in pairs.values())  # 50 expected, deviation 6
 
 
 def test_all_domains_in_every_batch() -> None:
@@ -206,10 +204,10 @@ def test_every_rank_sees_the_same_domains_in_equal_parts() -> None:
     for one, other in zip(*ranks, strict=True):
         assert per_domain(one) == per_domain(other)
         assert set(per_domain(one).values()) == {4}
-        assert len(per_domain(one[:4])) == 1  # in halves, as pairing by halves wants it
+        assert len(per_domain(one[:4])) == 1  # in halves, as pairing by halves needs
 
 
-def test_pictures_of_a_domain_come_equally_often() -> None:
+def test_pictures_of_a_domain_are_drawn_equally_often() -> None:
     taken = torch.cat(whole(domain_batches(POOLS, 36, per_epoch=2, epochs=500)))
     for pool in POOLS.values():
         times = torch.bincount(taken)[pool].float()
@@ -217,7 +215,7 @@ def test_pictures_of_a_domain_come_equally_often() -> None:
         assert ((times - expected).abs() < 5 * expected**0.5).all()
 
 
-def test_no_picture_again_before_the_domain_is_used_up() -> None:
+def test_no_repetition_before_all_pictures_of_a_domain() -> None:
     taken = torch.cat(whole(domain_batches([torch.arange(20), torch.arange(100, 200)], 10, domains="all", per_epoch=8)))
     small = taken[taken < 100].reshape(2, 20)  # twice four parts of 5
     assert all(len(rounds.unique()) == 20 for rounds in small)
@@ -245,29 +243,29 @@ def test_length_of_an_epoch() -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 ERRORS = {
-    "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank is 2 of 2"),
-    "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "3 cannot be shared evenly by 2 ranks"),
-    "no_batch": (lambda: uniform_batches(range(8), 0), "batch is 0; give the number of pictures"),
-    "no_batch_of_domains": (lambda: domain_batches(POOLS, 0), "batch is 0; give the number of pictures"),
-    "unknown_last": (lambda: uniform_batches(range(8), 4, last="maybe"), "last='maybe' is not one of 'drop', 'keep'"),
+    "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank 2 of 2"),
+    "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "3 cannot be divided among 2 ranks"),
+    "no_batch": (lambda: uniform_batches(range(8), 0), "batch must be at least 1, got 0"),
+    "no_batch_of_domains": (lambda: domain_batches(POOLS, 0), "batch must be at least 1, got 0"),
+    "unknown_last": (lambda: uniform_batches(range(8), 4, last="maybe"), "'drop' or 'keep', got 'maybe'"),
     "empty_pool": (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
     "mask_for_indices": (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
     "start_too_late": (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
     "start_negative": (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
-    "negative_epochs": (lambda: uniform_batches(range(8), 4, epochs=-1), "epochs is -1"),
-    "unknown_epochs": (lambda: uniform_batches(range(8), 4, epochs="forever"), "epochs is 'forever'; give a whole number"),
-    "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "there are 3 pools"),
-    "no_equal_parts": (lambda: domain_batches(POOLS, 16, domains=3), "a batch of 16 has no 3 equal parts"),
+    "negative_epochs": (lambda: uniform_batches(range(8), 4, epochs=-1), "got -1"),
+    "unknown_epochs": (lambda: uniform_batches(range(8), 4, epochs="forever"), "got 'forever'"),
+    "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "got 4 for 3 pools"),
+    "no_equal_parts": (lambda: domain_batches(POOLS, 16, domains=3), "multiple of 3 for equal parts of 3 domains, got 16"),
     "uneven_for_ranks": (
         lambda: domain_batches(POOLS, 6, domains=2, world=2),
-        "3 pictures of each of 2 domains cannot be shared evenly by 2 ranks; make the batch a multiple of 4",
+        "multiple of 4 for equal parts of 2 domains on 2 ranks, got 6",
     ),
-    "no_pools": (lambda: domain_batches([], 16), "there are 0 pools"),
-    "empty_epoch": (lambda: domain_batches(POOLS, 16, domains=2, per_epoch=0), "per_epoch is 0"),
+    "no_pools": (lambda: domain_batches([], 16), "got all for 0 pools"),
+    "empty_epoch": (lambda: domain_batches(POOLS, 16, domains=2, per_epoch=0), "at least 1, got 0"),
 }
 
 
 @pytest.mark.parametrize(("call", "sentence"), ERRORS.values(), ids=ERRORS)
-def test_errors_say_what_was_expected(call, sentence: str) -> None:
+def test_errors(call, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()

@@ -1,4 +1,4 @@
-"""Contact sheets: where pictures go, what stays paper, and labels that keep to their places."""
+"""Contact sheets: the places of pictures, paper and labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def inked(area: Tensor) -> bool:
     return bool(((area - WHITE).abs() > 0.1).any())
 
 
-def test_pictures_lie_in_their_cells_and_paper_between() -> None:
+def test_places_of_pictures() -> None:
     page = sheet([[RED, GREEN], [None, BLUE]], cell=20, gap=4)
     assert page.shape == (3, 52, 52)
     assert page.dtype == torch.float32
@@ -47,19 +47,19 @@ def test_crop_shows_the_middle() -> None:
     assert torch.equal(sheet([[wide]], cell=20, gap=0), GREEN)
 
 
-def test_letterbox_shows_all_of_it_between_paper() -> None:
+def test_letterbox_shows_the_whole_picture() -> None:
     page = sheet([[plain(0, 0, 1, 20, 40)]], cell=20, gap=0, fit="letterbox")
     assert torch.equal(page[:, :5], WHITE.repeat(1, 5, 20))
     assert torch.equal(page[:, 15:], WHITE.repeat(1, 5, 20))
     assert torch.allclose(page[:, 5:15], plain(0, 0, 1, 10, 20), atol=1e-5)
 
 
-def test_grey_and_half_precision_and_values_beyond_the_range_are_taken() -> None:
+def test_gray_half_precision_and_values_out_of_range() -> None:
     page = sheet([[torch.full((1, 9, 9), 2.0, dtype=torch.float16)]], cell=9, gap=0)
     assert torch.equal(page, torch.ones(3, 9, 9))
 
 
-def test_labels_stand_outside_the_cells() -> None:
+def test_labels_are_outside_the_cells() -> None:
     cells, gap = 64, 4
     bare = sheet([[RED, GREEN], [BLUE, RED]], cell=cells, gap=gap)
     page = sheet(
@@ -79,21 +79,21 @@ def test_every_kind_of_label_is_drawn(where: str) -> None:
     assert one.shape != other.shape or not torch.equal(one, other)
 
 
-def test_words_of_small_labels_stand_apart() -> None:
-    """In very small letters a blank after a comma is not seen."""
+def test_words_of_small_labels_are_separated() -> None:
+    """In very small letters, a space after a comma would be invisible."""
     page = sheet([[None] * 4], cell=32, gap=0, title="s, f")
     ink = ((page - WHITE).abs() > 0.1).any(0).any(0).nonzero().flatten()
     assert int(ink.diff().max()) > 5
 
 
-def test_a_label_too_long_is_cut_and_does_not_reach_its_neighbour() -> None:
+def test_long_labels_are_shortened() -> None:
     page = sheet([[RED, GREEN]], cell=64, gap=4, column_labels=["x" * 100, ""])
     top = page.shape[1] - 68
     assert inked(page[:, :top, 4:68])
     assert not inked(page[:, :top, 72:])
 
 
-def test_the_pictures_are_left_as_they_were() -> None:
+def test_inputs_are_not_changed() -> None:
     picture = torch.rand(3, 20, 20, requires_grad=True)
     before = picture.detach().clone()
     page = sheet([[picture]], cell=20, gap=0)
@@ -107,14 +107,14 @@ def test_the_pictures_are_left_as_they_were() -> None:
     [
         ({"rows": []}, "at least one picture"),
         ({"rows": [[]]}, "at least one picture"),
-        ({"rows": [[RED]], "row_labels": ["a", "b"]}, "1 rows and 2 row_labels"),
-        ({"rows": [[RED]], "column_labels": ["a", "b"]}, "1 columns and 2 column_labels"),
-        ({"rows": [[RED[None]]]}, "one sample out of a batch"),
+        ({"rows": [[RED]], "row_labels": ["a", "b"]}, "2 row_labels for 1 rows"),
+        ({"rows": [[RED]], "column_labels": ["a", "b"]}, "2 column_labels for 1 columns"),
+        ({"rows": [[RED[None]]]}, "expected .3, h, w."),
         ({"rows": [[RED]], "fit": "stretch"}, "crop, letterbox"),
-        ({"rows": [[RED]], "cell": 0}, "one pixel or more"),
+        ({"rows": [[RED]], "cell": 0}, "at least 1 pixel"),
     ],
     ids=["empty", "empty_row", "row_labels", "column_labels", "batch", "fit", "cell"],
 )
-def test_errors_say_what_to_try(arguments: dict[str, object], message: str) -> None:
+def test_errors(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sheet(**arguments)  # type: ignore[arg-type]

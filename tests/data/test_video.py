@@ -18,11 +18,11 @@ from efdm.errors import MissingExtraError
 av = pytest.importorskip("av")
 
 HEIGHT, WIDTH, COUNT, FPS, RATE = 48, 64, 8, 8, 16_000
-CODED = 8 / 255  # what compression at our quality may change of a smooth frame, on average
+CODED = 8 / 255  # mean change of a smooth frame by compression
 
 
 def pictures(height: int = HEIGHT, width: int = WIDTH, count: int = COUNT) -> list[Tensor]:
-    """Smooth ramps of colour that get brighter: every frame can be told from its neighbours and from its mirror images."""
+    """Return smooth ramps of increasing brightness; every frame differs from the others and from its mirror images."""
     y, x = torch.linspace(0, 1, height)[:, None], torch.linspace(0, 1, width)[None]
     ramp = torch.stack([y + 0 * x, x + 0 * y, 1 - y * x])
     return [(ramp * (0.3 + 0.6 * i / count)).clamp(0, 1) for i in range(count)]
@@ -36,7 +36,7 @@ def make(
     path: Path, *, sound: str | None = "aac", times: list[int] | None = None, matrix: tuple[int, ...] | None = None,
     options: dict[str, str] | None = None,
 ) -> Path:  # fmt: skip
-    """A clip made with PyAV alone. ``times`` are in sixteenths of a second."""
+    """Write a clip with PyAV. ``times`` are in sixteenths of a second."""
     with av.open(str(path), "w", options=options or {}) as out:
         video = out.add_stream("libx264", rate=FPS, options={"crf": "10"})
         video.width, video.height, video.pix_fmt = WIDTH, HEIGHT, "yuv420p"
@@ -60,7 +60,7 @@ def make(
 
 
 def heard(path: Path) -> tuple[str, np.ndarray[Any, Any], list[bytes]]:
-    """Codec, samples and packets of the sound."""
+    """Return codec, samples and packets of the sound."""
     with av.open(str(path)) as file:
         stream = file.streams.audio[0]
         packets = [bytes(p) for p in file.demux(stream) if p.size]
@@ -73,7 +73,7 @@ def close(a: Tensor, b: Tensor) -> bool:
     return bool((a.float() / 255 - b.float() / 255).abs().mean() < CODED)
 
 
-def whole(frames: list[Tensor]) -> list[Tensor]:
+def to_bytes(frames: list[Tensor]) -> list[Tensor]:
     return [(f * 255).round().to(torch.uint8) for f in frames]
 
 
@@ -93,7 +93,7 @@ def test_frames_are_what_was_written(tmp_path: Path) -> None:
         assert list(reader) == []  # once
     assert [f.time for f in frames] == [Fraction(i, FPS) for i in range(COUNT)]
     assert all(f.rgb.dtype == torch.uint8 and f.rgb.shape == (3, HEIGHT, WIDTH) for f in frames)
-    assert all(close(f.rgb, p) for f, p in zip(frames, whole(pictures()), strict=True))
+    assert all(close(f.rgb, p) for f, p in zip(frames, to_bytes(pictures()), strict=True))
     assert not close(frames[0].rgb, frames[-1].rgb)
 
 
@@ -103,15 +103,15 @@ def test_frames_are_what_was_written(tmp_path: Path) -> None:
     ids=["phone_held_upright", "upside_down"],
 )
 def test_rotation_is_applied(tmp_path: Path, matrix: tuple[int, ...], turns: int) -> None:
-    """(x, y) goes to (-y, x) in the first: what was right is then below, a quarter turn clockwise."""
+    """The first matrix maps (x, y) to (-y, x), a quarter turn clockwise."""
     with VideoReader(make(tmp_path / "clip.mp4", sound=None, matrix=matrix)) as reader:
-        expected = whole(pictures())[0].rot90(turns, (1, 2))
+        expected = to_bytes(pictures())[0].rot90(turns, (1, 2))
         assert reader.size == tuple(expected.shape[1:])
         assert reader.aspect == (Fraction(3, 4) if turns % 2 else Fraction(4, 3))
         assert close(next(iter(reader)).rgb, expected)
 
 
-def test_a_variable_rate_keeps_its_times(tmp_path: Path) -> None:
+def test_variable_rates_are_preserved(tmp_path: Path) -> None:
     times = [0, 1, 2, 6, 7, 12, 13, 20]
     source, out = make(tmp_path / "clip.mp4", times=times), tmp_path / "out.mp4"
     rewrite(source, out)
@@ -120,7 +120,7 @@ def test_a_variable_rate_keeps_its_times(tmp_path: Path) -> None:
             assert [f.time for f in reader] == [Fraction(t, 16) for t in times]
 
 
-def test_the_number_of_frames_is_estimated_where_unknown(tmp_path: Path) -> None:
+def test_unknown_number_of_frames_is_estimated(tmp_path: Path) -> None:
     with VideoReader(make(tmp_path / "clip.mkv", sound=None)) as reader:
         assert abs((reader.frames or 0) - COUNT) <= 1
 
@@ -129,7 +129,7 @@ def test_the_number_of_frames_is_estimated_where_unknown(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("suffix", VIDEO_FORMATS)
-def test_every_kind_is_written_and_read_back(tmp_path: Path, suffix: str) -> None:
+def test_every_format_is_written_and_read(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"out{suffix}"
     with VideoWriter(path, fps=FPS) as writer:
         for picture in pictures():
@@ -143,7 +143,7 @@ def test_every_kind_is_written_and_read_back(tmp_path: Path, suffix: str) -> Non
 
 
 def test_strong_colours_survive(tmp_path: Path) -> None:
-    """A wrong matrix between RGB and YUV, on one side alone, moves pure colours by far more than compression."""
+    """A wrong RGB-YUV matrix in the reader or the writer changes pure colours far more than compression does."""
     colours = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
     with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
         for colour in colours:
@@ -153,7 +153,7 @@ def test_strong_colours_survive(tmp_path: Path) -> None:
             assert (frame.rgb.float() / 255 - colour[:, None, None]).abs().max() < 0.03
 
 
-def test_mp4_is_what_every_player_plays_and_lasts_as_long(tmp_path: Path) -> None:
+def test_mp4_has_common_codecs_and_the_same_duration(tmp_path: Path) -> None:
     rewrite(make(tmp_path / "clip.mp4", sound=None), tmp_path / "out.mp4")
     with av.open(str(tmp_path / "out.mp4")) as file:
         stream = file.streams.video[0]
@@ -169,7 +169,7 @@ def test_odd_sizes_get_a_repeated_border(tmp_path: Path, size: tuple[int, int]) 
             writer.write(picture)
     with VideoReader(tmp_path / "out.mp4") as reader:
         assert reader.size == (size[0] + size[0] % 2, size[1] + size[1] % 2)
-        assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], whole(pictures_)[0])
+        assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], to_bytes(pictures_)[0])
 
 
 def test_wide_pixels_stay_wide(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_sound_is_copied_packet_by_packet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "codec"), [(".mp4", "aac"), (".webm", "opus")])
-def test_sound_that_cannot_be_kept_is_encoded_again(tmp_path: Path, suffix: str, codec: str) -> None:
+def test_other_sound_is_encoded_again(tmp_path: Path, suffix: str, codec: str) -> None:
     source, out = make(tmp_path / "clip.mkv", sound="pcm_s16le"), tmp_path / f"out{suffix}"
     rewrite(source, out)
     name, samples, _ = heard(out)
@@ -204,7 +204,7 @@ def test_sound_that_cannot_be_kept_is_encoded_again(tmp_path: Path, suffix: str,
     assert abs(peak - 440) < 3
 
 
-def test_silence_stays_silent_and_a_gif_has_no_sound(tmp_path: Path) -> None:
+def test_without_sound(tmp_path: Path) -> None:
     rewrite(make(tmp_path / "silent.mp4", sound=None), tmp_path / "out.mp4")
     rewrite(make(tmp_path / "loud.mp4"), tmp_path / "out.gif")
     for name in ("out.mp4", "out.gif"):
@@ -212,11 +212,11 @@ def test_silence_stays_silent_and_a_gif_has_no_sound(tmp_path: Path) -> None:
             assert not file.streams.audio
 
 
-# --- the whole or nothing --------------------------------------------------------------------------------------------
+# --- atomic writes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_nothing_is_left_when_interrupted(tmp_path: Path, error: type[BaseException]) -> None:
+def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
     source, folder = make(tmp_path / "clip.mp4"), tmp_path / "out"
     folder.mkdir()
     (folder / "out.mp4").write_text("before")
@@ -242,14 +242,14 @@ def test_a_video_can_replace_its_own_source(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["clip.mp4"]
 
 
-# --- sentences -------------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def _text(path: Path) -> None:
     path.write_text("not a video at all " * 100)
 
 
-def _sound_alone(path: Path) -> None:
+def _only_sound(path: Path) -> None:
     with av.open(str(path), "w", format="mp4") as out:
         audio = out.add_stream("aac", rate=RATE, layout="mono")
         frame = av.AudioFrame.from_ndarray(sine(1), format="s16", layout="mono")
@@ -268,13 +268,13 @@ BAD = {
     "folder": (Path.mkdir, "is a folder"),
     "empty": (Path.touch, "is empty"),
     "text": (_text, "is not a video"),
-    "sound_alone": (_sound_alone, "has no video"),
+    "only_sound": (_only_sound, "has no video"),
     "cut_before_its_index": (_headless, "is not a video, or its beginning"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_a_sentence(tmp_path: Path, name: str) -> None:
+def test_bad_files_are_explained(tmp_path: Path, name: str) -> None:
     spoil, sentence = BAD[name]
     path = tmp_path / "bad.mp4"
     spoil(path)
@@ -284,20 +284,20 @@ def test_bad_files_are_a_sentence(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_ends_early_says_after_how_many_frames(tmp_path: Path) -> None:
+def test_truncated_file_states_the_number_of_frames(tmp_path: Path) -> None:
     path = make(tmp_path / "clip.mp4", sound=None, options={"movflags": "+faststart"})  # its index comes first
     path.write_bytes(path.read_bytes()[:-200])
     with VideoReader(path) as reader, pytest.raises(VideoError, match=r"cut short or damaged after \d frames"):
         list(reader)
 
 
-def test_unknown_extensions_name_the_known_ones() -> None:
+def test_unknown_extensions() -> None:
     with pytest.raises(VideoError, match=r"\.mp4.*\.gif"):
         video_format("out.xyz")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_folder_without_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(VideoError, match="permission denied"), VideoWriter(tmp_path / "out.mp4"):
         pass
@@ -309,7 +309,7 @@ def test_a_folder_below_a_file(tmp_path: Path) -> None:
         pass
 
 
-def test_no_frames_no_file(tmp_path: Path) -> None:
+def test_without_frames_no_file_is_written(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match="no frames"), VideoWriter(tmp_path / "out.mp4"):
         pass
     assert os.listdir(tmp_path) == []

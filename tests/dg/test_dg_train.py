@@ -338,9 +338,9 @@ def test_a_loss_that_explodes_stops_the_run_and_is_not_saved(data: DomainSet, tm
 
 
 def test_a_domain_that_is_not_there_is_told(data: DomainSet) -> None:
-    with pytest.raises(ValueError, match="there is no domain 'oil'; choose from ink, neon"):
+    with pytest.raises(ValueError, match=r"domain 'oil'.* ink, neon"):
         train(settings(train_domains=("oil",)), data)
-    with pytest.raises(ValueError, match="do not fill one batch of 1000; make the batch smaller"):
+    with pytest.raises(ValueError, match="do not fill one batch of 1000"):
         train(settings(batch=1000), data)
 
 

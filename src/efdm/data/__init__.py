@@ -1,6 +1,5 @@
-"""Pictures in and out: `read_picture` and `write_picture` for single files, `find_pictures` for a file, a folder or a zip,
-and `ImageSet` for training, whose `Pack` lets a GPU cut random crops by itself. What goes wrong with a file is a
-`PictureError`, one sentence that can be shown to a user as it is."""
+"""Reading and writing pictures: `read_picture` and `write_picture` for single files, `find_pictures` for folders and zips,
+and `ImageSet` for training, whose `Pack` is cropped on the GPU. A `PictureError` explains what is wrong with a file."""
 
 from efdm.errors import requires
 

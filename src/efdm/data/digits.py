@@ -1,9 +1,8 @@
 """Digits in four styles: a small set of domains that needs no download.
 
-The handwriting is real: the 1797 scans of 8x8 pixels in scikit-learn (UCI, Alpaydin and Kaynak, "Optical Recognition of
-Handwritten Digits", CC BY 4.0). The styles are drawn here, and differ in what models like to rely on: which of stroke and
-ground is brighter, contrast, colours, texture, and how a stroke is filled. A style leaves the shape of a digit where it is:
-strokes drawn by their edges alone, say, would be other shapes.
+The handwriting is real: 1797 scans of 8 x 8 pixels from scikit-learn (UCI, Alpaydin and Kaynak, "Optical Recognition of
+Handwritten Digits", CC BY 4.0). The styles are drawn here. They differ in polarity, contrast, colour, texture and the
+filling of strokes, on which classifiers tend to rely, and they preserve the shape of a digit.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ from efdm.errors import requires
 Floats = NDArray[np.float32]
 Draw = np.random.Generator
 CLASSES = [str(digit) for digit in range(10)]
-VAL_EVERY = 10  # of each class and domain the second, the twelfth and so on are for "val"
+VAL_EVERY = 10  # the second, twelfth, ... digit of each class and domain is in "val"
 
 
 def load_digits_domains(size: int = 32, seed: int = 0, per_domain: int | None = None) -> DomainSet:
-    """About 450 digits for each style of `STYLES`, no digit in two of them; or the first ``per_domain`` of each.
+    """Return about 450 digits for each style of `STYLES`, or the first ``per_domain`` of them.
 
-    A digit seen in training never comes again in another style, so a test domain is new handwriting, too. (The scans come
-    from 13 people and do not say from whom, so a hand can be in several domains.)
+    Each scan is in one domain only, so a test domain has new digits. (The scans come from 13 writers, who are not named, so
+    a writer may occur in several domains.)
     """
     if size < 16:
-        raise ValueError(f"size is {size}; the styles need at least 16 pixels")
+        raise ValueError(f"size must be at least 16 pixels, got {size}")
     scans, labels = _scans()
-    parts = _deal(labels, len(STYLES), seed)
+    parts = _divide(labels, len(STYLES), seed)
     most = min(map(len, parts))
     if per_domain is not None and not 1 <= per_domain <= most:
-        raise ValueError(f"per_domain is {per_domain}; there are {most} digits for each of {len(STYLES)} domains")
-    images, names, splits, begin = [], [], {}, 0
+        raise ValueError(f"per_domain must be from 1 to {most}, got {per_domain}")
+    images, names, splits, start = [], [], {}, 0
     for number, (style, draw) in enumerate(STYLES.items()):
-        # by number, not one generator for all: what a style draws leaves the next one as it is
+        # one generator per style, so a change of one style leaves the others as they are
         rng = np.random.default_rng([seed, number])
         parts[number] = chosen = parts[number][:per_domain]
         pictures = np.clip(draw(_strokes(scans[chosen], size, rng), rng), 0, 1)
         images.append(np.rint(pictures * 255).astype(np.uint8))
         names += [f"{style}/{labels[i]}/{i:04d}" for i in chosen]
-        at = torch.arange(begin, begin + len(chosen))
+        at = torch.arange(start, start + len(chosen))
         val = torch.from_numpy(_nth(labels[chosen]) % VAL_EVERY == 1)
         splits[style] = dict(zip(SPLITS, (at[~val], at[val], at), strict=True))
-        begin += len(chosen)
+        start += len(chosen)
     return DomainSet(
         torch.from_numpy(np.concatenate(images)).permute(0, 3, 1, 2).contiguous(),
         torch.from_numpy(labels[np.concatenate(parts)]).long(),
@@ -68,21 +67,21 @@ def _scans() -> tuple[Floats, NDArray[np.int64]]:
     return (digits.images / 16).astype(np.float32), digits.target.astype(np.int64)
 
 
-def _deal(labels: NDArray[np.int64], hands: int, seed: int) -> list[NDArray[np.int64]]:
-    """Deal the digits of each class out like cards; classes then alternate, so that any beginning is balanced."""
-    order = np.random.default_rng([seed, hands]).permutation(len(labels))
+def _divide(labels: NDArray[np.int64], domains: int, seed: int) -> list[NDArray[np.int64]]:
+    """Divide the digits of each class among the domains. Within a domain, classes alternate, so any prefix is balanced."""
+    order = np.random.default_rng([seed, domains]).permutation(len(labels))
     nth = _nth(labels[order])
-    # the class that begins moves on, or domain 0 would have all the odd cards
-    hand = (nth + labels[order]) % hands
+    # a different first domain for each class, otherwise domain 0 would get all remainders
+    domain = (nth + labels[order]) % domains
     parts = []
-    for number in range(hands):
-        mine = order[hand == number]
+    for number in range(domains):
+        mine = order[domain == number]
         parts.append(mine[np.lexsort((labels[mine], _nth(labels[mine])))])
     return parts
 
 
 def _nth(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each label, how many of its class came before it."""
+    """Return, for each label, the number of equal labels before it."""
     out = np.zeros_like(labels)
     for label in np.unique(labels):
         mine = labels == label
@@ -94,7 +93,7 @@ def _nth(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:
-    """``(n, size, size)`` in [0, 1], 1 in the stroke: the scan enlarged, a little turned, moved and slanted."""
+    """Return strokes ``(n, size, size)`` in [0, 1]: scans enlarged, and slightly rotated, shifted and slanted."""
     n = len(scans)
     angle, slant = rng.uniform(-0.15, 0.15, (2, n, 1, 1))
     zoom = rng.uniform(1.1, 1.35, (n, 1, 1))
@@ -108,7 +107,7 @@ def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:
 
 
 def _sample(scans: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Values between the pixels, by quadratic B-splines: linear ones would show the 8x8 grid. Outside is 0."""
+    """Interpolate scans with quadratic B-splines, because linear ones would show the 8 x 8 grid. Outside is 0."""
     padded = np.pad(scans, ((0, 0), (3, 3), (3, 3)))
     n, last = np.arange(len(scans))[:, None, None], padded.shape[1] - 2
     out = np.zeros(rows.shape, np.float32)
@@ -132,7 +131,7 @@ def _smooth_step(values: Floats, low: float, high: float) -> Floats:
 
 
 def _blur(values: Floats, radius: float) -> Floats:
-    """Gaussian over the last two axes; what is outside repeats the edge."""
+    """Blur the last two axes with a Gaussian; the border is repeated."""
     reach = max(1, round(3 * radius))
     steps = np.arange(-reach, reach + 1)
     weights = np.exp(-0.5 * (steps / radius) ** 2)
@@ -147,13 +146,13 @@ def _blur(values: Floats, radius: float) -> Floats:
 
 
 def _noise(like: Floats, radius: float, rng: Draw) -> Floats:
-    """Smooth noise around 0, of deviation 1 whatever its ``radius``."""
+    """Return smooth noise with mean near 0 and standard deviation 1 for any ``radius``."""
     values = _blur(rng.uniform(-1, 1, like.shape).astype(np.float32), radius) if radius else rng.uniform(-1, 1, like.shape)
     return (values / values.std()).astype(np.float32)
 
 
 def _colour(hue: NDArray[np.floating[Any]], saturation: Floats | float, value: Floats | float) -> Floats:
-    """``(..., 3)`` of hue, saturation and value, all in [0, 1]."""
+    """Convert hue, saturation and value in [0, 1] to RGB ``(..., 3)``."""
     wheel = np.abs((np.asarray(hue)[..., None] + np.array([0, 2 / 3, 1 / 3])) % 1 * 6 - 3) - 1
     pure = np.clip(wheel, 0, 1)
     s, v = np.asarray(saturation)[..., None], np.asarray(value)[..., None]
@@ -165,7 +164,7 @@ def _over(ground: Floats, stroke: Floats, cover: Floats) -> Floats:
 
 
 def _each(n: int, low: float, high: float, rng: Draw) -> Floats:
-    """One number for each picture, to be spread over its pixels."""
+    """Draw one number per picture, ``(n, 1, 1)``."""
     return rng.uniform(low, high, (n, 1, 1)).astype(np.float32)
 
 
@@ -173,19 +172,19 @@ def _each(n: int, low: float, high: float, rng: Draw) -> Floats:
 
 
 def ink(strokes: Floats, rng: Draw) -> Floats:
-    """Ink on paper with fibres and ruled lines, a scan: any paper, any ink, and many that have faded."""
+    """Draw ink of any colour, often faded, on tinted paper with fibres and ruled lines."""
     n, size, _ = strokes.shape
     paper = _colour(_each(n, 0, 1, rng), _each(n, 0.02, 0.3, rng), _each(n, 0.7, 0.98, rng))
     ruled = (np.arange(size)[None, :, None] + rng.integers(0, size, (n, 1, 1))) % (size // 4) == 0
     grain = 0.02 * _noise(strokes, 0.6, rng) - 0.06 * ruled
     dark = _colour(_each(n, 0, 1, rng), _each(n, 0.2, 0.9, rng), _each(n, 0.05, 0.35, rng))
     flow = np.clip(0.92 + 0.08 * _noise(strokes, 1.5, rng), 0, 1)
-    left = _each(n, 0.25, 1, rng)  # of the ink, after years
-    return _over(paper + grain[..., None], dark, strokes * flow * left)
+    strength = _each(n, 0.25, 1, rng)  # below 1 for faded ink
+    return _over(paper + grain[..., None], dark, strokes * flow * strength)
 
 
 def neon(strokes: Floats, rng: Draw) -> Floats:
-    """Bright tubes with a coloured glow that fills the air, at night: some glow faintly, some dazzle."""
+    """Draw bright tubes with a coloured glow, faint or dazzling, on a dark ground."""
     n, size, _ = strokes.shape
     hue, power = _each(n, 0, 1, rng), _each(n, 0.4, 1.5, rng)
     night = _colour(hue + rng.uniform(0.2, 0.8, hue.shape), 0.7, 0.08 + 0.03 * _noise(strokes, size / 6, rng))
@@ -196,7 +195,7 @@ def neon(strokes: Floats, rng: Draw) -> Floats:
 
 
 def mosaic(strokes: Floats, rng: Draw) -> Floats:
-    """Tiles of two opposite colours, neither of them always the brighter, in dark joints."""
+    """Draw tiles with dark joints in two opposite colours; either can be the brighter."""
     n, size, _ = strokes.shape
     tile = max(2, size // 12)
     cells = -(-size // tile)
@@ -214,7 +213,7 @@ def mosaic(strokes: Floats, rng: Draw) -> Floats:
 
 
 def outline(strokes: Floats, rng: Draw) -> Floats:
-    """A dark edge around a stroke that is hatched, in pencil on grainy gray."""
+    """Draw hatched strokes with dark edges, in pencil on grainy gray."""
     n, size, _ = strokes.shape
     soft = _blur(strokes, size / 32)
     down, right = np.gradient(soft, axis=(1, 2))

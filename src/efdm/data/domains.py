@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.image_set import digest, read_all, read_rgb
-from efdm.data.images import PictureError, StrPath, resize
+from efdm.data.images import PictureError, StrPath, centre_crop, resize
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.progress import Report, ignore
 
@@ -201,11 +201,4 @@ def _square(item: Item, size: int, fit: Fit) -> Tensor:
     return resize(FITS[fit](read_rgb(item.source, item.name, near=size)), (size, size))
 
 
-def _centre(image: Tensor) -> Tensor:
-    height, width = image.shape[1:]
-    side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    return image[:, top : top + side, left : left + side]
-
-
-FITS: Mapping[str, Callable[[Tensor], Tensor]] = {"stretch": lambda image: image, "crop": _centre}
+FITS: Mapping[str, Callable[[Tensor], Tensor]] = {"stretch": lambda image: image, "crop": centre_crop}

@@ -314,6 +314,14 @@ def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:
     return (out if rgb.dtype == torch.uint8 else out.clamp(0, 1)).reshape(*rgb.shape[:-2], *size)
 
 
+def centre_crop(image: Tensor) -> Tensor:
+    """Return the largest square ``(..., s, s)`` at the centre of ``(..., h, w)``."""
+    height, width = image.shape[-2:]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return image[..., top : top + side, left : left + side]
+
+
 def short_side_size(height: int, width: int, short: int) -> tuple[int, int]:
     """Return the size (height, width) with this short side and, rounded, the same aspect ratio."""
     least = min(height, width)
