@@ -1,4 +1,4 @@
-"""What tests of `efdm dg` have in common: its commands, small pictures and a small recipe. Skips without typer."""
+"""Helpers for tests of `efdm dg`: the commands, small pictures and a small recipe. Skips without typer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from efdm.apps import dg_show
 from efdm.apps.cli.group import app
+from efdm.apps.cli.progress import Lines
 from efdm.data import write_picture
+from efdm.dg.settings import Settings, run_label
+from efdm.lab import read_study
+from efdm.progress import Progress
 
 runner = CliRunner()
 
-RECIPE = '''"""A small one.
+RECIPE = '''"""A small recipe.
 
-claim     nothing
+claim     none
 """
 
 from efdm.lab import Recipe
@@ -45,7 +48,7 @@ def run(*arguments: object, width: int = 200, **environment: str):
 
 
 def draw(folder: Path, domains: tuple[str, ...], classes: tuple[str, ...], count: int = 6) -> Path:
-    """Noise of a colour for each class."""
+    """Write pictures of noise in a colour per class."""
     generator = torch.Generator().manual_seed(0)
     for domain in domains:
         for number, label in enumerate(classes):
@@ -71,21 +74,29 @@ def studying(recipe: Path, pictures: Path, out: Path, *more: object) -> list[obj
 
 
 class Interrupted:
-    """Ctrl-C after some news of a training."""
+    """Raise KeyboardInterrupt after some reports of training steps. ``seen`` has the label of the run of each report."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
         self.left, self.seen = after, list[str]()
-        usual = dg_show.Bars.step
+        original = Lines.__call__
 
-        def step(bars: dg_show.Bars, told: Any) -> None:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            self.seen.append(told.run)
-            usual(bars, told)
+        def report(lines: Lines, progress: Progress) -> None:
+            if "loss" in progress.values:
+                if self.left == 0:
+                    raise KeyboardInterrupt
+                self.left -= 1
+                self.seen.append(progress.label)
+            original(lines, progress)
 
-        monkeypatch.setattr(dg_show.Bars, "step", step)
+        monkeypatch.setattr(Lines, "__call__", report)
+
+
+def labels_of(out: Path) -> list[str]:
+    """Return the labels of the finished runs in a folder."""
+    study = read_study(out)
+    return [run_label(Settings(**planned.settings)) for planned in study.plan if planned.run in study.runs]
 
 
 def runs_of(out: Path) -> list[str]:
+    """Return the run of every record in a folder."""
     return [json.loads(line)["run"] for line in (out / "records.jsonl").read_text().splitlines()]

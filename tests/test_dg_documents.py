@@ -5,6 +5,7 @@ Their Python is run by `test_documents.py`, as that of all documents.
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -112,9 +113,9 @@ def test_commands_run_in_their_order(page: Path, there: Path) -> None:
 def test_what_several_machines_made_is_one_table(there: Path) -> None:
     """Of the page's three commands, without training: the parts must not overlap, and together be the recipe."""
     first, second, table = (c for c in commands(PROTOCOL_PAGE) if "runs/first" in c or "runs/second" in c)
-    from efdm.apps.dg_open import seeds
+    from efdm.apps.cli.dg.arguments import parse_seeds
 
-    parts = [seeds(shlex.split(c)[shlex.split(c).index("--seeds") + 1]) for c in (first, second)]
+    parts = [parse_seeds(shlex.split(c)[shlex.split(c).index("--seeds") + 1]) for c in (first, second)]
     assert sorted(parts[0] + parts[1]) == list(load_recipe(there / "mine.py").seeds)
     assert table.startswith("efdm dg table runs/first runs/second")
 
@@ -138,10 +139,10 @@ def test_the_recipe_on_the_page_is_a_whole_one(there: Path) -> None:
 def test_options_exist(page: Path) -> None:
     import typer
 
-    from efdm.apps.dg import app
+    from efdm.apps.cli.dg import COMMANDS
 
-    group = typer.main.get_command(app)
-    known = {name for command in group.commands.values() for option in command.params for name in option.opts}
+    commands = [typer.main.get_command(importlib.import_module(row.module).app) for row in COMMANDS.values()]
+    known = {name for command in commands for option in command.params for name in option.opts}
     assert set(re.findall(r"--[a-z][a-z-]+", page.read_text())) <= known
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -77,7 +77,14 @@ WRITABLE: dict[str, ImageFormat] = {
 
 
 class PictureError(ValueError):
-    """A picture cannot be read or written. The message names the file and what to try."""
+    """A picture cannot be read or written. The message names the file and what to try.
+
+    ``settings`` names the arguments that the user can change, if any.
+    """
+
+    def __init__(self, message: str, settings: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.settings = tuple(settings)
 
 
 @dataclass(frozen=True)

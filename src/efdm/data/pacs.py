@@ -67,14 +67,16 @@ def load_pacs(
         found_domains = first_few(sorted({item.domain for item in found}))
         raise PictureError(
             f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {found_domains}"
-            + ("; if the names differ from the lists, choose split='own'" if listed else "")
+            + ("; if the names differ from the lists, choose split='own'" if listed else ""),
+            ["split"] if listed else [],
         )
     if copy == "complete":
         _check_complete(sources, items, extra)
     if split == "official" and folder is None:
         raise PictureError(
             f"no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., or choose split='own' "
-            "(results are then not comparable to published ones)"
+            "(results are then not comparable to published ones)",
+            ["lists", "split"],
         )
     there = {item.key for item in items}
     splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
@@ -83,7 +85,9 @@ def load_pacs(
     )
     if copy == "complete" and data.skipped:
         bad = first_few([reason for _, reason in data.skipped])
-        raise PictureError(f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'")
+        raise PictureError(
+            f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'", ["copy"]
+        )
     return replace(data, skipped=missing + extra + data.skipped)
 
 
@@ -156,5 +160,6 @@ def _check_complete(sources: Sequence[Path], items: Sequence[Item], extra: Skipp
         what = "; ".join(filter(None, (first_few(problems, 4), first_few([reason for _, reason in extra]))))
         raise PictureError(
             f"{first_few(list(map(str, sources)), 4)}: not the complete PACS: {what}; copy or download it again, or choose "
-            "copy='partial'"
+            "copy='partial'",
+            ["copy"],
         )

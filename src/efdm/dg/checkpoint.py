@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from efdm.dg.settings import Settings, public
+from efdm.dg.settings import Settings, public, read_settings, run_label
 from efdm.models.backbones import build_backbone
 from efdm.models.weights import write_tensors
 from efdm.nn import stages_of
+from efdm.text import first_few
+from efdm.training.settings import FILE
 
+MODEL = "model.safetensors"
 FORMAT = "efdm classifier 1"
 
 
@@ -44,6 +47,20 @@ def save_classifier(
         "settings": json.dumps(public(settings)), "stored_size": str(stored_size or settings.size),
     }  # fmt: skip
     write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, told)
+
+
+def find_classifier(path: Path) -> Path:
+    """Return the model file that ``path`` means: the file itself, or the one in the folder of a run.
+
+    For a folder of several runs, raises an error that lists them.
+    """
+    if not path.is_dir() or (path / MODEL).exists():
+        return path / MODEL if path.is_dir() else path
+    runs = sorted(found.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for found in path.glob(pattern))
+    if not runs:
+        return path / MODEL
+    shown = [f"{run} ({run_label(read_settings(run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]
+    raise ValueError(f"{path} holds {len(runs)} runs; choose one: {first_few([*shown, *map(str, runs[3:])])}")
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
-from efdm.dg.checkpoint import load_classifier, save_classifier
+from efdm.dg.checkpoint import MODEL, load_classifier, save_classifier
 from efdm.dg.evaluate import Counts, evaluate
 from efdm.dg.settings import SCHEDULES, Settings, check_same_run, identity, public, read_settings
 from efdm.dg.step import Step
@@ -33,7 +33,7 @@ from efdm.training.log import Log
 from efdm.training.settings import FILE
 
 BLOCK = 1024  # iterations whose indices are brought to the device at once
-RECORDS, MODEL, CHECKPOINT, DONE = "records.jsonl", "model.safetensors", "checkpoint.pt", "done"
+RECORDS, CHECKPOINT, DONE = "records.jsonl", "checkpoint.pt", "done"
 
 
 class Progress(NamedTuple):

@@ -183,6 +183,13 @@ def identity(settings: Settings) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def run_label(settings: Settings) -> str:
+    """Return a short description of a run: its method, the test or training domains (whichever are fewer), its seed."""
+    tested = 0 < len(settings.test_domains) <= len(settings.train_domains)
+    side = f"tested on {', '.join(settings.test_domains)}" if tested else f"trained on {', '.join(settings.train_domains)}"
+    return f"{settings.method}, {side}, seed {settings.seed}"
+
+
 def read_settings(run: Path) -> Settings:
     return training.read_settings(Settings, run)
 

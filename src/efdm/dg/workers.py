@@ -21,7 +21,7 @@ import torch.multiprocessing as processes
 from efdm.data.domains import DomainSet
 from efdm.dg import Progress, Settings, Trained, identity
 from efdm.dg.run import training
-from efdm.dg.training import raise_exploded
+from efdm.dg.training import raise_exploded, train_together
 from efdm.training.interrupt import stoppable
 from efdm.training.lanes import finish, side_by_side
 
@@ -37,6 +37,23 @@ def available_cores() -> int:
 def set_threads(side: int, lanes: int = 1) -> None:
     """As many as pay for pictures of a size. On a busy machine, threads that wait for each other cost many times as much."""
     torch.set_num_threads(1 if side <= SMALL else max(1, torch.get_num_threads() // lanes))
+
+
+def train_runs(
+    runs: Sequence[Settings],
+    data: DomainSet,
+    folder: Path,
+    *,
+    lanes: int,
+    progress: Callable[[Progress], None],
+    finished: Callable[[Trained], None],
+) -> None:
+    """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
+    on_cpu = bool(runs) and torch.device(runs[0].device).type == "cpu"
+    if on_cpu:
+        set_threads(data.images.shape[-1])
+    train = train_in_processes if on_cpu and lanes > 1 else train_together
+    train(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def train_in_processes(

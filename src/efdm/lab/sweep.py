@@ -23,10 +23,11 @@ from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
 from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
-from efdm.dg.training import Trained, train_together
-from efdm.dg.workers import train_in_processes
+from efdm.dg.training import Trained
+from efdm.dg.workers import train_runs
 from efdm.environment import environment
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
+from efdm.lab.adapters import report_steps
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
 from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
@@ -79,7 +80,7 @@ def run(
     lanes: int = 1,
     notes: Sequence[str] = (),
     progress: Report = ignore,
-    train: Callable[..., None] | None = None,
+    train: Callable[..., None] = train_runs,
     **changes: Any,
 ) -> Study:
     """Train the missing runs of a recipe and append their records in the folder ``out``.
@@ -92,7 +93,7 @@ def run(
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
         notes: sentences to print under the tables.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
-        train: replaces `train_together`, which trains on this machine.
+        train: replaces `train_runs`, which trains on this machine.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
     A run that diverges does not stop the others: a FloatingPointError names it at the end, tables show it as missing, and
@@ -105,8 +106,6 @@ def run(
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
     jobs = _take_shard(jobs, *shard)
     device = jobs[0][1].device if jobs else "cpu"
-    if train is None:
-        train = train_in_processes if lanes > 1 and torch.device(device).type == "cpu" else train_together
     _check_runs(recipe, [settings for _, settings in jobs], pictures)
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages([settings for planned, settings in jobs if planned.run not in finished_before])
@@ -126,7 +125,7 @@ def run(
         diverged: list[str] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / "runs", lanes=lanes, progress=_steps(progress), finished=finished)
+                train(same, of_seed, out / "runs", lanes=lanes, progress=report_steps(progress), finished=finished)
             except FloatingPointError as error:  # raised when the other runs have finished
                 diverged.append(str(error))
         if diverged:
@@ -135,18 +134,6 @@ def run(
         if not study.missing:
             (out / DONE).touch()
         return study
-
-
-def _steps(progress: Report) -> Callable[[Any], None]:
-    """Return a callback that reports the iterations of a run."""
-
-    def report(step: Any) -> None:
-        settings = step.settings
-        label = f"{settings.method}, {', '.join(settings.train_domains)} -> {', '.join(settings.test_domains)}"
-        values = {**step.losses, "per_second": step.per_second}
-        progress(Progress(f"{label}, seed {settings.seed}", step.iteration, step.iterations, values))
-
-    return report
 
 
 def _take_shard(jobs: list[Job], index: int, count: int) -> list[Job]:

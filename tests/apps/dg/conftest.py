@@ -1,4 +1,4 @@
-"""Pictures, a recipe and a trained model for the commands of `efdm dg`."""
+"""Fixtures for tests of `efdm dg`: pictures, a recipe and a trained model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-# the commands are imported inside: without typer, test files that import them are skipped, and this one must not fail
+# Imports of the commands are inside the fixtures, because they skip the tests where typer is not installed.
 
 
 @pytest.fixture(autouse=True)
-def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard takes seconds to import."""
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
 
 
@@ -31,9 +32,15 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail the test if the command reads a picture."""
+    monkeypatch.setattr("efdm.data.domains.decode_items", lambda *_, **__: pytest.fail("pictures were read"))
+
+
 @pytest.fixture(scope="session")
 def trained(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of `efdm dg train`, good enough to be right often."""
+    """Return the folder of a run of `efdm dg train` with an accuracy above chance."""
     from dg_commands import run, training
 
     out = tmp_path_factory.mktemp("trained") / "run"

@@ -145,6 +145,6 @@ def test_ctrl_c_stops_all_processes_and_each_saves_its_work(tmp_path: Path) -> N
     os.killpg(started.pid, signal.SIGINT)
     told, _ = started.communicate(timeout=60)
     assert started.returncode == 130, told
-    assert "interrupted; the same command goes on" in told
+    assert "interrupted; repeat the command" in told
     assert "Traceback" not in told
     assert len(list((tmp_path / "demo" / "runs").glob("*/checkpoint.pt"))) == 2

@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, Command] = {
     "train": Command("efdm.apps.cli.train", "Train a style transfer network.", "style"),
     "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),
     "weights": Command("efdm.apps.cli.weights", "List weight files, find them and convert them.", "style"),
-    "dg": Command("efdm.apps.dg", "Domain generalization: train and compare classifiers.", "dg"),
+    "dg": Command("efdm.apps.cli.dg", "Domain generalization: train and compare classifiers.", "dg"),
     "info": Command("efdm.apps.cli.info", "Show versions, devices and the kernel used for a shape and dtype.", "cli"),
 }
 

@@ -1,0 +1,51 @@
+"""``efdm dg analyse``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from efdm.apps.cli.dg.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device
+from efdm.apps.cli.printing import console, print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.lab.analyses import ANALYSES
+from efdm.lab.analyses.trained import analyse_classifier
+from efdm.lab.preparation import choose_device
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def analyse(
+    analysis: Annotated[str, typer.Argument(help="; ".join(f"{name}: {row.about}" for name, row in ANALYSES.items()) + ".")],
+    checkpoint: Annotated[Path, typer.Option(help=MODEL_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the figure and its numbers.")],
+    data: Annotated[list[Path] | None, typer.Option(help=f"{DATA_HELP} Not needed for the digits.")] = None,
+    stage: Annotated[
+        Words,
+        typer.Option(help="Stage of the model, such as stage1. Default: the first mixed one; ties: all, may be repeated."),
+    ] = None,
+    channel: Annotated[str, typer.Option(help="histogram only: a channel number, typical, or farthest.")] = "",
+    perplexity: Annotated[float | None, typer.Option(help="tsne only: the perplexity of t-SNE.")] = None,
+    per_domain: Annotated[int | None, typer.Option(min=1, help="Pictures per domain. Default: set by the analysis.")] = None,
+    domains: Annotated[Words, typer.Option(help="Domains, comma-separated. Default: all.")] = None,
+    device: Device = "",
+) -> None:
+    """Analyse the features of a trained classifier: draw a figure and write its numbers."""
+    with report_errors():
+        given: dict[str, Any] = {"stages": stage, "channel": channel, "perplexity": perplexity}
+        options = {name: value for name, value in given.items() if value}
+        if channel.isdecimal():
+            options["channel"] = int(channel)
+        with show_progress() as progress, console.status(analysis):
+            numbers = analyse_classifier(
+                analysis, checkpoint, data or [], out, domains=parse_names("domains", domains), per_domain=per_domain,
+                device=choose_device(device), progress=progress, **options,
+            )  # fmt: skip
+        row = ANALYSES[analysis]
+        for line in (*row.summary(numbers), "", *(out / file for file in row.files)):
+            print_text(line)

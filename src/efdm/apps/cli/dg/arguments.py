@@ -1,0 +1,90 @@
+"""Options that the commands of ``efdm dg`` share, and how their values are parsed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, get_origin, get_type_hints
+
+import typer
+
+from efdm.dg import METHODS
+from efdm.dg.settings import Settings
+from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
+
+OPTION = "options."  # prefix of a method's options in --set
+
+Word = str | None
+Words = list[str] | None
+Set = Annotated[Words, typer.Option("--set", help="Another setting as NAME=VALUE; repeat for several.")]
+DeviceOrNone = Annotated[Word, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
+MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
+DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."
+
+
+def parse_names(setting: str, values: Sequence[str] | None, known: Sequence[str] = ()) -> list[str] | None:
+    """Split comma-separated names, except those in ``known``, which may contain commas. Return None without values."""
+    parts = [[value] if value in known else value.split(",") for value in values or ()]
+    names = [name.strip() for part in parts for name in part if name.strip()]
+    if values and not names:
+        raise SettingError(f"{setting} must name at least one, got {','.join(values)!r}", setting)
+    return names or None
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """Parse "5" as the seeds 0 to 4, "0,3" as these two and "3," as this one. Return None without a text."""
+    if text is None:
+        return None
+    numbers = [part.strip() for part in text.split(",") if part.strip()]
+    if not numbers or not all(part.isdecimal() for part in numbers) or (numbers == ["0"] and "," not in text):
+        raise SettingError(f"seeds must be a count (5 means 0 to 4) or comma-separated seeds (0,3), got {text!r}", "seeds")
+    return list(dict.fromkeys(map(int, numbers))) if "," in text else list(range(int(text)))
+
+
+def parse_shard(text: str | None) -> tuple[int, int]:
+    """Parse "2/4" as the second of four shards; without a text, return the only shard."""
+    index, _, count = (text or "1/1").partition("/")
+    if not (index.isdecimal() and count.isdecimal()):
+        raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")
+    return int(index), int(count)
+
+
+def collect_settings(set_: Sequence[str] | None, **options: Any) -> dict[str, Any]:
+    """Return the settings given by ``--set`` and by options of their own; raise if both give the same one."""
+    changes = parse_settings(set_ or ())
+    given = {name: value for name, value in options.items() if value is not None}
+    if both := given.keys() & changes.keys():
+        raise SettingError(f"{min(both)} is given twice, by --set and by its own option", min(both))
+    return changes | given
+
+
+def parse_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE pairs. Tuples are comma-separated; a method's options are ``options.NAME=VALUE`` or a JSON object."""
+    hints = get_type_hints(Settings)
+    changes: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise SettingError(f"expected NAME=VALUE such as lr=0.01, got {word!r}", "set")
+        if name.startswith(OPTION):
+            changes["options"] = {**changes.get("options", {}), name.removeprefix(OPTION): _json_or_text(text)}
+            continue
+        if name not in hints and any(name in method.options for method in METHODS.values()):
+            raise SettingError(f"{name} is an option of methods; write {OPTION}{word}", "set")
+        check_choice("set", name, hints)
+        changes[name] = _parse_value(text, hints[name])
+    return changes
+
+
+def _parse_value(text: str, hint: Any) -> Any:
+    if get_origin(hint) is tuple:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text if hint is str else _json_or_text(text)
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

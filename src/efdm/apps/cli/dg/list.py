@@ -1,0 +1,47 @@
+"""``efdm dg list``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import typer
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from efdm.apps.cli.printing import console, print_text
+from efdm.dg import METHODS
+from efdm.lab import recipes
+from efdm.lab.recipe import docstring, docstring_fields, recipe_path
+from efdm.models.backbones import BACKBONES
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("list")
+def list_command() -> None:
+    """List recipes, methods and backbones."""
+    _print("Recipes and their number of runs", (
+        (name, about, docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
+        for name, about in recipes().items()
+    ))  # fmt: skip
+    _print("Methods, their options (--set options.NAME=VALUE), their batches and their sources", (
+        (row.name, row.about, "; ".join(filter(None, [_options(row.options), row.batches, row.source])))
+        for row in METHODS.values()
+    ))  # fmt: skip
+    timm = ("NAME", "any timm model, such as resnet18.tv_in1k or mobilenetv2_100", "")
+    _print("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])
+    print_text("Start with: efdm dg demo")
+
+
+def _options(options: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _print(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    for name, about, details in rows:
+        table.add_row(name, Text(about), Text(details, style="dim"))
+    console.print(title, style="bold")
+    console.print(Padding(table, (0, 0, 1, 2)))

@@ -1,0 +1,104 @@
+"""``efdm dg predict``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from efdm.apps.cli.dg.arguments import MODEL_HELP
+from efdm.apps.cli.dg.report import print_accuracy
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device
+from efdm.apps.cli.printing import console, print_error, print_text, print_warning
+from efdm.apps.cli.progress import show_progress
+from efdm.dg.checkpoint import find_classifier, load_classifier
+from efdm.dg.predictions import (
+    Columns,
+    Labels,
+    Predictions,
+    check_predictions_path,
+    count_correct,
+    predict_files,
+    save_predictions,
+)
+from efdm.lab.preparation import choose_device
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
+    pictures: Annotated[list[Path], typer.Argument(help="Picture files, folders or zips.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Write a .csv or .json file instead of printing. JSON includes the confusion matrix."
+        ),
+    ] = None,
+    labels: Annotated[
+        Labels, typer.Option(help="folders: report accuracy, with folders domain/class/picture as true labels.")
+    ] = "none",
+    columns: Annotated[
+        Columns, typer.Option(help="top: the most probable class; all: also the probability of every class.")
+    ] = "top",
+    device: Device = "",
+) -> None:
+    """Predict classes and their probabilities.
+
+    Damaged pictures are skipped and reported; the exit code is then 1, or 2 if no picture could be read.
+    """
+    with report_errors("interrupted; nothing was written"):
+        if out is not None:
+            check_predictions_path(out)
+        classifier = load_classifier(find_classifier(model), choose_device(device))
+        with show_progress() as progress:
+            predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
+        if out is not None and predictions.found:
+            save_predictions(predictions, out, columns=columns)
+    found, skipped = predictions.found, predictions.skipped
+    if found:
+        _print_predictions(predictions, columns, out)
+    for reason in dict.fromkeys(reason for _, reason in skipped):
+        print_error(reason)
+    if skipped:
+        print_error(f"{len(skipped)} of {len(found) + len(skipped)} pictures could not be read")
+    raise typer.Exit(0 if not skipped else 1 if found else 2)
+
+
+def _print_predictions(predictions: Predictions, columns: Columns, out: Path | None) -> None:
+    if out is None:
+        console.print(_table(predictions, columns))
+    else:
+        print_text(f"{len(predictions.found)} predictions: {out}")
+        for label, count in Counter(p.label for p in predictions.found).most_common():
+            print_text(f"  {count:6}  {label}")
+    if predictions.labels == "folders":
+        domains = predictions.accuracy("domain")
+        total = {"all": count_correct(predictions.found)} if len(domains) > 1 else {}
+        print_accuracy("these pictures", {name or "all": counts for name, counts in (domains | total).items()})
+        if trained_on := [domain for domain in domains if domain in predictions.train_domains]:
+            print_warning(f"accuracy on training domains ({', '.join(trained_on)}) says nothing about new domains")
+
+
+def _table(predictions: Predictions, columns: Columns) -> Table:
+    labelled = predictions.labels == "folders"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("picture", overflow="fold")
+    table.add_column("class")
+    table.add_column("probability", justify="right")
+    if labelled:
+        table.add_column("label")
+    for name in predictions.classes if columns == "all" else ():
+        table.add_column(Text(name), justify="right")
+    for p in predictions.found:
+        cells = [p.item.name, p.label, f"{p.probability:.0%}", *([p.item.label] if labelled else [])]
+        cells += [f"{value:.0%}" for value in p.probabilities] if columns == "all" else []
+        table.add_row(*map(Text, cells), style="red" if labelled and not p.is_correct else None)
+    return table

@@ -1,0 +1,71 @@
+"""Tables, warnings and accuracies as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from efdm.apps.cli.printing import console as standard_console
+from efdm.apps.cli.printing import print_text, print_warning
+from efdm.data.domains import DomainSet
+from efdm.data.listing import uneven_classes
+from efdm.lab.rendering import render
+from efdm.lab.report import Table
+from efdm.text import first_few
+
+
+def print_tables(tables: Sequence[Table], console: Console = standard_console) -> None:
+    """Print tables with their captions: formatted in a terminal, as plain text elsewhere."""
+    for table in tables:
+        if not console.is_terminal:
+            console.print(render(table), markup=False, highlight=False, soft_wrap=True)
+            continue
+        console.print(f"\n{table.title}", style="bold", markup=False, highlight=False)
+        if table.rows:
+            console.print(_grid(table))
+        for sentence in table.caption:
+            console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 1)))
+
+
+def _grid(table: Table) -> Grid:
+    source = table.head.index("source") if "source" in table.head else None
+    published = [source is not None and row[source] != "here" for row in table.rows]
+    shown = [column for column in range(len(table.head)) if column != source or any(published)]
+    grid = Grid(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in shown:
+        words = [word for row in (table.head, *table.rows) for word in row[column].split()]
+        widest = max(map(len, words), default=1)  # lines may break between words only
+        grid.add_column(Text(table.head[column]), justify="right" if column else "left", min_width=widest)
+    for row, is_published in zip(table.rows, published, strict=True):
+        grid.add_row(*(Text(row[column]) for column in shown), style="dim" if is_published else None)
+    return grid
+
+
+def print_accuracy(title: str, counts: Mapping[str, Sequence[int]]) -> None:
+    """Print one line per domain from counts of (correct, total)."""
+    print_text(f"\naccuracy on {title}")
+    for domain, (correct, total) in counts.items():
+        share = f"{100 * correct / total:5.1f} %" if total else "    -  "
+        print_text(f"  {share}  {domain} ({correct} of {total})")
+
+
+def print_data_warnings(data: DomainSet, domains: Sequence[str], test_domains: Sequence[str] = ()) -> None:
+    """Print the notes of a data set, and the classes that some of ``domains`` lack."""
+    for note in data.notes:
+        print_warning(note)
+    if differences := uneven_classes(data, domains, test_domains):
+        print_warning(f"classes differ between domains: {'; '.join(differences)}; check the spelling of folder names")
+
+
+def print_skipped(data: DomainSet, file: Path) -> None:
+    """Print how many pictures were skipped, the first reasons, and the file that lists all."""
+    if data.skipped:
+        reasons = first_few([reason for _, reason in data.skipped])
+        total = len(data) + len(data.skipped)
+        print_text(f"skipped {len(data.skipped)} of {total} pictures ({reasons}); see {file}")

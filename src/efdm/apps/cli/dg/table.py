@@ -1,0 +1,74 @@
+"""``efdm dg table``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm import lab
+from efdm.apps.cli.dg.report import print_tables
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.printing import print_text
+from efdm.data.images import write_bytes
+from efdm.errors import SettingError
+from efdm.lab.scores import STDS
+from efdm.ops.choices import check_choice
+
+app = typer.Typer(add_completion=False)
+
+FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", "": "text"}  # by file extension
+
+
+@app.command()
+def table(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of `efdm dg run`; several of one recipe are merged.")],
+    form: Annotated[
+        str,
+        typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out."),
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a .md, .csv, .tex or .txt file instead of printing.")
+    ] = None,
+    selection: Annotated[
+        str, typer.Option(help=f"One of {', '.join(lab.SELECTIONS)}. Default: all; for CSV the first of the recipe.")
+    ] = "",
+    std: Annotated[str, typer.Option(help=f"Deviation after the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
+) -> None:
+    """Print or write the tables of a run, finished or not, from its records."""
+    with report_errors("interrupted; nothing was written"):
+        form = _format(form, out)
+        study = lab.read_study(*runs)
+        if selection:
+            check_choice("selection", selection, study.recipe.selections)
+            study = replace(study, recipe=replace(study.recipe, selections=(selection,)))
+        if std:
+            check_choice("std", std, STDS)
+        if form == "csv":  # programs expect one table
+            tables = [lab.accuracy_table(study, study.recipe.selections[0], std=std)]
+        else:
+            tables = lab.tables(study, std)
+        if not form:
+            print_tables(tables)
+            return
+        text = "\n".join(lab.render(each, form) for each in tables)
+        if out is None:
+            print_text(text, end="")
+        else:
+            write_bytes(out, text.encode())
+            print_text(out)
+
+
+def _format(form: str, out: Path | None) -> str:
+    """Return the format given by name, by extension or by the file to write; "" prints tables for a person."""
+    if form:
+        form = FORMATS.get(f".{form}", form)
+        check_choice("format", form, lab.FORMATS)
+        return form
+    if out is None:
+        return ""
+    if out.suffix.lower() not in FORMATS:
+        raise SettingError(f"{out} must end in one of {', '.join(filter(None, FORMATS))}", ("out", "format"))
+    return FORMATS[out.suffix.lower()]

@@ -1,0 +1,139 @@
+"""``efdm dg train``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.apps.cli.dg.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
+from efdm.apps.cli.dg.report import print_accuracy, print_data_warnings, print_skipped
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.data.domains import DomainSet
+from efdm.dg import METHODS, Settings, Trained, train
+from efdm.dg.checkpoint import MODEL
+from efdm.dg.methods import mixes, options_of
+from efdm.dg.run import CHECKPOINT
+from efdm.lab.adapters import report_steps
+from efdm.lab.classifier import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
+from efdm.models.backbones import BACKBONES
+from efdm.text import plural
+
+app = typer.Typer(add_completion=False)
+
+SET_ONLY = ("options", "optimizer", "momentum", "weight_decay", "schedule", "augmentation", "batchnorm", "batches",
+            "domains_per_batch", "evaluate_every", "save_every", "log_every")  # fmt: skip
+MAX_CLASSES = 12  # listed by name
+
+
+@app.command("train")
+def train_command(
+    data: Annotated[list[Path], typer.Option(help=f"{DATA_HELP} The word digits selects the built-in data set.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
+    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = None,
+    backbone: Annotated[
+        Word, typer.Option(help=f"Any timm model, or {', '.join(BACKBONES)}. Default: resnet18.tv_in1k (digits: tiny).")
+    ] = None,
+    weights: Annotated[
+        Word,
+        typer.Option(
+            help="Initial weights: a .safetensors or .pth file, timm (may download), or random. "
+            f"Default: timm (digits, {', '.join(BACKBONES)}: random)."
+        ),
+    ] = None,
+    train_domains: Annotated[
+        Words, typer.Option(help="Training domains, comma-separated. Default: all except --test-domains.")
+    ] = None,
+    test_domains: Annotated[
+        Words, typer.Option(help="Held-out domains, comma-separated. Default: all except --train-domains, or none.")
+    ] = None,
+    stages: Annotated[
+        Words,
+        typer.Option(help="Stages after which features are mixed, comma-separated. Default: the ends of strides 4, 8, 16."),
+    ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS} and at most {MAX_ITERATIONS} (digits: 600).",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Pictures per step. Default: 64, or all pictures if there are fewer.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.001 (digits: 0.1).")] = None,
+    size: Annotated[int | None, typer.Option(min=8, help="Input size in pixels. Default: 224 (digits: 32).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the initial weights and all random draws. Default: 0.")] = None,
+    set_: Set = None,
+    device: DeviceOrNone = None,
+    precision: Annotated[Word, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU (digits: fp32).")] = None,
+    speed: Annotated[
+        Word, typer.Option(help="plain, graph, compile or compile+graph. Default: graph on a GPU (digits: plain).")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with the same settings.")] = False,
+) -> None:
+    """Train one classifier on your own pictures.
+
+    Writes model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains, accuracy on those domains is
+    reported. Otherwise the classifier is trained on all domains, and its accuracy on a new one remains unknown.
+    """
+    with report_errors(lambda: _interrupted(out, data), set_only=SET_ONLY):
+        changes = collect_settings(
+            set_, method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, size=size,
+            seed=seed, device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),
+            train_domains=parse_names("train_domains", train_domains),
+            test_domains=parse_names("test_domains", test_domains),
+        )  # fmt: skip
+        with show_progress() as progress:
+            settings, pictures = prepare_classifier(data, out, changes, resume=resume, progress=progress)
+            if pictures is None:
+                print_text(f"the run is finished: {out / MODEL}")
+                return
+            _print_plan(settings, pictures)
+            trained = train(settings, pictures, out, resume=resume, progress=report_steps(progress))
+        print_skipped(pictures, out / PICTURES)
+        _print_results(trained, out)
+
+
+def _interrupted(out: Path, data: Sequence[Path]) -> str:
+    if not (out / CHECKPOINT).exists():
+        return "interrupted before the first step"
+    words = ["efdm", "dg", "train", "--resume", *(w for source in data for w in ("--data", str(source))), "-o", str(out)]
+    return f"interrupted; resume with: {shlex.join(words)}"
+
+
+def _print_plan(settings: Settings, data: DomainSet) -> None:
+    classes = f" ({', '.join(data.classes)})" if len(data.classes) <= MAX_CLASSES else ""
+    held_out = ", ".join(settings.test_domains) or "none"
+    options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
+    method = f"{settings.method} ({options})" if options else settings.method
+    stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
+    print_text(
+        f"{len(data)} pictures of {len(data.classes)} classes{classes}; training domains: "
+        f"{', '.join(settings.train_domains)}; held-out domains: {held_out}"
+    )
+    print_text(
+        f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
+        f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
+    )
+    print_data_warnings(data, (*settings.train_domains, *settings.test_domains), settings.test_domains)
+
+
+def _print_results(trained: Trained, out: Path) -> None:
+    record, settings = trained.records[-1], trained.settings
+    official = {domain: record["test"][domain] for domain in record.get("official_test", ())}
+    whole = {domain: counts for domain, counts in record["test"].items() if domain not in official}
+    print_accuracy("held-out pictures of the training domains", {d: record["val"][d] for d in settings.train_domains})
+    if whole:
+        print_accuracy("all pictures of the held-out domains", whole)
+    if official:
+        print_accuracy("the official test pictures of the held-out domains", official)
+    if not settings.test_domains:
+        print_text("no domain was held out, so accuracy on a new domain is unknown; --test-domains holds some out")
+    print_text(f"\ntrained {settings.method}: {out / MODEL}")
+    print_text(f"next: efdm dg predict {out / MODEL} PICTURES")

@@ -1,0 +1,186 @@
+"""Predict the classes of picture files and write the predictions as CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from efdm.data import PictureError, find_pictures
+from efdm.data.domains import decode_items
+from efdm.data.images import write_bytes
+from efdm.data.layouts import Item
+from efdm.dg.checkpoint import Classifier
+from efdm.dg.evaluate import predict
+from efdm.errors import SettingError
+from efdm.progress import Progress, Report, ignore
+from efdm.text import first_few
+
+Labels = Literal["none", "folders"]
+Columns = Literal["top", "all"]
+CHUNK = 512  # pictures in memory
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted class of one picture. ``probabilities`` has one value per class, in the classifier's order."""
+
+    item: Item
+    label: str
+    probability: float
+    probabilities: Sequence[float]
+
+    @property
+    def is_correct(self) -> bool:
+        return self.label == self.item.label
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions for all readable pictures. ``skipped`` lists the unreadable ones as (name, reason).
+
+    With ``labels="folders"``, the true class of a picture is the name of its folder, and its domain is the folder above.
+    """
+
+    found: list[Prediction]
+    skipped: list[tuple[str, str]]
+    classes: list[str]
+    train_domains: list[str]
+    labels: Labels
+
+    def accuracy(self, by: Literal["domain", "label"]) -> dict[str, tuple[int, int]]:
+        """Return (correct, total) for every domain or true class."""
+        return {name: count_correct(group) for name, group in self._grouped(by).items()}
+
+    def confusion(self) -> dict[str, dict[str, int]]:
+        """Return how often each class was predicted for the pictures of each true class."""
+        return {
+            label: dict(Counter(p.label for p in group).most_common()) for label, group in self._grouped("label").items()
+        }
+
+    def _grouped(self, by: Literal["domain", "label"]) -> dict[str, list[Prediction]]:
+        groups: dict[str, list[Prediction]] = {}
+        for prediction in self.found:
+            groups.setdefault(getattr(prediction.item, by), []).append(prediction)
+        return groups
+
+
+def count_correct(predictions: Sequence[Prediction]) -> tuple[int, int]:
+    """Return the number of correct predictions and the number of all predictions."""
+    return sum(p.is_correct for p in predictions), len(predictions)
+
+
+def predict_files(
+    classifier: Classifier, sources: Sequence[Path], *, labels: Labels = "none", progress: Report = ignore
+) -> Predictions:
+    """Classify the pictures of files, folders and zips. Unreadable pictures are skipped.
+
+    Raises `SettingError` if ``labels="folders"`` and a folder is not named after a class.
+    """
+    items = [item for source in sources for item in _find_items(source, prefixed=len(sources) > 1)]
+    if labels == "folders":
+        _check_labels(items, classifier.classes)
+    found: list[Prediction] = []
+    skipped: list[tuple[str, str]] = []
+    for start in range(0, len(items), CHUNK):
+        chunk = items[start : start + CHUNK]
+        try:
+            # stretched to a square at the stored size, exactly as for training
+            data = decode_items(chunk, [set()] * len(chunk), size=classifier.stored_size)
+        except PictureError as error:
+            skipped += [(item.name, str(error)) for item in chunk]
+        else:
+            skipped += data.skipped
+            damaged = {name for name, _ in data.skipped}
+            probabilities = predict(classifier.model, data.images, classifier.size).tolist()
+            readable = (item for item in chunk if item.name not in damaged)
+            found += [_prediction(item, row, classifier.classes) for item, row in zip(readable, probabilities, strict=True)]
+        if len(items) > CHUNK:
+            progress(Progress("classifying pictures", min(start + CHUNK, len(items)), len(items)))
+    return Predictions(found, skipped, classifier.classes, list(classifier.settings["train_domains"]), labels)
+
+
+def _prediction(item: Item, probabilities: list[float], classes: Sequence[str]) -> Prediction:
+    best = max(range(len(classes)), key=probabilities.__getitem__)
+    return Prediction(item, classes[best], probabilities[best], probabilities)
+
+
+def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
+    """Yield all pictures, with class and domain read from their folders, including the folders above ``source``."""
+    for found in find_pictures(source):
+        inside = found.name if source.is_dir() or found.member is not None else ""
+        root = source.resolve().with_suffix("") if found.member is not None else source.resolve()
+        parts = PurePosixPath(root.as_posix(), inside).parts
+        label, domain = (parts[-n] if len(parts) >= n else "" for n in (2, 3))
+        yield Item(PurePosixPath(source.as_posix(), inside).as_posix() if prefixed else found.name, domain, label, "", found)
+
+
+def _check_labels(items: Sequence[Item], classes: Sequence[str]) -> None:
+    if unknown := sorted({item.label for item in items} - set(classes)):
+        raise SettingError(
+            f"folders {first_few(unknown)} are not classes of this model ({first_few(classes, 10)}); "
+            "expected class/picture or domain/class/picture",
+            "labels",
+        )
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def check_predictions_path(path: Path) -> None:
+    """Raise `SettingError` unless the file extension is one of `WRITERS`."""
+    if path.suffix.lower() not in WRITERS:
+        raise SettingError(f"{path} must end in one of {', '.join(WRITERS)}", "out")
+
+
+def save_predictions(predictions: Predictions, path: Path, *, columns: Columns = "top") -> None:
+    """Write CSV or JSON, chosen by the file extension. ``columns="all"`` adds the probability of every class.
+
+    JSON also holds the accuracy per domain and class and the confusion matrix, if the labels are known.
+    """
+    check_predictions_path(path)
+    write_bytes(path, WRITERS[path.suffix.lower()](predictions, columns).encode())
+
+
+def _csv(predictions: Predictions, columns: Columns) -> str:
+    out = io.StringIO()
+    rows = [{**_row(p, predictions), **(_probabilities(p, predictions, "p_") if columns == "all" else {})}
+            for p in predictions.found]  # fmt: skip
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _json(predictions: Predictions, columns: Columns) -> str:
+    content: dict[str, Any] = {"classes": predictions.classes, "learnt_from": predictions.train_domains}
+    if predictions.labels == "folders":
+        content["accuracy"] = {
+            "all": count_correct(predictions.found),
+            "domains": predictions.accuracy("domain"),
+            "classes": predictions.accuracy("label"),
+        }
+        content["confusion"] = predictions.confusion()
+    content["predictions"] = [
+        {**_row(p, predictions), **({"probabilities": _probabilities(p, predictions)} if columns == "all" else {})}
+        for p in predictions.found
+    ]
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _row(p: Prediction, predictions: Predictions) -> dict[str, Any]:
+    known = {"label": p.item.label, "domain": p.item.domain} if predictions.labels == "folders" else {}
+    return {"picture": p.item.name, "class": p.label, "probability": round(p.probability, 4), **known}
+
+
+def _probabilities(p: Prediction, predictions: Predictions, prefix: str = "") -> dict[str, float]:
+    pairs = zip(predictions.classes, p.probabilities, strict=True)
+    return {f"{prefix}{name}": round(value, 4) for name, value in pairs}
+
+
+WRITERS: Mapping[str, Callable[[Predictions, Columns], str]] = {".csv": _csv, ".json": _json}

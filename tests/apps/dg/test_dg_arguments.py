@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("typer")
+
+from efdm.apps.cli.dg.arguments import collect_settings, parse_names, parse_seeds, parse_settings, parse_shard
+from efdm.errors import SettingError
+
+
+def test_settings_are_parsed_by_the_type_of_their_field() -> None:
+    words = ["lr=1", "stages=layer1, layer2", 'options={"alpha": 0.3}', "weights=3", "domains_per_batch=all", "batch=8"]
+    assert parse_settings(words) == {
+        "lr": 1, "stages": ("layer1", "layer2"), "options": {"alpha": 0.3}, "weights": "3", "domains_per_batch": "all",
+        "batch": 8,
+    }  # fmt: skip
+    assert parse_settings(["options.p=1", "options.ties=stable"]) == {"options": {"p": 1, "ties": "stable"}}
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", [0, 1, 2]), ("3,1,3", [3, 1]), ("3,", [3]), (None, None)])
+def test_seeds_are_a_count_or_a_list(text: str | None, seeds: list[int] | None) -> None:
+    assert parse_seeds(text) == seeds
+
+
+def test_shards_are_counted_from_one() -> None:
+    assert parse_shard("2/4") == (2, 4)
+    assert parse_shard(None) == (1, 1)
+
+
+def test_known_names_may_contain_commas() -> None:
+    assert parse_names("methods", ["a, b", "c,d"], known=["a, b"]) == ["a, b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("parse", "setting"),
+    [
+        (lambda: parse_seeds("x"), "seeds"),
+        (lambda: parse_seeds("0"), "seeds"),
+        (lambda: parse_seeds(""), "seeds"),
+        (lambda: parse_shard("3"), "shard"),
+        (lambda: parse_names("methods", [""]), "methods"),
+        (lambda: parse_settings(["lr"]), "set"),
+        (lambda: parse_settings(["p=1"]), "set"),
+        (lambda: collect_settings(["lr=1"], lr=2.0), "lr"),
+    ],
+)
+def test_the_wrong_option_is_named(parse: object, setting: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        parse()
+    assert caught.value.settings == (setting,)
