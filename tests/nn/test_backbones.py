@@ -23,7 +23,7 @@ MODELS = {
     "mobilenet_v2": ("torchvision", {}, 32),
     "mobilenet_v3_small": ("torchvision", {}, 64),
     "efficientnet_b0": ("torchvision", {}, 32),
-    "convnext_tiny": ("torchvision", {"block_setting": "two blocks per stage"}, 32),
+    "convnext_tiny": ("torchvision", {}, 32),
     "vit_b_16": ("torchvision", {"image_size": 32}, 32),
     "swin_t": ("torchvision", {}, 32),
     "resnet10t": ("timm", {}, 32),
@@ -61,10 +61,13 @@ def build(name: str) -> nn.Module:
     library, arguments, _ = MODELS[name]
     if library == "efdm":
         return build_backbone(name, 4)
+    if name == "vgg11":  # narrow, because the head of timm's VGG has 120 million parameters
+        vgg = pytest.importorskip("timm.models.vgg")
+        return vgg.VGG(cfg=[8, "M", 16, "M", 32, "M", 32, "M", 32, "M"], num_classes=4)
     if library == "timm":
         return pytest.importorskip("timm").create_model(name, pretrained=False, num_classes=4, **arguments)
     models = pytest.importorskip("torchvision.models")
-    if "block_setting" in arguments:
+    if name == "convnext_tiny":  # one block per stage
         widths = (96, 192, 384, 768)
         blocks = [models.convnext.CNBlockConfig(a, b, 1) for a, b in zip(widths, (*widths[1:], None), strict=True)]
         return models.ConvNeXt(blocks, num_classes=4)
@@ -101,7 +104,8 @@ def test_family(name: str) -> None:
 
 def test_every_row_of_families_is_tested() -> None:
     pytest.importorskip("timm")
-    rows = {(family.library, family.name) for family in map(family_of, map(build, MODELS)) if family}
+    with torch.device("meta"):
+        rows = {(family.library, family.name) for family in map(family_of, map(build, MODELS)) if family}
     assert rows >= {(family.library, family.name) for family in FAMILIES.values()}
 
 
@@ -132,9 +136,7 @@ def test_submodules_inherit_the_layout_of_the_family(name: str, stage: str, layo
 
 
 @pytest.mark.parametrize("order", ["mix first", "checkpoint first", "copied"])
-@pytest.mark.parametrize(
-    "name", ["resnet10t", "mobilenetv2_050", "mobilenetv3_small_050", "regnetx_002", "vit_tiny_patch16_224"]
-)
+@pytest.mark.parametrize("name", ["resnet10t", "mobilenetv2_050", "mobilenetv3_small_050", "vit_tiny_patch16_224"])
 def test_gradient_checkpointing_mixes_with_the_same_gradients(name: str, order: str) -> None:
     size, stages, grads = MODELS[name][2], ("stage1", "stage2"), []
     torch.manual_seed(0)
@@ -169,7 +171,6 @@ def test_gradient_checkpointing_mixes_with_the_same_gradients(name: str, order: 
         ("mobilenetv2_100", {"in_chans": 1}, ("blocks.1", "blocks.2", "blocks.4")),
         ("efficientnet_lite0", {}, ("blocks.1", "blocks.2", "blocks.4")),
         ("convnext_atto", {}, ("stages.0", "stages.1", "stages.2")),
-        ("vgg11", {}, ("features.5", "features.10", "features.15")),
         ("regnetx_002", {}, ("s1", "s2", "s3")),
         ("swin_tiny_patch4_window7_224", {"img_size": 64}, ("layers.0", "layers.1", "layers.2")),
         ("vit_tiny_patch16_224", {"img_size": 64}, ()),
@@ -190,7 +191,8 @@ def test_stages_at_of_torchvision_and_efdm() -> None:
 
 
 def test_a_family_without_presets_lists_its_modules() -> None:
-    model = pytest.importorskip("timm").create_model("hrnet_w18_small", pretrained=False)
+    with torch.device("meta"):
+        model = pytest.importorskip("timm").create_model("hrnet_w18_small", pretrained=False)
     assert stages_of(model) == {}
     with pytest.raises(ValueError, match=r"no stage 'stage1'.*layer1, transition1, stage2"):
         mix_after(model)
