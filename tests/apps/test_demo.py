@@ -80,8 +80,8 @@ def test_the_model_is_taken_from_the_weights(deep: Path, monkeypatch: pytest.Mon
         (("--weights", "bare.safetensors"), "one of small, vgg16, vgg19"),
         (("--weights", "none.safetensors"), "none.safetensors"),
         (("--model", "vgg61"), "'vgg61'"),
-        (("--weights", "network.safetensors"), "or give its path with --vgg FILE\n"),
-        (("--model", "vgg19"), "or give its path with --weights FILE\n"),
+        (("--weights", "network.safetensors"), "or pass its path with --vgg FILE\n"),
+        (("--model", "vgg19"), "or pass its path with --weights FILE\n"),
     ],
     ids=["unnamed", "missing", "unknown", "no encoder", "no decoder"],
 )

@@ -28,7 +28,7 @@ from efdm.models.weights import MissingWeights
         (torch.OutOfMemoryError("tried to allocate"), "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
         (MemoryError(), "not enough memory"),
-        (MissingWeights("vgg16 needs a file", "vgg16"), "vgg16 needs a file, or give its path with --vgg FILE"),
+        (MissingWeights("vgg16 needs a file", "vgg16"), "vgg16 needs a file, or pass its path with --vgg FILE"),
         (MissingWeights("alexnet needs a file", "alexnet"), "alexnet needs a file"),
     ],
 )

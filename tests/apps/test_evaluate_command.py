@@ -113,7 +113,7 @@ def test_a_missing_file_is_reported_with_its_option(
     save_network(build("vgg19"), "deep19.safetensors", {"method": "adain"})
     result = run(home, *arguments, out="wrong")
     assert result.exit_code == 2
-    assert result.output.endswith(f"or give its path with {option}\n")
+    assert result.output.endswith(f"or pass its path with {option}\n")
 
 
 def test_a_missing_file_without_an_option_is_reported_with_its_folder(

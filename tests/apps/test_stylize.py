@@ -201,7 +201,7 @@ def test_a_missing_file_is_reported_with_its_option(
     given = ["photo.png", "--style", "style.png", "--model", model, "--device", "cpu", "-o", "out.png"]
     result = runner.invoke(app, given, env={"COLUMNS": "300"})
     assert result.exit_code == 2
-    assert result.output.endswith(f"or give its path with {option}\n")
+    assert result.output.endswith(f"or pass its path with {option}\n")
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS, s
         return "not enough memory; try smaller pictures (--size) or another device (--device cpu)"
     if weight := getattr(error, "weight", ""):  # MissingWeights
         option = weight_options.get(weight)
-        return error.sentence + (f", or give its path with {option}" if option else "")  # type: ignore[attr-defined]
+        return error.sentence + (f", or pass its path with {option}" if option else "")  # type: ignore[attr-defined]
     options = ""
     if isinstance(error, RunFolderError):
         options = FOLDER_OPTIONS.get(error.problem, "--out")
