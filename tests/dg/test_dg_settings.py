@@ -201,10 +201,10 @@ def test_what_is_passed_on_tells_no_folders() -> None:
         ({"weight_decay": -1e-4}, "weight_decay is -0.0001; "),
         ({"batches": "domains", "domains_per_batch": 3}, "domains_per_batch is 3 and there are 2 training domains"),
         ({"batches": "domains", "domains_per_batch": "two"}, "domains_per_batch='two'; give a number, or 'all'"),
-        ({"batches": "domains", "batch": 33}, "multiple of 2 for equal parts of 2 domains, got 33"),
+        ({"batches": "domains", "batch": 33}, "multiple of 2"),
         (
             {"batches": "domains", "domains_per_batch": "all", "train_domains": ("art", "photo", "cartoon")},
-            "multiple of 3 for equal parts of 3 domains, got 64",
+            "multiple of 3",
         ),
     ],
 )

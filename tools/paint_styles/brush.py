@@ -1,7 +1,7 @@
-"""What a painter has at hand: colours, smooth noise, a canvas with relief, and brushes that follow a flow.
+"""Tools of the painters: colours, smooth noise, a canvas with relief, and brushes that follow a flow.
 
-Compositions are ``(n, n)`` arrays over the unit square. Lengths are pixels of a picture of 512, so that a picture of another
-size is the same picture, larger or smaller. The canvas has twice the resolution of the picture: that is its anti-aliasing.
+Compositions are ``(n, n)`` arrays over the unit square. Lengths are in pixels of a 512-pixel picture, so other sizes give
+the same picture. The canvas has twice the resolution of the picture, for anti-aliasing.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Array = NDArray[np.floating[Any]]  # mostly float32
 Mask = NDArray[np.bool_]
 Painter = Callable[[int, Generator], Array]
 
-OVERSAMPLING = 2  # canvas pixels for one of the picture
+OVERSAMPLING = 2  # canvas pixels per picture pixel, along each axis
 SCALE = 512  # lengths are in pixels of a picture of this size
-SPACING = 0.69  # a grid turned by any angle meets every pixel if it is finer than 1/sqrt(2)
-CHUNK = 1 << 20  # samples of strokes laid at once: few enough to stay in the cache
-LINEAGES = 40  # different bristle patterns of one brush
+SPACING = 0.69  # below 1/sqrt(2), a grid rotated by any angle covers every pixel
+CHUNK = 1 << 20  # stroke samples per step, few enough for the cache
+LINEAGES = 40  # bristle patterns per brush
 
 
 def inks(codes: str) -> Array:
-    """Colours from hexadecimal codes: ``inks("0b1f4b f4d35e")`` is ``(2, 3)``, 0 to 1."""
+    """Convert hexadecimal codes to colours in [0, 1]: ``inks("0b1f4b f4d35e")`` has shape ``(2, 3)``."""
     return np.array([[int(code[i : i + 2], 16) for i in (0, 2, 4)] for code in codes.split()], np.float32) / 255
 
 
 def ramp(t: Array, colours: Array) -> Array:
-    """Colours between the given ones, evenly spaced: ``t`` from 0 to 1, of any shape; the colour is a last axis."""
+    """Interpolate evenly spaced colours at ``t`` in [0, 1], of any shape; the last axis of the result is RGB."""
     stops = np.linspace(0, 1, len(colours))
     return np.stack([np.interp(t, stops, colours[:, c]) for c in range(3)], -1).astype(np.float32)
 
 
 def square(n: int) -> tuple[Array, Array]:
-    """Height and width coordinates of the unit square, at the middles of the pixels."""
+    """Return the y and x coordinates of pixel centres in the unit square."""
     axis = (np.arange(n, dtype=np.float32) + 0.5) / n
     y, x = np.meshgrid(axis, axis, indexing="ij")
     return y, x
@@ -50,7 +50,10 @@ def resize(field: Array, shape: tuple[int, int]) -> Array:
 
 
 def noise(n: int, rng: Generator, cells: float | tuple[float, float], octaves: int = 3) -> Array:
-    """Smooth noise of mean 0 and deviation 1: ``cells`` bumps a side (height, width), and octaves at half the strength."""
+    """Return smooth noise with mean 0 and standard deviation 1, with ``cells`` bumps per side (height, width).
+
+    Each octave has twice as many bumps at half the amplitude.
+    """
     tall, wide = cells if isinstance(cells, tuple) else (cells, cells)
     total = np.zeros((n, n), np.float32)
     for octave in range(octaves):
@@ -60,38 +63,38 @@ def noise(n: int, rng: Generator, cells: float | tuple[float, float], octaves: i
 
 
 def step(low: float, high: float, x: ArrayLike) -> Array:
-    """0 below ``low``, 1 above ``high``, and smooth between; ``low > high`` turns it round."""
+    """Return 0 below ``low``, 1 above ``high`` and a smooth step between; ``low > high`` reverses it."""
     t = np.clip((np.asarray(x, np.float32) - low) / (high - low), 0, 1)
     return t * t * (3 - 2 * t)
 
 
 def over(below: Array, colour: Array, mask: Array) -> Array:
-    """The colour, or a picture of colours, laid over a picture where the mask is 1."""
+    """Blend a colour, or a picture, over ``below`` with the weights ``mask``."""
     return below + (colour - below) * mask[..., None]
 
 
 def jitter(colours: Array, rng: Generator, value: float, hue: float) -> Array:
-    """Each colour a little lighter or darker (``value``), and a little off in hue."""
+    """Vary each colour randomly in brightness (``value``) and in hue."""
     shape = colours.shape[:-1]
     moved = colours + value * rng.standard_normal((*shape, 1)) + hue * rng.standard_normal((*shape, 3))
     return np.clip(moved, 0, 1).astype(np.float32)
 
 
 def at(field: Array, points: Array) -> Array:
-    """Values of a field over the unit square at ``(..., 2)`` points (height, width); outside, those of the border."""
+    """Return the values of a field at points ``(..., 2)`` (y, x) of the unit square; the border is repeated outside."""
     n = field.shape[0]
     index = np.clip((points * n).astype(np.int64), 0, n - 1)
     return field[index[..., 0], index[..., 1]]
 
 
 def along(potential: Array) -> Array:
-    """The unit flow along the level lines of a potential, ``(n, n, 2)``: strokes wrap around its hills."""
+    """Return the unit flow ``(n, n, 2)`` along the level lines of a potential."""
     dy, dx = np.gradient(potential)
     return unit(np.stack([-dx, dy], -1))
 
 
 def towards(angle: ArrayLike) -> Array:
-    """The unit flow at an angle from the horizontal, upwards."""
+    """Return the unit flow at an angle above the horizontal."""
     angle = np.asarray(angle, np.float32)
     return np.stack([-np.sin(angle), np.cos(angle)], -1)
 
@@ -102,7 +105,7 @@ def unit(vectors: Array) -> Array:
 
 @dataclass
 class Canvas:
-    """Colour ``(m, m, 3)`` and the relief of the paint ``(m, m)``, at `OVERSAMPLING` times the picture."""
+    """Colour ``(m, m, 3)`` and relief of the paint ``(m, m)``, at `OVERSAMPLING` times the size of the picture."""
 
     colour: Array
     relief: Array
@@ -113,7 +116,7 @@ class Canvas:
 
 
 def canvas(size: int, ground: Array) -> Canvas:
-    """A canvas primed with one colour, or with a picture of any size."""
+    """Return a canvas primed with a colour, or with a picture of any size."""
     m = OVERSAMPLING * size
     if ground.ndim == 3:
         ground = np.stack([resize(ground[..., c], (m, m)) for c in range(3)], -1)
@@ -122,18 +125,18 @@ def canvas(size: int, ground: Array) -> Canvas:
 
 @dataclass(frozen=True)
 class Brush:
-    """Lengths in pixels of a picture of 512. ``dry`` from 0 (covers) to 1 (breaks up towards the end of the stroke)."""
+    """A brush, with lengths in pixels of a 512-pixel picture. ``dry`` goes from 0 (opaque) to 1 (strokes break up)."""
 
     length: float
     width: float
     dry: float = 0.3
-    streak: float = 0.06  # how far the colour varies from bristle to bristle
-    body: float = 1.0  # how thick the paint is
+    streak: float = 0.06  # variation of the colour between bristles
+    body: float = 1.0  # thickness of the paint
     tip: str = "round"  # a row of TIPS
 
 
 def _round(along: Array, across: Array, aspect: float, rough: Array) -> Mask:
-    cap = np.clip(1 - aspect * (1 - np.abs(along)), 0, None)  # in half widths, beyond the middle part
+    cap = np.clip(1 - aspect * (1 - np.abs(along)), 0, None)  # in half widths
     return across**2 + cap**2 + 0.25 * rough < 1
 
 
@@ -145,7 +148,7 @@ TIPS: Mapping[str, Callable[[Array, Array, float, Array], Mask]] = {"round": _ro
 
 
 def _bristles(brush: Brush, rng: Generator, rows: int, columns: int) -> tuple[Mask, Array, Array]:
-    """Where paint sticks, its height and its streaks, for each of the brush's patterns: ``(LINEAGES, rows * columns)``."""
+    """Return coverage, height and streaks of each bristle pattern, ``(LINEAGES, rows * columns)``."""
     s = np.linspace(-1, 1, rows, dtype=np.float32)[:, None]
     t = np.linspace(-1, 1, columns, dtype=np.float32)[None, :]
     sticks, heights, streaks = [], [], []
@@ -163,7 +166,7 @@ def _bristles(brush: Brush, rng: Generator, rows: int, columns: int) -> tuple[Ma
         shape = TIPS[brush.tip](s, t, brush.length / brush.width, rough)
         emptied = brush.dry * (0.5 + 0.5 * s) ** 1.5
         sticks.append(shape & (0.7 * hair + 0.3 * rough > 2 * emptied - 1.15))
-        ridge = np.abs(t) ** 4 * 0.6 + np.clip(s, 0, 1) ** 6 * 0.5  # paint is pushed aside, and ahead
+        ridge = np.abs(t) ** 4 * 0.6 + np.clip(s, 0, 1) ** 6 * 0.5  # paint is pushed to the sides and ahead
         heights.append(brush.body * (0.6 + 0.35 * hair + 0.08 * rough + ridge))
         streaks.append(brush.streak * (hair + 0.35 * rough))
     return (
@@ -174,7 +177,7 @@ def _bristles(brush: Brush, rng: Generator, rows: int, columns: int) -> tuple[Ma
 
 
 def trace(flow: Array, centres: Array, length: float, joints: int = 9) -> Array:
-    """Paths of a length (of the unit square) along the flow, ``(strokes, joints, 2)``, with the centres in their middles."""
+    """Return paths ``(strokes, joints, 2)`` of a given length along the flow, centred at ``centres``."""
     stride = length / (joints - 1)
     halves = []
     for sign in (-1, 1):
@@ -186,7 +189,7 @@ def trace(flow: Array, centres: Array, length: float, joints: int = 9) -> Array:
 
 
 def lay(on: Canvas, rng: Generator, brush: Brush, flow: Array, centres: Array, colours: Array) -> None:
-    """Lay one stroke of the brush at each centre (of the unit square), in order, along the flow ``(n, n, 2)``."""
+    """Paint a stroke at each centre in the unit square, in order, along the flow ``(n, n, 2)``."""
     m = on.side
     pixels = m / SCALE
     rows, columns = (max(3, int(side * pixels / SPACING) + 1) for side in (brush.length, brush.width))
@@ -208,7 +211,7 @@ def lay(on: Canvas, rng: Generator, brush: Brush, flow: Array, centres: Array, c
         x = (spine[..., 1, None] - side[..., 0, None] * t).astype(np.int32)
         keep = sticks[lineage[some]].reshape(y.shape) & (y >= 0) & (y < m) & (x >= 0) & (x < m)
         kept = np.flatnonzero(keep)
-        # where strokes cross, assignment keeps the last one, which is the one on top
+        # where strokes cross, assignment keeps the last, topmost one
         winner[(y.ravel()[kept] * m + x.ravel()[kept])] = kept + first * rows * columns
     painted = np.flatnonzero(winner >= 0)
     stroke, sample = np.divmod(winner[painted], rows * columns)
@@ -219,7 +222,7 @@ def lay(on: Canvas, rng: Generator, brush: Brush, flow: Array, centres: Array, c
 
 
 def scatter(rng: Generator, brush: Brush, coverage: float, density: Array | None = None) -> Array:
-    """Centres for a brush to cover the picture so many times: a jittered grid in random order, thinned by a density."""
+    """Return centres that cover the picture ``coverage`` times: a jittered grid in random order, thinned by ``density``."""
     count = max(1, coverage * SCALE**2 / (brush.length * brush.width))
     side = int(np.ceil(np.sqrt(count)))
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2)
@@ -234,13 +237,13 @@ def strokes(
     on: Canvas, rng: Generator, brush: Brush, flow: Array, picture: Array, coverage: float = 2,
     density: Array | None = None, value: float = 0.05, hue: float = 0.03,
 ) -> None:  # fmt: skip
-    """Cover the canvas with strokes in the colours of a picture ``(n, n, 3)``, each a little off."""
+    """Cover the canvas with strokes in the colours of a picture ``(n, n, 3)``, slightly varied."""
     centres = scatter(rng, brush, coverage, density)
     lay(on, rng, brush, flow, centres, jitter(at(picture, centres), rng, value, hue))
 
 
 def lit(on: Canvas, relief: float = 0.1, gloss: float = 0.0) -> Canvas:
-    """The canvas in light from the upper left: thick paint casts a light and a dark edge, and ``gloss`` shines."""
+    """Light the canvas from the upper left, so thick paint gets light and dark edges; ``gloss`` adds highlights."""
     dy, dx = np.gradient(on.relief)
     slope = np.clip(dx + dy, -1.5, 1.5)
     colour = on.colour * (1 + relief * slope)[..., None] + (gloss * np.clip(slope - 0.25, 0, 1))[..., None]
@@ -248,7 +251,7 @@ def lit(on: Canvas, relief: float = 0.1, gloss: float = 0.0) -> Canvas:
 
 
 def picture(on: Canvas | Array) -> Array:
-    """The canvas as a picture ``(3, size, size)``, 0 to 1."""
+    """Return the canvas as a picture ``(3, size, size)`` in [0, 1]."""
     colour = on.colour if isinstance(on, Canvas) else on
     size = colour.shape[0] // OVERSAMPLING
     colour = colour.reshape(size, OVERSAMPLING, size, OVERSAMPLING, 3).mean((1, 3))
@@ -256,7 +259,7 @@ def picture(on: Canvas | Array) -> Array:
 
 
 def printed(colour: Array, rng: Generator, fibre: float = 0.02, worn: float = 0.03) -> Array:
-    """Ink on paper: fibres, the grain of the block, and ink that did not take everywhere."""
+    """Simulate ink on paper: fibres, grain of the wood block, and gaps in the ink."""
     m = colour.shape[0]
     fibres = noise(m, rng, (300, 60), 2) * 0.6 + noise(m, rng, 200, 2) * 0.6
     patches = noise(m, rng, 9, 4)

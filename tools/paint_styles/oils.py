@@ -1,4 +1,4 @@
-"""Paintings in oil: a composed picture, painted over from large brushes to small ones along a flow."""
+"""Oil paintings: a composition, painted with large and then smaller brushes along a flow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def starry(size: int, rng: Generator) -> Array:
     """A night sky in swirls of blue and yellow, over hills and a cypress."""
     n = size
     y, x = square(n)
-    # the sky turns around two great eddies and around every star
+    # the flow of the sky circles around two eddies and every star
     flow = towards(0.25 * np.sin(5 * x + rng.uniform(0, 6)) + 0.15 * noise(n, rng, 3, 1))
     phase = 9 * y + 1.2 * noise(n, rng, 3, 2)
     eddies = [
@@ -135,7 +135,7 @@ def autumn(size: int, rng: Generator) -> Array:
     shore = 0.6
     mirror = np.where(y < shore, y, 2 * shore - y - 0.02)
     blobs = noise(n, rng, 7, 3)
-    rows = np.clip(((2 * shore - 0.02 - y) * n).astype(int), 0, n - 1)  # below the shore, the picture upside down
+    rows = np.clip(((2 * shore - 0.02 - y) * n).astype(int), 0, n - 1)  # reflection below the shore
     blobs = np.where(y < shore, blobs, blobs[rows[:, 0]])
     leaves = ramp(
         np.clip(0.5 + 0.2 * blobs + 0.35 * (mirror - 0.35), 0, 1), inks("f9d056 f2a21b e8711a c43d16 8c1c13 4a1a1f 2a2430")
@@ -201,7 +201,7 @@ def lilies(size: int, rng: Generator) -> Array:
 
 
 def pointillism(size: int, rng: Generator) -> Array:
-    """A sunny river bank in dots, each shadow sprinkled with the complement of its colour."""
+    """A sunny river bank in dots, with complementary colours in the shadows."""
     n = size
     y, x = square(n)
     soft = noise(n, rng, 4, 2)

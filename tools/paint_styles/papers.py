@@ -26,7 +26,7 @@ from .brush import (
 
 
 def _wash(below: Array, shape: Array, colour: Array, strength: Array, edge: float, grain: Array) -> Array:
-    """A transparent layer where ``shape > 0`` (a distance): pigment gathers at the rim and in the valleys of the paper."""
+    """Add a transparent layer where the distance ``shape`` is positive, darker at its rim and in the paper's grain."""
     inside = step(-0.0015, 0.0015, shape)
     rim = np.exp(-np.clip(shape, 0, None) / 0.0035) * edge
     density = inside * np.clip(strength * (1 + 0.22 * grain) + rim, 0, 1.6)
@@ -55,7 +55,7 @@ def watercolour(size: int, rng: Generator) -> Array:
         ridge = base - rise * np.interp(x[0], np.linspace(0, 1, 9), rng.uniform(-0.6, 1.2, 9)).astype(np.float32)
         ridge = ridge + 0.012 * noise(m, rng, (2, 18), 4)[m // 2]
         tint = ramp(np.clip(0.5 + 0.32 * noise(m, rng, 4, 2), 0, 1), inks(codes))
-        fade = np.clip(1.1 - 1.9 * np.clip(y - ridge, 0, 1) / 0.2, 0.25, 1)  # mist lies at the foot
+        fade = np.clip(1.1 - 1.9 * np.clip(y - ridge, 0, 1) / 0.2, 0.25, 1)  # mist at the foot
         sheet = _wash(
             sheet,
             np.minimum(y - ridge, shore - y + 0.003 * edge),
@@ -66,7 +66,7 @@ def watercolour(size: int, rng: Generator) -> Array:
         )
     lake = np.minimum(y - shore - 0.006, 1.03 - y + 0.02 * edge)
     water = ramp(np.clip(0.5 + 0.3 * soft[::-1] - 0.8 * (y - 0.75), 0, 1), inks("1f5f9c 2f8fb5 6fc0c9 d9c0cf f9c9a0"))
-    dry = step(0.9, 1.3, noise(m, rng, (46, 3), 2) + 0.2 * grain) * step(0.62, 0.8, y)  # the brush skips over the paper
+    dry = step(0.9, 1.3, noise(m, rng, (46, 3), 2) + 0.2 * grain) * step(0.62, 0.8, y)  # dry brush
     sheet = _wash(sheet, lake, water, (0.85 + 0.22 * pools) * (1 - 0.9 * dry), 0.3, grain)
     for depth in (0.03, 0.09, 0.17, 0.26):
         band = 0.004 * noise(m, rng, (2, 5), 3) + 0.05 * depth - np.abs(y - shore - depth - 0.006 * pools)
@@ -100,11 +100,11 @@ def watercolour(size: int, rng: Generator) -> Array:
 
 
 def _hatch(on: Canvas, rng: Generator, tone: Array, turn: Array, where: Array) -> Canvas:
-    """Charcoal over the dark tones, in more directions the darker they are, and chalk over the light; kept to a place."""
+    """Hatch dark tones with charcoal, in more directions the darker they are, and light tones with chalk, within a mask."""
     n = tone.shape[0]
     sheet = Canvas(on.colour.copy(), on.relief)
     black, white = inks("1b1817")[0], inks("fdf8ee")[0]
-    near = resize(where[:: max(1, n // 64), :: max(1, n // 64)], (n, n)) > 0.01  # strokes start here, so that none is wasted
+    near = resize(where[:: max(1, n // 64), :: max(1, n // 64)], (n, n)) > 0.01  # start strokes near the mask only
     for threshold, offset, brush in (
         (0.66, 0.0, Brush(40, 1.7, dry=0.5, streak=0.05)),
         (0.50, 0.7, Brush(32, 1.7, dry=0.5, streak=0.05)),
@@ -164,15 +164,13 @@ def chalk(size: int, rng: Generator) -> Array:
         forms.append((distance, shade, around))
     on = _hatch(on, rng, wall, turn, 1 - table)
     on = _hatch(on, rng, top, turn, table)
-    for distance, shade, around in sorted(
-        forms, key=lambda form: float(np.argmin(form[0]) // n)
-    ):  # the nearer over the farther
+    for distance, shade, around in sorted(forms, key=lambda form: float(np.argmin(form[0]) // n)):  # from back to front
         inside = step(0.001, -0.001, distance)
         on.colour = over(on.colour, ground, resize(inside, on.relief.shape).clip(0, 1))
         on = _hatch(on, rng, shade, around, inside)
-        for _ in range(3):  # a sketched outline finds its way in three tries, pressed harder in the shade
+        for _ in range(3):  # three outlines, darker in the shade
             line = step(0.0026, 0.001, np.abs(distance + 0.0018 * noise(n, rng, 6, 2)))
             pressed = np.clip(0.95 - 0.7 * shade + 0.2 * noise(n, rng, 7, 1), 0.15, 1)
             on.colour = over(on.colour, inks("1b1817")[0], resize(line * pressed, on.relief.shape).clip(0, 1))
-    # charcoal and chalk catch only on the tooth of the paper
+    # charcoal and chalk stick to the raised grain of the paper
     return picture(over(ground, on.colour, np.clip(0.9 + 0.25 * tooth, 0.15, 1)))

@@ -1,4 +1,4 @@
-"""Shapes on a plane: a poster of circles and bars, and a cloth of flowers."""
+"""Flat patterns: a poster of circles and bars, and a cloth with flowers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, squ
 
 
 def bauhaus(size: int, rng: Generator) -> Array:
-    """Circles, bars and triangles in primary colours on cream, balanced on a diagonal, printed slightly off."""
+    """Circles, bars and triangles in primary colours on cream, balanced on a diagonal, with a slight misregistration."""
     m = OVERSAMPLING * size
     y, x = square(m)
     dry = noise(m, rng, 160, 2)
@@ -85,7 +85,7 @@ def batik(size: int, rng: Generator) -> Array:
     """A wax-resist cloth: flowers on a lattice in indigo and brown, cream wax lines, and the crackle of the wax."""
     m = OVERSAMPLING * size
     y, x = square(m)
-    hand = 0.0035 * noise(m, rng, 12, 3)  # drawn by hand
+    hand = 0.0035 * noise(m, rng, 12, 3)  # wobble of hand-drawn lines
     v, u = y + hand, x + 0.0035 * noise(m, rng, 12, 3)
     cream, ochre, brown, dark, indigo, night = inks("f3e6c4 d99a3a 9c4f22 4a2416 24407f 141f45")
     k = 3.0
@@ -99,7 +99,7 @@ def batik(size: int, rng: Generator) -> Array:
     line = 0.016
 
     def put(distance: Array, ink: Array, wax: Array = cream) -> None:
-        """A shape with a line of wax around it."""
+        """Draw a shape with a line of wax around it."""
         nonlocal colour
         colour = over(over(colour, wax, step(line + 0.006, line - 0.006, distance)), ink, step(0.006, -0.006, distance))
 
@@ -127,7 +127,7 @@ def batik(size: int, rng: Generator) -> Array:
         teeth = np.abs(np.mod(u * 22, 1) - 0.5) * 2
         strip = over(np.broadcast_to(dark, colour.shape), ochre, step(-0.08, 0.08, teeth - (edge + hand) / 0.05))
         colour = over(over(colour, strip, band), cream, step(0.004, 0.002, np.abs(edge + hand - 0.062)))
-    # the wax breaks and the dye runs into the cracks
+    # dye in the cracks of the wax
     for cells, strength in ((4, 0.9), (6, 0.8), (9, 0.7)):
         crack = np.abs(noise(m, rng, cells, 4))
         slope = np.hypot(*np.gradient(crack)) + 1e-5

@@ -1,4 +1,4 @@
-"""Pictures put together from pieces: a mosaic, a stained-glass window, cubist facets."""
+"""Pictures made of pieces: a mosaic, a stained-glass window and cubist facets."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Labels = NDArray[np.int64]
 
 
 def _chebyshev(dy: Array, dx: Array, axis: Array) -> Array:
-    """Distances whose unit circle is a square along an axis."""
+    """Return distances whose unit circle is a square aligned with ``axis``."""
     return np.maximum(np.abs(dy * axis[..., 0] + dx * axis[..., 1]), np.abs(dy * axis[..., 1] - dx * axis[..., 0]))
 
 
 def _nearest(m: int, sites: Array, axes: Array | None) -> tuple[Labels, Array]:
-    """The nearest site of every pixel and its lead over the second: ``sites`` and ``axes`` are ``(k, k, 2)``.
+    """Return the nearest site of every pixel and the gap to the second nearest; ``sites`` and ``axes`` are ``(k, k, 2)``.
 
-    With axes, distances are measured along a site's own one, so that cells become tiles along a flow. Site (i, j) lives near
-    the middle of cell (i, j) of a grid, therefore nine candidates are enough.
+    With axes, each site measures distances along its own axis, so cells become tiles along a flow. Site (i, j) is near the
+    centre of cell (i, j) of a grid, so nine candidates are enough.
     """
     k = sites.shape[0]
     y, x = square(m)
@@ -58,12 +58,12 @@ def _nearest(m: int, sites: Array, axes: Array | None) -> tuple[Labels, Array]:
 
 
 def _tiles(m: int, rng: Generator, k: int, flow: Array, rounds: int = 5) -> tuple[Labels, Array, Array]:
-    """About ``k * k`` tiles laid along a flow: labels, gaps (0 at the joint), and their middles ``(k * k, 2)``."""
+    """Lay about ``k * k`` tiles along a flow and return labels, gaps (0 at the joint) and centres ``(k * k, 2)``."""
     home = np.stack(square(k), -1)
     sites = home + rng.uniform(-0.2, 0.2, home.shape).astype(np.float32) / k
     coarse = 5 * k
     points = np.stack(square(coarse), -1).reshape(-1, 2)
-    for _ in range(rounds):  # Lloyd: a tile moves to the middle of what it covers
+    for _ in range(rounds):  # Lloyd's algorithm
         label, _ = _nearest(coarse, sites, at(flow, sites))
         count = np.bincount(label.ravel(), minlength=k * k)[:, None]
         sums = np.stack([np.bincount(label.ravel(), points[:, c], k * k) for c in (0, 1)], -1)
@@ -108,7 +108,7 @@ def mosaic(size: int, rng: Generator) -> Array:
         level = np.where(fish < 0.5, 0.1 * np.maximum(fish, -0.85), level)
     label, gap, sites = _tiles(m, rng, 56, along(level + 0.002 * noise(n, rng, 6, 1)))
     stones = jitter(at(scene, sites), rng, 0.055, 0.03)
-    stones += (rng.uniform(0, 1, (len(stones), 1)) < 0.06) * 0.12  # some tesserae catch the light
+    stones += (rng.uniform(0, 1, (len(stones), 1)) < 0.06) * 0.12  # a few bright tesserae
     on = canvas(size, inks("2b2724")[0])
     edge = step(0.09, 0.2, gap)
     tilt = np.stack(square(m), -1) - sites[label]
@@ -168,7 +168,7 @@ def glass(size: int, rng: Generator) -> Array:
     light = 1.25 - 0.8 * r + 0.12 * noise(m, rng, 3, 2) + 0.13 * streaks
     glow = np.clip(lead / 0.03, 0, 1) ** 0.6
     shine = colours[label] * (0.5 + 0.62 * glow * light)[..., None]
-    shine += (0.2 * glow**2 * np.clip(light - 0.75, 0, 1))[..., None]  # light bleaches the middle of a pane
+    shine += (0.2 * glow**2 * np.clip(light - 0.75, 0, 1))[..., None]  # brighter in the centre of a pane
     width = 0.0042 + 0.0035 * (np.abs(r - rings[-1][1]) < 0.012) + 0.002 * (np.abs(r - 0.175) < 0.006)
     metal = step(0.0012, -0.0012, lead - width)
     bars = inks("15131a")[0] * (1 + 1.6 * np.clip(1 - np.abs(lead) / width, 0, 1))[..., None]
@@ -179,7 +179,7 @@ def glass(size: int, rng: Generator) -> Array:
 
 
 def _facets(n: int, rng: Generator) -> tuple[Labels, Array, Array]:
-    """The square folded again and again: labels, the distance to the nearest crease, the normals of the last creases."""
+    """Fold the square repeatedly and return labels, distances to the nearest crease, and normals of the last creases."""
     y, x = square(n)
     label = np.zeros((n, n), np.int64)
     crease = np.full((n, n), 1.0, np.float32)
@@ -199,7 +199,7 @@ def _facets(n: int, rng: Generator) -> tuple[Labels, Array, Array]:
 
 
 def _middles(label: Labels) -> tuple[int, tuple[Array, Array], Array]:
-    """How many cells there are, where their middles lie (height, width), and which share of the square they cover."""
+    """Return the number of cells, their centres (y, x) and the shares of the square that they cover."""
     y, x = square(label.shape[0])
     cells = int(label.max()) + 1
     count = np.maximum(np.bincount(label.ravel(), minlength=cells), 1)
@@ -208,7 +208,7 @@ def _middles(label: Labels) -> tuple[int, tuple[Array, Array], Array]:
 
 
 def _still_life(v: Array, u: Array) -> Array:
-    """A guitar, a bottle, a cup and a newspaper on a table, as colours at places (height, width)."""
+    """Return the colours of a guitar, a bottle, a cup and a newspaper on a table at points (y, x)."""
     wall = ramp(np.clip(0.1 + 0.5 * v + 0.5 * np.abs(u - 0.45), 0, 1), inks("e3d8b8 c2b088 93896a 5f6a68 3c4a56 262c38"))
     table = step(-0.002, 0.002, v - 0.74 - 0.12 * (u - 0.5))
     scene = over(wall, ramp(np.clip((v - 0.7) * 3.2, 0, 1), inks("c4863f 99592a 5f3419")), table)
@@ -222,7 +222,7 @@ def _still_life(v: Array, u: Array) -> Array:
     )
     label = np.maximum(np.abs(u - 0.17) - 0.09, np.abs(v - 0.58) - 0.08)
     scene = over(scene, inks("d9b25a")[0], step(0.002, -0.002, np.maximum(label, bottle)))
-    p, q = 0.72 * (u - 0.5) + 0.69 * (v - 0.56), -0.69 * (u - 0.5) + 0.72 * (v - 0.56)  # along the guitar, and across it
+    p, q = 0.72 * (u - 0.5) + 0.69 * (v - 0.56), -0.69 * (u - 0.5) + 0.72 * (v - 0.56)  # along and across the guitar
     neck = np.maximum(np.abs(q) - 0.027, np.maximum(-p - 0.62, p + 0.1))
     hips = np.minimum(np.hypot(p - 0.14, q) - 0.185, np.hypot(p + 0.1, q) - 0.145)
     body = np.minimum(hips, np.maximum(np.abs(q) - 0.11, np.abs(p - 0.02) - 0.14))
@@ -239,12 +239,12 @@ def _still_life(v: Array, u: Array) -> Array:
 
 
 def cubist(size: int, rng: Generator) -> Array:
-    """A still life with a guitar, seen from many sides at once: shaded facets in ochre, umber and slate."""
+    """A still life with a guitar, seen from many sides: shaded facets in ochre, umber and slate."""
     on = canvas(size, inks("808080")[0])
     y, x = square(on.side)
     label, crease, normal = _facets(on.side, rng)
     cells, (cy, cx), area = _middles(label)
-    # every facet looks at the still life from a place of its own
+    # every facet shows the still life from another viewpoint
     turn, zoom = rng.normal(0, 0.2, cells), rng.uniform(0.8, 1.15, cells)
     dy, dx = y - cy[label], x - cx[label]
     cosine, sine = (zoom * np.cos(turn)).astype(np.float32), (zoom * np.sin(turn)).astype(np.float32)
@@ -253,10 +253,10 @@ def cubist(size: int, rng: Generator) -> Array:
     u = (cx + away[1])[label] + sine[label] * dy + cosine[label] * dx
     tint = ramp(rng.uniform(0, 1, cells), inks("2a3a4c 64788a cdbf98 dba350 87532c efe6cf"))[label]
     scene = over(_still_life(v, u), tint, np.full_like(x, 0.2))
-    # shading runs from dark at the last crease to light: facets look folded
+    # shading is dark at the last crease, so facets look folded
     slope = (normal[label, 0] * dy + normal[label, 1] * dx) / np.sqrt(area)[label]
     scene *= (1 + 0.8 * np.clip(slope, -0.7, 0.7) * rng.choice([-1, 1], cells)[label])[..., None]
-    # the facets keep their edges: the brush gives them texture only
+    # the brush adds texture without blurring the edges of the facets
     near = label[::OVERSAMPLING, ::OVERSAMPLING]
     flow = towards(rng.uniform(0, np.pi, cells)[near] + 0.15 * noise(size, rng, 6, 1))
     grey = np.full((size, size, 3), 0.5, np.float32)

@@ -1,4 +1,4 @@
-"""Prints from wood: a wave in flat colours, and a landscape in cut lines."""
+"""Woodblock prints: a wave in flat colours, and a landscape in cut lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from PIL import Image, ImageDraw
 from .brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, ramp, square, step
 
 NAVY, DEEP, BLUE, PALE, FOAM = inks("16264a 1f3f73 3a6ea5 9cc0cf f6f1e1")
-STRIPES = (  # of the great wave, from its face (0) to its back (1)
+STRIPES = (  # stripes of the great wave, from its face (0) to its back (1)
     (0.0, 0.07, NAVY), (0.12, 0.2, PALE), (0.24, 0.36, DEEP), (0.4, 0.47, FOAM),
     (0.51, 0.62, DEEP), (0.67, 0.72, PALE), (0.76, 0.86, NAVY), (0.9, 0.94, PALE),
 )  # fmt: skip
 
 
 def spline(points: Sequence[tuple[float, float]], count: int = 80) -> Array:
-    """A smooth curve (Catmull-Rom) through points (height, width): ``(count, 2)``."""
+    """Return a smooth curve (Catmull-Rom) ``(count, 2)`` through points (y, x)."""
     knots = np.array(points, np.float32)
     knots = np.concatenate([2 * knots[:1] - knots[1:2], knots, 2 * knots[-1:] - knots[-2:-1]])
     t = np.linspace(0, len(points) - 1 - 1e-4, count)
@@ -43,7 +43,7 @@ def _field(mask: Image.Image) -> Array:
 
 
 def _grown(mask: Image.Image, pixels: int) -> Image.Image:
-    """The mask with a rim: the place of its contour line."""
+    """Return the mask enlarged by a rim, for its contour line."""
     grown = np.asarray(mask)
     for axis in (0, 1):
         padded = np.pad(grown, [(pixels, pixels) if side == axis else (0, 0) for side in (0, 1)])
@@ -58,7 +58,7 @@ def _disc(centre: Array, radius: float) -> Array:
 
 
 def _claw(rng: Generator, base: Array, heading: float, length: float) -> list[Array]:
-    """A finger of foam: a hook that narrows and bends down, with two smaller ones beside it."""
+    """Return a claw of foam: a narrowing hook that bends down, with two smaller hooks beside it."""
     fingers = []
     for bend, share in ((1.5, 1.0), (2.3, 0.6), (0.6, 0.55)):
         t = np.linspace(0, 1, 12)[:, None]
@@ -73,7 +73,7 @@ def _claw(rng: Generator, base: Array, heading: float, length: float) -> list[Ar
 
 @dataclass
 class _Blocks:
-    """A print in progress: each block prints flat shapes, and most of them a contour."""
+    """A print in progress, made of flat shapes, most of them with a contour."""
 
     colour: Array
 
@@ -85,7 +85,7 @@ class _Blocks:
         self.colour = over(self.colour, colour, _field(mask))
 
     def foam(self, shapes: Sequence[Array]) -> Array:
-        """White with a pale lower rim; says where."""
+        """Print white foam with a pale lower rim, and return its mask."""
         m = self.colour.shape[0]
         cap = _mask(m, shapes)
         self.put(cap, FOAM)
@@ -99,7 +99,7 @@ def _line(m: int) -> int:
 
 
 def _mountain(on: _Blocks, shift: float) -> None:
-    """A snow-capped mountain in the trough, behind a swell."""
+    """Print a snow-capped mountain behind a swell."""
     y, _ = square(on.colour.shape[0])
     move = np.array([0, shift], np.float32)
     sides = spline([(0.72, 0.5), (0.62, 0.66), (0.55, 0.735), (0.552, 0.785), (0.62, 0.86), (0.74, 1.04)]) + move
@@ -115,7 +115,7 @@ def _mountain(on: _Blocks, shift: float) -> None:
 
 
 def _great_wave(on: _Blocks, rng: Generator) -> None:
-    """The wave that breaks: stripes between its face and its back, a cap of lumps and claws of foam, spray before it."""
+    """Print the breaking wave: stripes, a crest of foam with claws, and spray."""
     lip = rng.uniform(-0.02, 0.02)
     crest = spline([(0.36, -0.06), (0.22, 0.08), (0.12, 0.23), (0.1 + lip, 0.39), (0.19, 0.53), (0.35, 0.6)])
     trough = [(0.46, 0.355), (0.62, 0.39), (0.75, 0.5), (0.83, 0.68), (0.82, 0.86), (0.77, 1.06)]
@@ -183,10 +183,10 @@ def woodcut(size: int, rng: Generator) -> Array:
     r, turn = np.hypot(y - cy, x - cx), np.arctan2(y - cy, x - cx)
 
     def cut(phase: Array, share: Array) -> Array:
-        """Ink between grooves: lines where the phase is whole, of a share of the period."""
+        """Return lines at integer phases whose width is a share of the period."""
         return step(-0.05, 0.05, np.abs(np.mod(phase, 1) - 0.5) * 2 - (1 - share) + 0.14 * rough)
 
-    # rays split in two as they run outwards, so that they keep their distance
+    # rays split outwards, so their spacing stays even
     octave = np.clip(np.log2(r / 0.12), 0, 3)
     rays = 44 * 2 ** np.floor(octave)
     ink = cut(rays * turn / (2 * np.pi) + 0.12 * wobble, np.clip(0.3 + 0.55 * r + 0.1 * np.sin(40 * r + wobble), 0, 0.8))
@@ -236,8 +236,6 @@ def woodcut(size: int, rng: Generator) -> Array:
     colour = over(colour, tint, 0.55 * step(0.75, 0.2, y))
     colour = over(colour, inks("cf3a24")[0], disc * np.clip(0.93 + 0.06 * rough, 0, 1))
     colour = over(colour, inks("c98a5a")[0], 0.5 * lake * path)
-    taken = np.clip(
-        0.97 - 0.05 * np.clip(noise(m, rng, (160, 12), 2), 0, 3), 0, 1
-    )  # the grain of the plank shows in the black
+    taken = np.clip(0.97 - 0.05 * np.clip(noise(m, rng, (160, 12), 2), 0, 3), 0, 1)  # wood grain in the black areas
     colour = over(colour, inks("16130f")[0], ink * taken)
     return picture(printed(colour, rng, 0.02, 0.012))
