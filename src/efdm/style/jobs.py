@@ -1,7 +1,7 @@
 """Stylize files: every picture of a file, folder or zip in every style, or a video.
 
 >>> from efdm.style import Stylizer, jobs
->>> plan = jobs.plan("photos/", ["paintings/"], "results/")  # doctest: +SKIP
+>>> plan = jobs.plan_files("photos/", ["paintings/"], "results/")  # doctest: +SKIP
 >>> jobs.stylize_files(plan, Stylizer.from_pretrained())  # doctest: +SKIP
 Result(done=12, failed=0)
 """
@@ -103,7 +103,7 @@ class LookSpec:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is read and where the results go. Made by `plan`, which reports most mistakes before a model is loaded."""
+    """What is read and where the results go. Made by `plan_files`, which reports most mistakes before a model is loaded."""
 
     content: Path
     out: Path
@@ -130,7 +130,7 @@ class Result(NamedTuple):
 # --- planning --------------------------------------------------------------------------------------------------------
 
 
-def plan(
+def plan_files(
     content: PathLike,
     styles: Sequence[PathLike],
     out: PathLike,
@@ -281,7 +281,7 @@ def stylize_files(
     progress: Report = ignore,
     failed: Callable[[Exception], object] | None = None,
 ) -> Result:
-    """Stylize what `plan` found and write the results.
+    """Stylize the files of a plan and write the results.
 
     ``failed`` is called with the error of a picture that cannot be read, stylized or written; the others are still
     stylized. Without it the error is raised.

@@ -79,7 +79,7 @@ def stylize(
             strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties, seed=seed,
             size=_size(size), style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
-        plan = jobs.plan(
+        plan = jobs.plan_files(
             content, style, out, weights=weight or (), mix=mix,  # type: ignore[arg-type]
             content_masks=content_mask or (), style_masks=style_mask or (),
         )  # fmt: skip
