@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from efdm.style.flicker import CLIPS, clip, measure
-from efdm.style.motion import estimate, same_exposure, warp
+from efdm.style.motion import estimate_motion, match_exposure, warp
 
 SIZE = (72, 96)
 
@@ -76,7 +76,7 @@ def test_estimated_motion(name: str, pixels: float) -> None:
     """The median error in pixels with noise; it is zero for a static camera, whatever its exposure."""
     shown = clip(name, frames=3, size=(144, 192))
     before, now, motion = shown.frames[1], shown.frames[2], shown.motions[1]
-    found = estimate(now, same_exposure(before, now))
+    found = estimate_motion(now, match_exposure(before, now))
     known = ~motion.isnan().any(0)
     assert (found - motion)[:, known].norm(dim=0).median() <= pixels
 

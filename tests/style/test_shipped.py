@@ -1,9 +1,10 @@
-"""The models inside the package: they are what their rows say, and they do what they were trained for."""
+"""The shipped weights: checksums, size and results."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data import read_picture, resize_short_side
@@ -27,7 +28,7 @@ def cat() -> Tensor:
 
 
 def color_distance(a: Tensor, b: Tensor) -> float:
-    """Of sorted values, channel by channel."""
+    """Return the mean distance of quantiles, channel by channel."""
     at = torch.linspace(0, 1, 101)
     return (a.flatten(1).quantile(at, 1) - b.flatten(1).quantile(at, 1)).abs().mean().item()
 
@@ -38,45 +39,54 @@ def edges(picture: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_file_is_the_one_of_the_table(name: str) -> None:
+def test_checksums(name: str) -> None:
     assert checksum(find(name)) == WEIGHTS[name].sha256
     assert find(name).stat().st_size <= 8 << 20
 
 
-def test_small_is_small() -> None:
-    assert sum(p.numel() for p in build("small").parameters()) <= 3_000_000
-    assert len(build("small").stages) > 1, "it matches at more than one depth"
-
-
-def test_the_decoder_fits_its_network() -> None:
+def test_vgg16_decoder_and_means() -> None:
     decoder = load_network(build("vgg16"), find("vgg16-efdm")).decoder
     assert all(p.isfinite().all() for p in decoder.parameters())
     means = read(find("vgg16-means"))
     assert all((m > 0).all() for m in means.values())
 
 
-@pytest.mark.parametrize("style", ["starry", "fauve", "wave"])
+@pytest.mark.parametrize("style", ["starry", "fauve"])
 def test_colours_come_from_the_style_and_edges_from_the_content(stylizer: Stylizer, cat: Tensor, style: str) -> None:
     painting = read_style(style, SIDE)
     made = stylizer.stylize(cat, painting)
     assert color_distance(made, painting) < 0.5 * color_distance(cat, painting)
     kept = torch.corrcoef(torch.stack([edges(made), edges(cat)]))[0, 1]
     elsewhere = torch.corrcoef(torch.stack([edges(made), edges(cat.flip(-1))]))[0, 1]
-    assert kept > elsewhere + 0.2, "the content cannot be recognised"
+    assert kept > elsewhere + 0.2
 
 
-def test_a_picture_in_its_own_style_comes_back(stylizer: Stylizer, cat: Tensor) -> None:
+# means over the quadrants of the stylized cat, RGB; they change only if the results of the released model change
+QUADRANTS = {
+    "efdm": [[0.3140, 0.2722, 0.3346, 0.3279], [0.4585, 0.4418, 0.4474, 0.4651], [0.5318, 0.5904, 0.5373, 0.5877]],
+    "adain": [[0.3300, 0.2828, 0.3563, 0.3111], [0.4569, 0.4320, 0.4575, 0.4726], [0.5178, 0.6007, 0.5224, 0.6130]],
+}
+
+
+@pytest.mark.parametrize("method", QUADRANTS)
+def test_results_are_unchanged(stylizer: Stylizer, cat: Tensor, method: str) -> None:
+    made = stylizer.stylize(cat, read_style("starry", SIDE), method=method)
+    found = F.adaptive_avg_pool2d(made, 2).flatten(1)
+    torch.testing.assert_close(found, torch.tensor(QUADRANTS[method]), rtol=0, atol=2e-3)
+
+
+def test_content_as_its_own_style_is_unchanged(stylizer: Stylizer, cat: Tensor) -> None:
     assert (stylizer.stylize(cat, cat) - cat).abs().mean() < 0.04
 
 
-def test_strength_goes_from_the_content_to_the_style(stylizer: Stylizer, cat: Tensor) -> None:
+def test_distance_grows_with_strength(stylizer: Stylizer, cat: Tensor) -> None:
     look = stylizer.prepare(read_style("starry", SIDE))
     off = [(stylizer.stylize(cat, look, strength=s) - cat).abs().mean().item() for s in (0.0, 0.25, 0.5, 0.75, 1.0)]
     assert off == sorted(off)
     assert off[0] < 0.04
 
 
-def test_half_the_precision_is_nearly_the_same(stylizer: Stylizer, cat: Tensor) -> None:
+def test_bf16_is_close_to_fp32(stylizer: Stylizer, cat: Tensor) -> None:
     coarse = Stylizer.from_pretrained("small", "cpu", precision="bf16")
     painting = read_style("starry", SIDE)
     made, again = stylizer.stylize(cat, painting), coarse.stylize(cat, painting)

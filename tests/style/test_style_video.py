@@ -1,3 +1,5 @@
+"""Stylized frames: the stream, less flicker, smoothed curves, files."""
+
 from __future__ import annotations
 
 import os
@@ -17,7 +19,7 @@ from efdm.style.flicker import clip, measure
 from efdm.style.jobs import Options, stylize_video
 from efdm.style.look import Look
 from efdm.style.stylizer import Stylizer
-from efdm.style.video import KNOTS, TEMPORAL, Curves, Outputs, along_curve, is_cut, knots, stylize_frames
+from efdm.style.video import KNOTS, TEMPORAL, CurveSmoother, OutputSmoother, interpolate_curve, is_cut, knots, stylize_frames
 
 SIZE = (48, 64)
 
@@ -41,111 +43,110 @@ def look_of(style: Tensor) -> Look:
     return Look((style,), (None,), (1.0,), ((prepare(style),),))
 
 
-# --- the stream ------------------------------------------------------------------------------------------------------
+# --- stream ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temporal", TEMPORAL)
-def test_one_output_for_each_frame_in_its_size(stylizer: Stylizer, look: Look, temporal: str) -> None:
+def test_one_output_for_each_frame(stylizer: Stylizer, look: Look, temporal: str) -> None:
     made = list(stylize_frames(stylizer, frames(), look, temporal=temporal))
     assert [m.shape for m in made] == [(3, *SIZE)] * 4
     assert all(0 <= m.min() <= m.max() <= 1 for m in made)
 
 
-def test_none_is_every_frame_for_itself(stylizer: Stylizer, look: Look) -> None:
+def test_none_stylizes_frames_independently(stylizer: Stylizer, look: Look) -> None:
     made = list(stylize_frames(stylizer, frames(), look, strength=0.7, method="adain", temporal="none"))
     for frame, output in zip(frames(), made, strict=True):
         assert torch.equal(output, stylizer.stylize(frame, look, strength=0.7, method="adain"))
 
 
 @pytest.mark.parametrize("temporal", TEMPORAL)
-def test_the_first_frame_is_as_without(stylizer: Stylizer, look: Look, temporal: str) -> None:
-    """Features here have fewer values than a curve has points, so that the first curve is the exact match."""
+def test_first_frame_is_an_exact_match(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    # the features have fewer values than a curve has points, so the first curve is exact
     first = next(stylize_frames(stylizer, frames(), look, temporal=temporal))
     assert torch.allclose(first, stylizer.stylize(frames()[0], look), atol=1e-4)
 
 
-@pytest.mark.parametrize("temporal", TEMPORAL)
-def test_the_past_is_forgotten_at_a_cut(stylizer: Stylizer, look: Look, temporal: str) -> None:
+@pytest.mark.parametrize("temporal", ["none", "both"])
+def test_smoothing_restarts_at_a_cut(stylizer: Stylizer, look: Look, temporal: str) -> None:
     scene, other = frames(3), [f * 0.1 for f in clip("passing", frames=3, size=SIZE).frames]
     after = list(stylize_frames(stylizer, scene + other, look, temporal=temporal))[3:]
     alone = list(stylize_frames(stylizer, other, look, temporal=temporal))
     assert all(torch.equal(a, b) for a, b in zip(after, alone, strict=True))
     if temporal != "none":
-        going_on = list(stylize_frames(stylizer, [*frames(4), *frames(6)[4:]], look, temporal=temporal))[-1]
-        assert not torch.equal(going_on, next(stylize_frames(stylizer, frames(6)[5:], look, temporal=temporal)))
+        continued = list(stylize_frames(stylizer, [*frames(4), *frames(6)[4:]], look, temporal=temporal))[-1]
+        assert not torch.equal(continued, next(stylize_frames(stylizer, frames(6)[5:], look, temporal=temporal)))
 
 
-def test_cuts_are_told_from_motion_and_exposure() -> None:
+def test_motion_and_exposure_are_no_cuts() -> None:
     pan, exposure = (clip(name, frames=2, size=SIZE).frames for name in ("pan", "exposure"))
     assert not is_cut(*pan)
     assert not is_cut(*exposure)
     assert is_cut(pan[0], clip("passing", frames=1, size=SIZE).frames[0] * 0.3)
 
 
-def test_frames_are_taken_one_at_a_time(stylizer: Stylizer, look: Look) -> None:
-    """A film does not fit into memory."""
-    asked = []
+def test_frames_are_read_one_at_a_time(stylizer: Stylizer, look: Look) -> None:
+    read = []
 
     def endless() -> object:
         for i in range(1_000_000):
-            asked.append(i)
+            read.append(i)
             yield torch.rand(3, *SIZE)
 
     made = stylize_frames(stylizer, endless(), look)  # type: ignore[arg-type]
     next(made), next(made)
-    assert asked == [0, 1]
+    assert read == [0, 1]
 
 
-def test_gradient_mode_is_left_alone_between_frames(stylizer: Stylizer, look: Look) -> None:
+def test_gradient_mode_is_unchanged_between_frames(stylizer: Stylizer, look: Look) -> None:
     for made in stylize_frames(stylizer, frames(2), look):
         assert torch.is_grad_enabled()
         assert not torch.is_inference_mode_enabled()
         assert not made.requires_grad
 
 
-def test_bytes_are_frames_too(stylizer: Stylizer, look: Look) -> None:
+def test_uint8_frames(stylizer: Stylizer, look: Look) -> None:
     whole = [(f * 255).round().to(torch.uint8) for f in frames(2)]
     a = list(stylize_frames(stylizer, whole, look))
     b = list(stylize_frames(stylizer, [w.float() / 255 for w in whole], look))
     assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_size_makes_smaller_and_never_larger(stylizer: Stylizer, look: Look) -> None:
+def test_size_never_enlarges(stylizer: Stylizer, look: Look) -> None:
     assert next(stylize_frames(stylizer, frames(2), look, size=24)).shape == (3, 24, 32)
     assert next(stylize_frames(stylizer, frames(2), look, size=100)).shape == (3, *SIZE)
 
 
-@pytest.mark.parametrize("temporal", TEMPORAL)
-def test_every_row_has_the_same_door(stylizer: Stylizer, look: Look, temporal: str) -> None:
+@pytest.mark.parametrize("temporal", ["none", "curves"])
+def test_wrong_frames(stylizer: Stylizer, look: Look, temporal: str) -> None:
     for wrong, message in (
-        (torch.rand(3, *SIZE) * 255, "divide bytes by 255"),
-        (torch.full((3, *SIZE), torch.nan), "values from nan"),
-        (torch.ones(3, *SIZE, dtype=torch.int32), "convert it to floats"),
+        (torch.rand(3, *SIZE) * 255, "frame / 255"),
+        (torch.full((3, *SIZE), torch.nan), "from nan"),
+        (torch.ones(3, *SIZE, dtype=torch.int32), "frame / 255"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             next(stylize_frames(stylizer, [wrong], look, temporal=temporal))
-    with pytest.raises(ValueError, match="outside 0"):
+    with pytest.raises(ValueError, match="strength"):
         stylize_frames(stylizer, frames(), look, strength=1.5, temporal=temporal)
 
 
-def test_wrong_names_are_told_at_once(stylizer: Stylizer, look: Look) -> None:
+def test_wrong_arguments_raise_before_the_first_frame(stylizer: Stylizer, look: Look) -> None:
     with pytest.raises(ValueError, match="did you mean 'smooth'"):
         stylize_frames(stylizer, frames(), look, temporal="smoth")
     with pytest.raises(ValueError, match="method"):
         stylize_frames(stylizer, frames(), look, method="magic")
-    with pytest.raises(ValueError, match="size=0"):
+    with pytest.raises(ValueError, match=r"size.* 0"):
         stylize_frames(stylizer, frames(), look, size=0)
 
 
-# --- less flicker ----------------------------------------------------------------------------------------------------
+# --- flicker ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "temporal", "share"),
     [("passing", "still", 0.5), ("passing", "smooth", 0.6), ("pan", "smooth", 0.7), ("exposure", "smooth", 0.5)],
 )
-def test_flicker_gets_less(stylizer: Stylizer, look: Look, name: str, temporal: str, share: float) -> None:
-    """With noise that the eye would see, and a network of random weights; benchmarks/flicker.py measures a trained one."""
+def test_smoothing_reduces_flicker(stylizer: Stylizer, look: Look, name: str, temporal: str, share: float) -> None:
+    """Visible noise and random weights; benchmarks/flicker.py measures the trained network."""
     shown = clip(name, frames=6, size=(96, 128), noise=4 / 255)
     plain, calm = (
         measure(shown.frames, list(stylize_frames(stylizer, shown.frames, look, temporal=t)), shown.motions)["warping"]
@@ -154,9 +155,8 @@ def test_flicker_gets_less(stylizer: Stylizer, look: Look, name: str, temporal: 
     assert calm < share * plain
 
 
-def test_what_changed_is_not_held_back() -> None:
-    """A blend must not leave a ghost: where the content is new, the output is."""
-    outputs = Outputs(0.8, "none")
+def test_changed_areas_leave_no_ghost() -> None:
+    outputs = OutputSmoother(0.8, "none")
     content, new = torch.full((3, *SIZE), 0.2), torch.full((3, *SIZE), 0.2)
     new[:, :, :32] = 0.9
     outputs.blend(content, torch.zeros(3, *SIZE))
@@ -169,24 +169,24 @@ def test_what_changed_is_not_held_back() -> None:
 
 
 @pytest.mark.parametrize("method", MATCHERS)
-def test_the_first_curve_is_the_matcher(method: str) -> None:
+def test_first_curve_equals_the_matcher(method: str) -> None:
     x, style = torch.randn(1, 4, 16, 16), torch.randn(1, 4, 20, 20) * 2 + 1
-    curves = Curves(look_of(style), 0.9, method)
+    curves = CurveSmoother(look_of(style), 0.9, method)
     assert torch.allclose(curves.match(0, x), MATCHERS[method](x, prepare(style)), atol=1e-4)
 
 
-def test_more_values_than_points_is_nearly_exact() -> None:
+def test_curve_with_fewer_knots_than_values_is_nearly_exact() -> None:
     x, style = torch.randn(1, 2, 80, 100), torch.randn(1, 2, 80, 100).exp()
     assert x[0, 0].numel() > 4 * KNOTS
-    made, exact = Curves(look_of(style), 0.9, "efdm").match(0, x), efdm(x, style)
+    made, exact = CurveSmoother(look_of(style), 0.9, "efdm").match(0, x), efdm(x, style)
     assert (made - exact).abs().mean() < 0.005 * style.std()
     assert torch.equal(made.amax((2, 3)), exact.amax((2, 3)))
 
 
-def test_the_curve_follows_slowly() -> None:
-    """A shift of all values, which an exact match would not even see, is first passed on and then forgotten."""
+def test_curve_adapts_slowly() -> None:
+    """A constant shift, which an exact match removes, decays over several frames."""
     x, style = torch.randn(1, 1, 30, 30), torch.randn(1, 1, 30, 30)
-    curves = Curves(look_of(style), 0.5, "efdm")
+    curves = CurveSmoother(look_of(style), 0.5, "efdm")
     still = curves.match(0, x)
     shifts = [float((curves.match(0, x + 1) - still).mean()) for _ in range(8)]
     assert shifts[0] > 0.3
@@ -194,10 +194,10 @@ def test_the_curve_follows_slowly() -> None:
     assert shifts[-1] < 0.02
 
 
-def test_half_precision_does_not_stop_the_curve_on_its_way() -> None:
-    """A tenth of the way is less than a rounding of half precision, and yet has to be gone."""
+def test_curve_converges_in_half_precision() -> None:
+    """The steps of the average are smaller than the precision of bfloat16."""
     x, style = (torch.randn(1, 1, 30, 30).add(8).to(torch.bfloat16) for _ in range(2))
-    curves = Curves(look_of(style), 0.9, "efdm")
+    curves = CurveSmoother(look_of(style), 0.9, "efdm")
     still = curves.match(0, x).float()
     assert curves.match(0, x).dtype == torch.bfloat16
     shifts = [float((curves.match(0, x + 0.125).float() - still).mean()) for _ in range(60)]
@@ -206,9 +206,9 @@ def test_half_precision_does_not_stop_the_curve_on_its_way() -> None:
 
 
 def test_equal_values_stay_equal() -> None:
-    """Half of the features behind a ReLU are zero; they all get the mean of what the style has for them."""
+    """Zeros after a ReLU all get the mean of the corresponding style values."""
     x, style = torch.randn(1, 3, 16, 16).relu(), torch.randn(1, 3, 16, 16)
-    made = Curves(look_of(style), 0.9, "efdm").match(0, x)
+    made = CurveSmoother(look_of(style), 0.9, "efdm").match(0, x)
     for channel in range(3):
         values = made[0, channel][x[0, channel] == 0]
         lowest = style[0, channel].flatten().sort().values[: len(values)]
@@ -216,17 +216,17 @@ def test_equal_values_stay_equal() -> None:
         assert values[0] == pytest.approx(float(lowest.mean()), abs=1e-4)
 
 
-def test_a_curve_is_straight_between_and_level_beyond() -> None:
+def test_curve_is_linear_between_knots_and_constant_beyond() -> None:
     xs, ys = torch.tensor([[[0.0, 1.0, 3.0]]]), torch.tensor([[[10.0, 20.0, 0.0]]])
     at = torch.tensor([[[-5.0, 0.0, 0.25, 1.0, 2.0, 3.0, 9.0]]])
-    assert along_curve(at, xs, ys).flatten().tolist() == [10, 10, 12.5, 20, 10, 0, 0]
+    assert interpolate_curve(at, xs, ys).flatten().tolist() == [10, 10, 12.5, 20, 10, 0, 0]
     assert knots(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[[1.0, 2.0, 5.0]]]))[1].flatten().tolist() == [1.5, 1.5, 5]
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:
+def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:
     av = pytest.importorskip("av")
     from efdm.data.video import VideoReader, VideoWriter
 

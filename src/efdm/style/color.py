@@ -1,4 +1,4 @@
-"""Whose colours the result has: the style's, or those of the content. One table, `COLORS`."""
+"""Colour preservation: the table `COLORS`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, wherever brightness is one number
-LEAST_VARIANCE = 1e-6  # added in every direction of colour: a grey style has none to spread
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+LEAST_VARIANCE = 1e-6  # added to every direction of colour space, because a grey style has no variance to scale
 
 
 def recolor(
     style: Tensor, content: Tensor, *, style_mask: Tensor | None = None, content_mask: Tensor | None = None
 ) -> Tensor:
-    """The style ``(1 or b, 3, h, w)`` with the content's RGB mean and covariance, one for each of ``b`` contents.
+    """Return the style ``(1 or b, 3, h, w)`` with the RGB mean and covariance of each of ``b`` contents, clamped to [0, 1].
 
-    Of all linear maps that do this we take the symmetric one: it moves colours least. Masks ``(h, w)`` say which pixels
-    count. The result is clamped to [0, 1].
+    Of all linear maps with this effect, the symmetric one changes colours least. Masks ``(h, w)`` select the pixels that
+    the statistics are taken from.
     """
     mean_x, covariance_x = _colors(content, content_mask)
     mean_y, covariance_y = _colors(style, style_mask)
@@ -32,9 +32,9 @@ def recolor(
 
 
 def _colors(picture: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Mean ``(b, 3, 1)`` and covariance ``(b, 3, 3)``."""
+    """Return the mean ``(b, 3, 1)`` and the covariance ``(b, 3, 3)``."""
     pixels = picture.flatten(2) if mask is None else picture[..., mask]
-    if not pixels.shape[-1]:  # an empty mask: nothing is styled by it, whatever we say
+    if not pixels.shape[-1]:  # an empty mask selects nothing to stylize, so any colours will do
         pixels = picture.flatten(2)
     pixels = pixels.double()
     mean = pixels.mean(-1, keepdim=True)
@@ -48,18 +48,18 @@ def _power(covariance: Tensor, exponent: float) -> Tensor:
 
 
 def luminance(rgb: Tensor) -> Tensor:
-    """``(..., 1, h, w)`` of ``(..., 3, h, w)``."""
+    """Return the luminance ``(..., 1, h, w)`` of RGB ``(..., 3, h, w)``."""
     return (rgb * rgb.new_tensor(LUMA).view(3, 1, 1)).sum(-3, keepdim=True)
 
 
 def keep_hue(output: Tensor, content: Tensor) -> Tensor:
-    """The output's brightness with the content's colours. Both ``(b, 3, h, w)``."""
+    """Return the content ``(b, 3, h, w)`` with the luminance of the output."""
     return (content + luminance(output - content)).clamp(0, 1)
 
 
 @dataclass(frozen=True)
 class Color:
-    """One row: what is done to the style before, as `recolor`, and to the output after, as `keep_hue`."""
+    """A row of `COLORS`: ``before`` changes the style, as `recolor` does, and ``after`` the output, as `keep_hue` does."""
 
     about: str
     before: Callable[..., Tensor] | None = None
@@ -67,7 +67,7 @@ class Color:
 
 
 COLORS: Mapping[str, Color] = MappingProxyType({
-    "none": Color("the style's colours"),
-    "content": Color("the style is given the content's mean colour and covariance first", before=recolor),
-    "luminance": Color("only brightness is styled, every pixel keeps its hue", after=keep_hue),
+    "none": Color("the colours of the style"),
+    "content": Color("the style takes the mean colour and covariance of the content first", before=recolor),
+    "luminance": Color("only the luminance is stylized", after=keep_hue),
 })  # fmt: skip

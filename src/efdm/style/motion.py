@@ -1,7 +1,7 @@
-"""Where a picture's pixels were in the picture before: estimated, and undone.
+"""Estimate the motion between two frames, and warp by it.
 
-A motion is ``(2, h, w)``, rows before columns: the pixel at ``p`` was at ``p + motion[:, p]`` in the picture before. NaN
-says that it was hidden; a place outside, that it was out of view.
+A motion is ``(2, h, w)``, rows before columns: the pixel at ``p`` was at ``p + motion[:, p]`` in the previous frame. NaN
+marks a pixel that was occluded; a position outside the frame marks one that was out of view.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from torch import Tensor
 from efdm.data import resize
 from efdm.style.color import luminance
 
-FINEST = 160  # short side, in pixels, at which motion is estimated; at 96 the warping error of a pan is a fifth larger
-LEVELS = 4  # halvings; the coarsest has a short side of 20
-ROUNDS = 3  # corrections at each level
-WINDOW = 9  # pixels that are taken to move together
-STIFFNESS = 1e-4  # keeps flat parts still: below the square of a visible slope, above that of noise
-STANDING = 0.2  # pixels; a shorter motion is taken for noise, since moving by it would only blur
-GAIN = 1.25  # the most that a camera's exposure changes between two frames
+FINEST = 160  # short side at which motion is estimated; at 96, the warping error of a pan is 20 % larger
+LEVELS = 4  # of the pyramid; the coarsest has a short side of 20
+ROUNDS = 3  # iterations at each level
+WINDOW = 9  # side of the least-squares window in pixels
+STIFFNESS = 1e-4  # regularisation for flat areas: below the squared gradient of visible edges, above that of noise
+STANDING = 0.2  # pixels; shorter motions are set to 0, because warping by them only blurs
+GAIN = 1.25  # largest change of exposure between two frames
 
 
 def warp(before: Tensor, motion: Tensor) -> tuple[Tensor, Tensor]:
-    """The picture before ``(c, h, w)``, moved to where its pixels are now, and which pixels ``(h, w)`` it can tell."""
+    """Return the previous frame ``(c, h, w)`` warped to the current one, and the mask ``(h, w)`` of pixels in view."""
     height, width = before.shape[-2:]
     rows = torch.arange(height, device=before.device, dtype=before.dtype)[:, None] + motion[0]
     columns = torch.arange(width, device=before.device, dtype=before.dtype)[None] + motion[1]
     slack = 1e-3
     known = (rows >= -slack) & (rows <= height - 1 + slack) & (columns >= -slack) & (columns <= width - 1 + slack)
     grid = torch.stack([(2 * columns + 1) / width - 1, (2 * rows + 1) / height - 1], -1).nan_to_num()
-    # bicubic: what is moved again and again by linear interpolation is soon a blur
+    # bicubic, because repeated linear interpolation blurs
     moved = F.grid_sample(before[None], grid[None], mode="bicubic", padding_mode="border", align_corners=False)
     return moved[0], known
 
 
-def estimate(now: Tensor, before: Tensor) -> Tensor:
-    """The motion between two pictures ``(3, h, w)``: least squares in small windows (Lucas and Kanade), coarse to fine."""
+def estimate_motion(now: Tensor, before: Tensor) -> Tensor:
+    """Estimate the motion between two frames ``(3, h, w)`` with the pyramidal Lucas-Kanade method."""
     height, width = now.shape[-2:]
     scale = min(1.0, FINEST / min(height, width))
     finest = (max(8, round(height * scale)), max(8, round(width * scale)))
@@ -45,22 +45,22 @@ def estimate(now: Tensor, before: Tensor) -> Tensor:
     for level in reversed(range(LEVELS)):
         size = (max(8, finest[0] >> level), max(8, finest[1] >> level))
         a, b = (resize(x, size) for x in pair)
-        motion = scaled(motion, size)
+        motion = resize_motion(motion, size)
         for _ in range(ROUNDS):
             motion = _blur(motion + _correction(a, warp(b, motion)[0]), 3)
-    motion = scaled(motion, (height, width))
+    motion = resize_motion(motion, (height, width))
     return torch.where(motion.norm(dim=0, keepdim=True) < STANDING, 0.0, motion)
 
 
-def same_exposure(before: Tensor, now: Tensor) -> Tensor:
-    """The picture before, as bright as the one now. A median: what moves through the view does not change it."""
+def match_exposure(before: Tensor, now: Tensor) -> Tensor:
+    """Scale the previous frame to the exposure of the current one, by the median ratio, which ignores moving objects."""
     small = [F.adaptive_avg_pool2d(x, (24, 32)).flatten(1) for x in (before, now)]
     ratio = (small[1] + 0.02) / (small[0] + 0.02)
     return before * ratio.median(-1).values.clamp(1 / GAIN, GAIN)[:, None, None]
 
 
-def scaled(motion: Tensor, size: tuple[int, int]) -> Tensor:
-    """The same motion for a picture of another size."""
+def resize_motion(motion: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return the motion for a frame of another size."""
     height, width = motion.shape[-2:]
     if (height, width) == (1, 1):
         return motion.expand(2, *size)
@@ -77,7 +77,7 @@ def _correction(now: Tensor, moved: Tensor) -> Tensor:
     yy, xx = yy + STIFFNESS, xx + STIFFNESS
     determinant = yy * xx - xy * xy
     step = torch.stack([(xx * ty - xy * tx) / determinant, (yy * tx - xy * ty) / determinant])
-    return step.clamp(-1, 1)  # a linear model of the picture is good for about a pixel
+    return step.clamp(-1, 1)  # the linear model holds for about one pixel
 
 
 def _blur(x: Tensor, side: int) -> Tensor:

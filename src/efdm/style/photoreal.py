@@ -1,8 +1,8 @@
-"""Photographs that stay photographs: colours from the stylized picture, every edge from the content. A table, `PHOTOREAL`.
+"""Photo-realistic filters: colours from the stylized image, edges from the content. The table is `PHOTOREAL`.
 
-Both ways describe the stylized picture by affine maps of the content's colours that change slowly over the picture.
-Strokes cannot be described like that, and edges of the content pass through. Maps are fitted at a moderate size and
-applied at the content's own, so that the network may work on a smaller picture without any loss of sharpness.
+Both filters fit affine colour maps from the content to the stylized image that vary slowly over the image. Such maps cannot
+represent strokes and preserve the edges of the content. They are fitted at a moderate size and applied at full size, so the
+network may run on a smaller image without loss of sharpness.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from torch import Tensor
 from efdm.data import resize
 from efdm.data.images import short_side_size
 
-FIT_SIDE = 512  # short side at which maps are fitted
-RADIUS = 1 / 16  # of the guided filter's windows, as a share of the short side
-FLATNESS = 1e-3  # variance of colours below which a window counts as flat
-CELLS = 12  # of the grid along the short side
-LEVELS = 8  # of the grid along brightness
-TRUST = 20.0  # pixels of the whole picture that are mixed into every cell
-ROWS = 256  # of the output that are made at once
+FIT_SIDE = 512  # short side of the images that the maps are fitted to
+RADIUS = 1 / 16  # of the windows of the guided filter, relative to the short side
+FLATNESS = 1e-3  # regularisation: colour variance below which a window counts as flat
+CELLS = 12  # grid cells along the short side
+LEVELS = 8  # grid cells along brightness
+TRUST = 20.0  # weight of the global statistics in every cell, in pixels
+ROWS = 256  # rows of the output computed in one step
 
 
 def plain(content: Tensor, stylized: Tensor) -> Tensor:
-    """The stylized picture as it is, in the content's size."""
+    """Return the stylized image, resized to the content."""
     return resize(stylized, _size(content))
 
 
 def guided(content: Tensor, stylized: Tensor) -> Tensor:
-    """A guided filter in colour: one affine map for each window, averaged over all windows that hold a pixel."""
+    """Apply a colour guided filter: one affine map per window, averaged over all windows that contain a pixel."""
     x, y = _for_fitting(content, stylized)
     b, _, h, w = x.shape
     radius = max(1, round(min(h, w) * RADIUS))
@@ -54,8 +54,7 @@ def guided(content: Tensor, stylized: Tensor) -> Tensor:
 
 
 def grid(content: Tensor, stylized: Tensor) -> Tensor:
-    """A coarse grid of affine maps over place and brightness: what is dark and what is bright may change differently,
-    even side by side."""
+    """Apply a bilateral grid of affine maps over position and brightness, so dark and bright neighbours can differ."""
     x, y = _for_fitting(content, stylized)
     h, w = _size(x)
     shape = (LEVELS, _cells(h, w), _cells(w, h))
@@ -76,13 +75,13 @@ def _size(picture: Tensor) -> tuple[int, int]:
 
 def _for_fitting(content: Tensor, stylized: Tensor) -> tuple[Tensor, Tensor]:
     h, w = _size(content)
-    # not larger than either: a picture that was enlarged is blurred, and would make the maps dull
+    # no larger than either image: upsampling blurs, and maps fitted to a blurred image lose contrast
     size = short_side_size(h, w, min(FIT_SIDE, h, w, *_size(stylized)))
     return resize(content, size), resize(stylized, size)
 
 
 def _in_strips(content: Tensor, maps_of: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """Apply maps, some rows of the picture at a time: twelve numbers a pixel are much for a large picture."""
+    """Apply maps a few rows at a time, because twelve coefficients per pixel need much memory."""
     out = torch.empty_like(content)
     for top in range(0, content.shape[-2], ROWS):
         rows = content[..., top : top + ROWS, :]
@@ -91,7 +90,7 @@ def _in_strips(content: Tensor, maps_of: Callable[[Tensor, int], Tensor]) -> Ten
 
 
 def _apply(maps: Tensor, x: Tensor) -> Tensor:
-    """Twelve numbers a pixel, ``(b, 12, h, w)``: a matrix, row by row, and an offset."""
+    """Apply maps ``(b, 12, h, w)``: a 3x3 matrix in row-major order and an offset for each pixel."""
     matrix, offset = maps[:, :9].unflatten(1, (3, 3)), maps[:, 9:]
     return (matrix * x[:, None]).sum(2) + offset
 
@@ -100,7 +99,7 @@ def _apply(maps: Tensor, x: Tensor) -> Tensor:
 
 
 def _box(values: Tensor, radius: int) -> Tensor:
-    """The mean over a square window, of what of it is inside the picture."""
+    """Return the mean over a square window, clipped at the borders."""
     for dim in (-1, -2):
         values = _mean_along(values, radius, dim)
     return values
@@ -108,7 +107,7 @@ def _box(values: Tensor, radius: int) -> Tensor:
 
 def _mean_along(values: Tensor, radius: int, dim: int) -> Tensor:
     n = values.shape[dim]
-    # sums in float64: the difference of two long sums in float32 would be noise
+    # float64: the difference of two long cumulative sums has no precision left in float32
     total = F.pad(values.double().movedim(dim, -1).cumsum(-1), (1, 0))
     place = torch.arange(n, device=values.device)
     low, high = (place - radius).clamp(min=0), (place + radius + 1).clamp(max=n)
@@ -121,14 +120,14 @@ def _read_plane(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> 
 
 
 def _places(rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
-    """Where the pixels of a strip are, from -1 to 1 over the picture: ``(1, h, w, 2)``, x before y."""
+    """Return the positions of the pixels of a strip, ``(1, h, w, 2)`` with x before y, in [-1, 1] over the image."""
     h, w = rows.shape[-2:]
     y = (2 * torch.arange(top, top + h, device=rows.device) + 1) / size[0] - 1
     x = (2 * torch.arange(w, device=rows.device) + 1) / size[1] - 1
     return torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)[None]
 
 
-# --- the grid --------------------------------------------------------------------------------------------------------
+# --- grid ------------------------------------------------------------------------------------------------------------
 
 
 def _brightness(x: Tensor) -> Tensor:
@@ -140,28 +139,28 @@ def _cells(side: int, other: int) -> int:
 
 
 def _fit_grid(x: Tensor, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """``(12, levels, h, w)``: least squares in every cell."""
+    """Return the least-squares maps of all cells, ``(12, levels, h, w)``."""
     pixels = torch.cat([x, torch.ones_like(x[:1])]).flatten(1).T.double()  # (n, 4)
     wanted = y.flatten(1).T.double()  # (n, 3)
     products = torch.cat([(pixels[:, :, None] * other[:, None]).flatten(1) for other in (pixels, wanted)], 1)
     whole = products.mean(0, keepdim=True)
     sums = _blurred(_splat(products, _brightness(x), shape), shape) + TRUST * whole
-    usual = _least_squares(whole, torch.zeros(4, 3).to(whole))
-    maps = _least_squares(sums, usual[0])  # flat cells change as the whole picture does
+    prior = _least_squares(whole, torch.zeros(4, 3).to(whole))
+    maps = _least_squares(sums, prior[0])  # flat cells fall back to the global map
     matrix, offset = maps[:, :3].mT.flatten(1), maps[:, 3]
     return torch.cat([matrix, offset], 1).T.reshape(12, *shape).float()
 
 
-def _least_squares(sums: Tensor, usual: Tensor) -> Tensor:
-    """Maps ``(cells, 4, 3)`` from sums of products; the less colours vary in a cell, the closer to the ``usual`` matrix."""
+def _least_squares(sums: Tensor, prior: Tensor) -> Tensor:
+    """Return maps ``(cells, 4, 3)`` from sums of products, regularised towards ``prior`` where colours vary little."""
     products, wanted = sums[:, :16].view(-1, 4, 4), sums[:, 16:].view(-1, 4, 3)
     count = products[:, 3:, 3:]
     pull = FLATNESS * count * torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0]).to(sums))
-    return torch.linalg.solve(products + pull, wanted + pull @ usual)
+    return torch.linalg.solve(products + pull, wanted + pull @ prior)
 
 
 def _splat(values: Tensor, brightness: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Give every pixel's values to the eight cells around it, in proportion."""
+    """Distribute the values of every pixel to the eight nearest cells with trilinear weights."""
     h, w = brightness.shape
     y, x = torch.meshgrid(
         torch.linspace(0, shape[1] - 1, h, device=values.device), torch.linspace(0, shape[2] - 1, w, device=values.device),
@@ -181,7 +180,7 @@ def _splat(values: Tensor, brightness: Tensor, shape: tuple[int, int, int]) -> T
 
 
 def _blurred(sums: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Share with neighbouring cells: 1, 2, 1 along every side of the grid."""
+    """Blur the grid with the kernel (1, 2, 1) / 4 along every axis."""
     cube = sums.T.reshape(1, -1, *shape)
     for dim in (2, 3, 4):
         first, last = cube.narrow(dim, 0, 1), cube.narrow(dim, cube.shape[dim] - 1, 1)

@@ -1,10 +1,10 @@
-"""Frames of a video, stylized one after the other, with less flicker.
+"""Stylize the frames of a video with less flicker.
 
-Frame by frame the exact match flickers for two reasons. The place of a value is its rank among all values of the frame, so
-whatever enters or leaves the picture shifts the curve from content to style values for everything else. And the network
-makes more of the noise that every camera adds. Against the first, `Curves` follows the content's quantiles slowly and maps
-values through the smoothed curve; against the second, `Outputs` blends what did not change with the picture before. With
-either, a single frame no longer matches the style exactly.
+Frames that are matched independently flicker for two reasons. A match maps a value by its rank in the frame, so an object
+that enters or leaves changes the mapping of all other values; and the network amplifies camera noise. `CurveSmoother`
+addresses the first: it averages the quantiles of the content over time and maps values through the smoothed curve.
+`OutputSmoother` addresses the second: it blends unchanged areas with the previous output. With either, a single frame no
+longer matches the style exactly.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from efdm.ops.choices import check_choice
 from efdm.ops.ties import tie_bounds
 from efdm.style.color import luminance
 from efdm.style.look import Look
-from efdm.style.motion import estimate, same_exposure, warp
+from efdm.style.motion import estimate_motion, match_exposure, warp
 from efdm.style.pipeline import run_network
 from efdm.style.stylizer import Stylizer, check_picture, check_strength
 
-KNOTS = 1024  # points of a smoothed curve; between them it is straight
-UNCHANGED = 6 / 255  # a change of the surroundings that is noise or small misalignment: e times less of the past is kept
+KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
+UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
 BINS = 32  # of the luminance histogram
-CUT = 0.35  # share of the pixels in another bin from one frame to the next: a new scene
+CUT = 0.35  # a scene cut: fraction of pixels that change their bin from one frame to the next
 
 
 @dataclass(frozen=True)
 class Temporal:
-    """One row: how much of the past is kept, 0 for nothing and less than 1."""
+    """A row of `TEMPORAL`. ``curves`` and ``outputs`` are weights of the past in [0, 1)."""
 
     title: str
     curves: float = 0.0
     outputs: float = 0.0
-    motion: str = "none"  # "estimated": the past is moved to where it is now
+    motion: str = "none"  # "estimated": the past is warped along the motion
 
 
 TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
-    "none": Temporal("every frame for itself, matched exactly"),
-    "still": Temporal("blended with the past where nothing moves; cheap", outputs=0.8),
-    "smooth": Temporal("blended with the past along the estimated motion", outputs=0.8, motion="estimated"),
-    "curves": Temporal("smoothed curves: when large things enter or leave; not when the exposure wavers", curves=0.9),
+    "none": Temporal("independent frames, matched exactly"),
+    "still": Temporal("static areas averaged over time; fast", outputs=0.8),
+    "smooth": Temporal("outputs averaged along the estimated motion", outputs=0.8, motion="estimated"),
+    "curves": Temporal("smoothed mapping, for large objects that enter or leave; not for varying exposure", curves=0.9),
     "both": Temporal("smooth and curves", curves=0.9, outputs=0.8, motion="estimated"),
 })  # fmt: skip
 
@@ -64,29 +64,29 @@ def stylize_frames(
     temporal: str = "smooth",
     size: int | None = None,
 ) -> Iterator[Tensor]:
-    """Frames ``(3, h, w)``, float in [0, 1] or uint8, in the look of a style, one for one, float on the CPU.
+    """Yield a stylized frame, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
 
-    ``temporal`` is a row of `TEMPORAL`. What is remembered is forgotten at a scene cut. With ``size``, frames whose short
-    side is longer are made that small first, and stay so.
+    ``temporal`` is a row of `TEMPORAL`; smoothing restarts at scene cuts. ``size`` is the largest short side: larger frames
+    are resized.
     """
     check_choice("method", method, tuple(MATCHERS))
     check_choice("temporal", temporal, tuple(TEMPORAL))
     check_strength(strength, 1)
     if size is not None and size < 1:
-        raise ValueError(f"size={size}; expected a short side of one pixel or more")
+        raise ValueError(f"size must be a short side of at least one pixel, got {size}")
     return _stylize(stylizer, frames, look, strength, method, TEMPORAL[temporal], size)
 
 
 def _stylize(
     stylizer: Stylizer, frames: Iterable[Tensor], look: Look, strength: float, method: str, row: Temporal, size: int | None
 ) -> Iterator[Tensor]:
-    curves, outputs = Curves(look, row.curves, method), Outputs(row.outputs, row.motion)
+    curves, outputs = CurveSmoother(look, row.curves, method), OutputSmoother(row.outputs, row.motion)
     before: Tensor | None = None
     for frame in frames:
-        with torch.inference_mode():  # not around the yield: it would hold for whoever asks for the frames
-            now = _made_ready(frame, size).to(stylizer.device)
+        with torch.inference_mode():  # not around the yield, where it would affect the caller
+            now = _prepare_frame(frame, size).to(stylizer.device)
             if before is not None and (now.shape != before.shape or is_cut(before, now)):
-                curves, outputs = Curves(look, row.curves, method), Outputs(row.outputs, row.motion)
+                curves, outputs = CurveSmoother(look, row.curves, method), OutputSmoother(row.outputs, row.motion)
             if row.curves:
                 made = curves.stylize(stylizer, now, strength)
             else:
@@ -96,11 +96,11 @@ def _stylize(
         yield made.cpu()
 
 
-def _made_ready(frame: Tensor, size: int | None) -> Tensor:
+def _prepare_frame(frame: Tensor, size: int | None) -> Tensor:
     if frame.ndim != 3 or frame.shape[0] != 3:
-        raise ValueError(f"a frame has shape {tuple(frame.shape)}, expected (3, h, w)")
+        raise ValueError(f"frames must have shape (3, h, w), got {tuple(frame.shape)}")
     if frame.dtype != torch.uint8:
-        check_picture(frame, "frame")  # whatever the row of `TEMPORAL`: some never meet the stylizer's own door
+        check_picture(frame, "frame")  # rows with curves do not call `Stylizer.stylize`, which checks as well
         frame = frame.float().clamp(0, 1)
     if size is not None and min(frame.shape[1:]) > size:
         frame = resize(frame, short_side_size(frame.shape[1], frame.shape[2], size))
@@ -108,16 +108,16 @@ def _made_ready(frame: Tensor, size: int | None) -> Tensor:
 
 
 def is_cut(before: Tensor, now: Tensor) -> bool:
-    """Whether two frames show different scenes, by their luminance histograms."""
+    """Return True if two frames show different scenes, by their luminance histograms."""
     counts = [torch.histc(luminance(x).float(), BINS, 0, 1) / x[0].numel() for x in (before, now)]
     return bool((counts[0] - counts[1]).abs().sum() / 2 > CUT)
 
 
-# --- smoothed outputs ------------------------------------------------------------------------------------------------
+# --- outputs ---------------------------------------------------------------------------------------------------------
 
 
-class Outputs:
-    """The last output, moved along with the content, and blended into the next where the content is the same."""
+class OutputSmoother:
+    """Blend each output with the previous one where the content has not changed."""
 
     def __init__(self, memory: float, motion: str) -> None:
         self.memory, self.motion = memory, motion
@@ -126,12 +126,14 @@ class Outputs:
     def blend(self, content: Tensor, made: Tensor) -> Tensor:
         if self.memory and self._past is not None:
             old_content, old = self._past
-            old_content = same_exposure(old_content, content)  # a match does not see the exposure: the past still holds
+            old_content = match_exposure(
+                old_content, content
+            )  # exposure does not change the ranks, so the past still applies
             known = None
             if self.motion == "estimated":
-                moved, known = warp(torch.cat([old_content, old]), estimate(content, old_content))
+                moved, known = warp(torch.cat([old_content, old]), estimate_motion(content, old_content))
                 old_content, old = moved[:3], moved[3:]
-            kept = self.memory * sameness(content, old_content)
+            kept = self.memory * similarity(content, old_content)
             if known is not None:
                 kept = kept * known
             made = torch.lerp(made, old, kept).clamp(0, 1)
@@ -139,42 +141,42 @@ class Outputs:
         return made
 
 
-def sameness(a: Tensor, b: Tensor) -> Tensor:
-    """``(1, h, w)``, 1 where two pictures agree but for noise, towards 0 where they differ."""
+def similarity(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``(1, h, w)`` in [0, 1]: 1 where two frames agree up to noise, near 0 where they differ."""
     change = F.avg_pool2d(F.pad((a - b)[None], (2,) * 4, mode="replicate"), 5, stride=1)[0]
     return torch.exp(-(change / UNCHANGED).square().sum(0, keepdim=True))
 
 
-# --- smoothed curves -------------------------------------------------------------------------------------------------
+# --- curves ----------------------------------------------------------------------------------------------------------
 
 
-class Curves:
-    """The smoothed quantiles of the content at every depth, and matching by them."""
+class CurveSmoother:
+    """Match features through curves from content to style values that are averaged over time."""
 
     def __init__(self, look: Look, memory: float, method: str) -> None:
         self.look, self.memory, self.method = look, memory, method
-        self._sorted: dict[int, Tensor] = {}
+        self._quantiles: dict[int, Tensor] = {}
 
     def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
         batch = content[None].to(stylizer.dtype).contiguous(memory_format=torch.channels_last)
         return run_network(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
 
     def match(self, depth: int, x: Tensor) -> Tensor:
-        """Map the frame's features ``(1, c, h, w)`` through the curve from smoothed content to style."""
+        """Map the features ``(1, c, h, w)`` of a frame through the curve from smoothed content quantiles to style values."""
         ordered, rank = kernels.sort_rank(x.flatten(2))
-        # half precision would round small steps away, and the memory would stay behind for ever
+        # float32: in half precision, small steps round to zero and the average would never converge
         ordered = ordered.to(torch.promote_types(x.dtype, torch.float32))
-        past = self._sorted.get(depth)
+        past = self._quantiles.get(depth)
         smooth = ordered if past is None else torch.lerp(ordered, past, self.memory)
-        self._sorted[depth] = smooth
-        # a matcher applied to the smoothed values themselves gives the curve, whatever the matcher
+        self._quantiles[depth] = smooth
+        # matching the smoothed values themselves gives the curve of any matcher
         heights = self.look.match(smooth.to(x.dtype), depth, slice(None), self.method).to(smooth.dtype)
-        mapped = kernels.take(along_curve(ordered, *knots(smooth, heights)), rank)
-        return torch.empty_like(x).copy_(mapped.view(x.shape))  # in the memory format of the network
+        mapped = kernels.take(interpolate_curve(ordered, *knots(smooth, heights)), rank)
+        return torch.empty_like(x).copy_(mapped.view(x.shape))  # keeps the memory format
 
 
 def knots(smooth: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
-    """Some points of a curve that is given at every rank; where values are tied, the mean of their heights."""
+    """Reduce a curve given at every rank to at most `KNOTS` points; tied values get their mean height."""
     n = smooth.shape[-1]
     if n > KNOTS:
         at = torch.linspace(0, n - 1, KNOTS, device=smooth.device).round().long()
@@ -185,10 +187,10 @@ def knots(smooth: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
     return smooth.contiguous(), torch.where(end - first == 1, heights, mean.to(heights))
 
 
-def along_curve(ordered: Tensor, xs: Tensor, ys: Tensor) -> Tensor:
-    """Heights of the piecewise straight curve at sorted values; beyond its ends it is level."""
+def interpolate_curve(ordered: Tensor, xs: Tensor, ys: Tensor) -> Tensor:
+    """Evaluate the piecewise linear curve at sorted values; it is constant beyond its ends."""
     last, n = xs.shape[-1] - 1, ordered.shape[-1]
-    # how many knots are not above a value: the knots are looked up among the values, of which there are many more
+    # count the knots up to each value by searching the few knots among the many values
     places = torch.searchsorted(ordered, xs)
     passed = torch.zeros(*xs.shape[:-1], n + 1, dtype=torch.int64, device=xs.device)
     passed = passed.scatter_add_(-1, places, torch.ones_like(places)).cumsum(-1)[..., :n]
