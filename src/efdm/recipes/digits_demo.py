@@ -2,14 +2,14 @@
 
 claim     EFDMix is better than ERM in a style that was not trained on.
 command   efdm dg run digits_demo -o runs/digits
-time      a minute or two for one seed on 2 CPU cores
-expected  EFDMix above ERM by 5.1 ± 1.2 percent points on average (standard error, seeds 0 to 4: results/digits), five other
-          seeds by 3.2 ± 0.9, a single one by 0 to 9. It comes from ink, mosaic and outline as the new style; when neon
-          is new, no gain is to be expected
+time      one to two minutes per seed on 2 CPU cores
+expected  EFDMix above ERM by 5.1 ± 1.2 percentage points on average (standard error, seeds 0 to 4: results/digits), and by
+          3.2 ± 0.9 with five other seeds; single seeds range from 0 to 9. The gain comes from ink, mosaic and outline; none
+          is expected when neon is held out
 runs      60 (3 methods x 4 domains x 5 seeds)
 
-The number of iterations was chosen, with an earlier drawing of the styles, by ERM's accuracy on held-out pictures of the
-training domains, which more iterations raised only a little, and by what a demo may take. p and alpha are the papers'.
+The number of iterations was chosen with an earlier version of the styles, by ERM's accuracy on held-out pictures of the
+training domains (more iterations helped little) and by the time a demo may take. p and alpha are the papers'.
 """
 
 from efdm.lab import Recipe
@@ -30,7 +30,7 @@ recipe = Recipe(
         "evaluate_every": 0,
         "precision": "fp32", "speed": "plain", "device": "cpu",
     },
-    selections=("last", "oracle"),  # there is one evaluation: training-domain validation would be "last" again
+    selections=("last", "oracle"),  # with one evaluation, training-domain validation would equal "last"
     orders=(("erm", "efdmix"),),
     contrasts=(("erm", "mixstyle"), ("mixstyle", "efdmix")),
 )  # fmt: skip

@@ -1,17 +1,16 @@
-"""PACS, DomainBed's protocol, ResNet-50, with DomainBed's default settings.
+"""PACS, DomainBed's protocol, ResNet-50, with DomainBed's default hyperparameters.
 
 claim     EFDMix is better than ERM under DomainBed's protocol.
 command   efdm dg run pacs_domainbed_resnet50 --data PACS --weights resnet50.safetensors -o runs/domainbed
-time      not measured here, where ImageNet weights of ResNet-50 were not at hand
-expected  the paper has 87.9 for EFDMix; DomainBed has for ERM 86.7 by the oracle and 85.5 by training-domain validation
+time      not measured: no ImageNet weights of ResNet-50 were available here
+expected  published: EFDMix 87.9 (paper); ERM 86.7 with the oracle and 85.5 with training-domain validation (DomainBed)
 runs      120 (4 methods x (4 domains + 6 pairs of domains) x 3 seeds)
 
-Adam, 32 pictures of every training domain in a batch, 5,001 steps, evaluated every 300: these come from the protocol itself.
-The pairs of domains are for leave-one-domain-out cross-validation alone; leave it out of `selections` to save 72 trainings.
+The protocol sets Adam, 32 pictures of every training domain per batch, 5,001 steps and an evaluation every 300 steps. The
+pairs of domains are needed only for leave-one-domain-out cross-validation; remove it from `selections` to save 72 runs.
 
-The paper's 87.9 stands beside 86.7, which is ERM's *oracle* number. Compare it with no other column. Two things differ from
-DomainBed's own study: settings are its defaults, without a random search, and evaluations are made after 300, 600... steps,
-where it has 301, 601...
+The paper compares its 87.9 with 86.7, ERM's *oracle* number, so compare it only with the oracle table. Differences from
+DomainBed: docs/protocols.md.
 """
 
 from efdm.lab import Recipe, published
@@ -23,7 +22,7 @@ recipe = Recipe(
     settings={
         "backbone": "resnet50.tv_in1k",
         "weights": "timm",
-        "stages": ("layer1", "layer2"),  # as in the paper's leave-one-out runs; it does not say where in these
+        "stages": ("layer1", "layer2"),  # as in the paper's leave-one-out runs; not stated for DomainBed
         "size": 224,
     },
     seeds=(0, 1, 2),  # DomainBed: three trials
