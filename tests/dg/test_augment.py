@@ -10,8 +10,7 @@ from efdm.dg.augment import AUGMENTATIONS, augmented, brightness, contrast, hue,
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 
 MEAN, STD = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
-# Places are float32 in pixels: at an edge from black to white an error of 1e-5 pixels is 1e-5 / 0.22 after normalising,
-# and the slow version makes one, too.
+# Positions are float32: at an edge from black to white an error of 1e-5 pixels is 1e-5 / 0.22 after normalization.
 NEAR = {"rtol": 0, "atol": 3e-4}
 
 
@@ -24,7 +23,7 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def normalised(pixels: Tensor) -> Tensor:
+def normalized(pixels: Tensor) -> Tensor:
     return (pixels / 255 - MEAN) / STD
 
 
@@ -42,15 +41,15 @@ def matches(actual: Tensor, expected: Tensor) -> bool:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """What `augment` drew, call by call."""
+    """The random numbers that `augment` drew, by call."""
     values: list[Tensor] = []
     uniform = augment.uniform
 
-    def remember(*shape: int, **where: object) -> Tensor:
+    def record(*shape: int, **where: object) -> Tensor:
         values.append(uniform(*shape, **where))
         return values[-1]
 
-    monkeypatch.setattr(augment, "uniform", remember)
+    monkeypatch.setattr(augment, "uniform", record)
     return values
 
 
@@ -58,19 +57,19 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-@pytest.mark.parametrize(("side", "size"), [(37, 32), (32, 32), (30, 47), (64, 33)])
+@pytest.mark.parametrize(("side", "size"), [(37, 32), (32, 32), (30, 47)])
 def test_shape_type_and_layout(name: str, side: int, size: int, device: torch.device) -> None:
     out = augmented(noise(5, side).to(device), name, size)
     assert out.shape == (5, 3, size, size)
     assert out.dtype == torch.float32
     assert out.device.type == device.type
     assert out.is_contiguous(memory_format=torch.channels_last)
-    low, high = normalised(torch.zeros(1, 3, 1, 1)), normalised(torch.full((1, 3, 1, 1), 255.0))
-    assert ((out.cpu() >= low - 1e-4) & (out.cpu() <= high + 1e-4)).all(), "interpolation makes no new extremes"
+    low, high = normalized(torch.zeros(1, 3, 1, 1)), normalized(torch.full((1, 3, 1, 1), 255.0))
+    assert ((out.cpu() >= low - 1e-4) & (out.cpu() <= high + 1e-4)).all(), "no overshoot"
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_a_seed_repeats_and_the_pictures_stay_as_they_were(name: str) -> None:
+def test_same_seed_same_result_and_input_unchanged(name: str) -> None:
     images = noise(6, 40)
     before = images.clone()
     first, again, other = (augmented(images, name, 32, seeded(seed)) for seed in (3, 3, 4))
@@ -80,14 +79,14 @@ def test_a_seed_repeats_and_the_pictures_stay_as_they_were(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in AUGMENTATIONS if n != "none"])
-def test_every_picture_has_its_own_draw(name: str) -> None:
+def test_pictures_are_augmented_independently(name: str) -> None:
     images = noise(1, 40).expand(64, -1, -1, -1)
     different = {tuple(row) for row in augmented(images, name, 40, seeded(0)).flatten(1)[:, :50].tolist()}
     assert len(different) > 15
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_a_picture_does_not_see_its_neighbours(name: str) -> None:
+def test_pictures_do_not_depend_on_each_other(name: str) -> None:
     images, others = noise(4, 36), noise(4, 36, seed=1)
     mixed = torch.cat([images[:2], others[2:]])
     alone, among = (augmented(x, name, 32, seeded(5)) for x in (images, mixed))
@@ -95,41 +94,41 @@ def test_a_picture_does_not_see_its_neighbours(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_one_colour_stays_one_colour_without_borders(name: str) -> None:
-    """Nothing from outside the picture ever shows."""
+def test_no_padding_is_visible(name: str) -> None:
+    """A picture of one colour stays one colour."""
     images = noise(16, 1).expand(-1, -1, 45, 45)
     out = augmented(images, name, 40, seeded(1))
     assert (out.amax((2, 3)) - out.amin((2, 3))).max() < 1e-5
 
 
 WRONG = {
-    "floats": (torch.zeros(1, 3, 8, 8), "paper", 8, r"images are torch.float32 \(1, 3, 8, 8\), expected uint8"),
-    "not_square": (torch.zeros(1, 3, 8, 9, dtype=torch.uint8), "paper", 8, r"\(1, 3, 8, 9\), expected"),
-    "channels_last": (torch.zeros(1, 8, 8, 3, dtype=torch.uint8), "paper", 8, r"\(1, 8, 8, 3\), expected"),
-    "no_size": (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), "paper", 0, "size is 0"),
+    "floats": (torch.zeros(1, 3, 8, 8), "paper", 8, r"uint8 .*got torch.float32 \(1, 3, 8, 8\)"),
+    "not_square": (torch.zeros(1, 3, 8, 9, dtype=torch.uint8), "paper", 8, r"\(1, 3, 8, 9\)"),
+    "channels_last": (torch.zeros(1, 8, 8, 3, dtype=torch.uint8), "paper", 8, r"\(1, 8, 8, 3\)"),
+    "no_size": (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), "paper", 0, "size must be >= 1, got 0"),
     "name": (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), "papr", 8, "augmentation='papr' .*did you mean 'paper'"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said(case: str) -> None:
+def test_wrong_arguments(case: str) -> None:
     images, name, size, message = WRONG[case]
     with pytest.raises(ValueError, match=message):
         augmented(images, name, size)
 
 
-# --- for testing -----------------------------------------------------------------------------------------------------
+# --- test pictures ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("side", "size"), [(227, 224), (32, 32), (33, 47), (64, 64)])
-def test_prepared_is_resizing_and_normalising(side: int, size: int) -> None:
+def test_prepared_resizes_and_normalizes(side: int, size: int) -> None:
     images = noise(2, side)
-    close(prepared(images, size), normalised(resized(images, size)))
+    close(prepared(images, size), normalized(resized(images, size)))
     assert torch.equal(prepared(images, size), augmented(images, "none", size))
 
 
-def test_of_the_same_size_nothing_is_interpolated(drawn: list[Tensor]) -> None:
-    """Bit for bit: through the sampler, a whole picture is the picture itself."""
+def test_equal_sizes_need_no_interpolation(drawn: list[Tensor]) -> None:
+    """Resampling the whole picture at its own size is exact."""
     images = noise(64, 45)
     out = augmented(images, "paper", 45, seeded(0))
     chance, _, _, mirror = drawn[0]
@@ -139,11 +138,11 @@ def test_of_the_same_size_nothing_is_interpolated(drawn: list[Tensor]) -> None:
     assert torch.equal(out[whole & (mirror < 0.5)], plain[whole & (mirror < 0.5)].flip(-1))
 
 
-# --- the paper's -----------------------------------------------------------------------------------------------------
+# --- paper -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("side", "size", "large"), [(227, 224, 252), (32, 32, 36), (50, 41, 46)])
-def test_paper_is_enlarging_cropping_and_mirroring(side: int, size: int, large: int, drawn: list[Tensor]) -> None:
+def test_paper_enlarges_crops_and_flips(side: int, size: int, large: int, drawn: list[Tensor]) -> None:
     images = noise(12, side)
     out = augmented(images, "paper", size, seeded(2))
     assert len(drawn) == 1
@@ -154,17 +153,17 @@ def test_paper_is_enlarging_cropping_and_mirroring(side: int, size: int, large: 
             expected = resized(images[n : n + 1], large)[..., top : top + size, left : left + size]
         if mirror < 0.5:
             expected = expected.flip(-1)
-        close(out[n : n + 1], normalised(expected))
+        close(out[n : n + 1], normalized(expected))
 
 
-def test_paper_draws_every_place_of_a_crop_and_half_of_each_kind() -> None:
-    """A picture that tells where it was cut: rows in red, columns in green."""
-    side, size = 36, 32  # enlarged to 36 again: crops are of the stored pixels
+def test_distribution_of_crops_and_flips() -> None:
+    """Red encodes the row and green the column, so the position of a crop can be read off."""
+    side, size = 36, 32  # enlarged to 36: crops consist of stored pixels
     ramp = torch.arange(side, dtype=torch.uint8)
     image = torch.stack([ramp[:, None].expand(side, side), ramp.expand(side, side), torch.zeros(side, side)]).to(torch.uint8)
     out = augmented(image.expand(4000, -1, -1, -1), "paper", size, seeded(0)) * STD + MEAN
     red, green = out[:, 0] * 255, out[:, 1] * 255
-    cropped = (red[:, 1, 0] - red[:, 0, 0] - 1).abs() < 1e-3  # a step of 1, and 36/32 where all of the picture is seen
+    cropped = (red[:, 1, 0] - red[:, 0, 0] - 1).abs() < 1e-3  # a step of 1; 36/32 for the whole picture
     mirrored = green[:, 0, 0] > green[:, 0, -1]
     tops = red[cropped, 0, 0].round().long()
     lefts = green[cropped].amin((1, 2)).round().long()
@@ -181,7 +180,7 @@ def test_paper_draws_every_place_of_a_crop_and_half_of_each_kind() -> None:
 # --- digits ----------------------------------------------------------------------------------------------------------
 
 
-def test_digits_are_moved_by_whole_pixels_and_never_mirrored() -> None:
+def test_digits_shift_by_whole_pixels_without_flip() -> None:
     images = noise(200, 32)
     out = augmented(images, "digits", 32, seeded(0))
     padded = F.pad(images.float(), (2, 2, 2, 2), mode="replicate")
@@ -191,17 +190,17 @@ def test_digits_are_moved_by_whole_pixels_and_never_mirrored() -> None:
             (top, left)
             for top in range(5)
             for left in range(5)
-            if matches(out[n], normalised(padded[n : n + 1, :, top : top + 32, left : left + 32])[0])
+            if matches(out[n], normalized(padded[n : n + 1, :, top : top + 32, left : left + 32])[0])
         ]
         assert len(found) == 1
         seen.add(found[0])
     assert len(seen) == 25
 
 
-# --- DomainBed's -----------------------------------------------------------------------------------------------------
+# --- DomainBed -------------------------------------------------------------------------------------------------------
 
 
-def test_windows_are_inside_and_of_the_areas_and_shapes_asked_for() -> None:
+def test_random_resized_crops() -> None:
     windows = augment._windows_of_area(5000, 227, (0.7, 1.0), torch.device("cpu"), seeded(0))
     tops, lefts, heights, widths = windows
     assert (tops >= 0).all()
@@ -222,7 +221,7 @@ def test_windows_are_inside_and_of_the_areas_and_shapes_asked_for() -> None:
     assert torch.corrcoef(torch.stack([down, right]))[0, 1].abs() < 0.1
 
 
-def test_a_window_that_never_fits_is_the_whole_picture() -> None:
+def test_a_crop_that_never_fits_is_the_whole_picture() -> None:
     windows = augment._windows_of_area(8, 50, (1.01, 1.02), torch.device("cpu"), seeded(0))
     assert [w.tolist() for w in windows] == [[0.0] * 8, [0.0] * 8, [50.0] * 8, [50.0] * 8]
 
@@ -230,18 +229,18 @@ def test_a_window_that_never_fits_is_the_whole_picture() -> None:
 def test_a_window_of_whole_pixels_is_a_crop() -> None:
     images = noise(2, 40)
     tops, lefts, heights, widths = (torch.tensor(v) for v in ([3.0, 0.0], [7.0, 16.0], [24.0, 24.0], [24.0, 24.0]))
-    out = augment._seen(images, augment.Windows(tops, lefts, heights, widths), 24, torch.tensor([False, True]))
+    out = augment._resampled(images, augment.Windows(tops, lefts, heights, widths), 24, torch.tensor([False, True]))
     assert torch.equal(out[0], images[0, :, 3:27, 7:31].float())
     assert torch.equal(out[1], images[1, :, 0:24, 16:40].float().flip(-1))
 
 
-def test_a_long_window_is_stretched() -> None:
-    """Inside, where the crop's own border does not show, it is interpolation of the crop."""
+def test_a_rectangular_window_is_stretched() -> None:
+    """Away from the border it equals interpolation of the crop."""
     images = noise(1, 60)
     windows = augment.Windows(*(torch.tensor([v]) for v in (10.0, 5.0, 30.0, 45.0)))
     expected = F.interpolate(images[..., 10:40, 5:50].float(), (50, 50), mode="bilinear", align_corners=False)
     torch.testing.assert_close(
-        augment._seen(images, windows, 50)[..., 1:-1, 1:-1], expected[..., 1:-1, 1:-1], rtol=0, atol=0.05
+        augment._resampled(images, windows, 50)[..., 1:-1, 1:-1], expected[..., 1:-1, 1:-1], rtol=0, atol=0.05
     )
 
 
@@ -254,25 +253,25 @@ COLOURS = {
 
 
 @pytest.mark.parametrize("name", COLOURS)
-def test_colours_change_as_torchvisions(name: str) -> None:
+def test_colours_equal_torchvision(name: str) -> None:
     functional = pytest.importorskip("torchvision.transforms.functional")
     change, theirs, amounts = COLOURS[name]
     pixels = noise(3, 16) / 255
-    pixels[:, :, :2] = pixels[:, :1, :2]  # gray ones have no hue
-    pixels[:, :, 2, :3] = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])  # two channels alike
+    pixels[:, :, :2] = pixels[:, :1, :2]  # gray pixels have no hue
+    pixels[:, :, 2, :3] = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])  # two equal channels
     out = change(pixels, torch.tensor(amounts))
     for image, amount, found in zip(pixels, amounts, out, strict=True):
         torch.testing.assert_close(found, getattr(functional, theirs)(image, amount), rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", COLOURS)
-def test_no_change_of_colours_is_none(name: str) -> None:
+def test_neutral_amounts_change_nothing(name: str) -> None:
     change, _, amounts = COLOURS[name]
     pixels = noise(2, 16) / 255
     torch.testing.assert_close(change(pixels, torch.full((2,), amounts[1])), pixels, rtol=0, atol=1e-6)
 
 
-def test_domainbed_is_its_parts(drawn: list[Tensor]) -> None:
+def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
     functional = pytest.importorskip("torchvision.transforms.functional")
     images = noise(40, 48)
     images[:, 0] //= 2  # not gray on average
@@ -280,7 +279,7 @@ def test_domainbed_is_its_parts(drawn: list[Tensor]) -> None:
     _, _, choices = drawn
     windows = augment._windows_of_area(40, 48, (0.7, 1.0), torch.device("cpu"), seeded(0))
     mirror, gray, *amounts = choices
-    seen = augment._seen(images, windows, 40, mirror < 0.5) / 255
+    seen = augment._resampled(images, windows, 40, mirror < 0.5) / 255
     grays = 0
     for n in range(len(images)):
         expected = seen[n]
@@ -289,7 +288,7 @@ def test_domainbed_is_its_parts(drawn: list[Tensor]) -> None:
         expected = functional.adjust_hue(expected, (-0.3 + 0.6 * amounts[3][n]).item())
         if gray[n] < 0.1:
             expected, grays = functional.rgb_to_grayscale(expected, 3), grays + 1
-        close(out[n : n + 1], normalised(expected[None] * 255))
+        close(out[n : n + 1], normalized(expected[None] * 255))
     assert 0 < grays < 12
 
 
@@ -300,7 +299,7 @@ def test_domainbed_is_its_parts(drawn: list[Tensor]) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_in_a_captured_graph(name: str) -> None:
-    """New pictures and new draws at every replay, the same as without a graph; nothing is read back."""
+    """Replays use new pictures and new random numbers, and equal eager results; nothing is read back."""
     images, generator = noise(6, 37).cuda(), torch.Generator("cuda")
     wanted = []
     for seed in (1, 2):
@@ -324,10 +323,10 @@ def test_in_a_captured_graph(name: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_gpu_sees_what_a_cpu_sees() -> None:
+def test_gpu_equals_cpu() -> None:
     images = noise(3, 45)
     windows = augment.Windows(
         *(torch.tensor(v) for v in ([0.0, 1.5, 3.2], [2.0, 0.3, 0.0], [45.0, 40.1, 33.3], [41.7, 30.0, 45.0]))
     )
-    on_gpu = augment._seen(images.cuda(), augment.Windows(*(w.cuda() for w in windows)), 40)
-    torch.testing.assert_close(on_gpu.cpu(), augment._seen(images, windows, 40), rtol=0, atol=0.02)
+    on_gpu = augment._resampled(images.cuda(), augment.Windows(*(w.cuda() for w in windows)), 40)
+    torch.testing.assert_close(on_gpu.cpu(), augment._resampled(images, windows, 40), rtol=0, atol=0.02)

@@ -12,7 +12,7 @@ CHANGES = {"mixup": Mixup, "cutmix": CutMix, "cutout": Cutout}
 
 
 def batch(device: torch.device, size: int = 5) -> tuple[Tensor, Tensor]:
-    """Picture i is i + 1 everywhere and target i says i, so that what came from where can be read off."""
+    """Return pictures with the constant value i + 1 and one-hot targets i, so the origin of every pixel can be read off."""
     images = torch.arange(1.0, size + 1, device=device)[:, None, None, None].expand(size, 3, 8, 10)
     return images.contiguous(memory_format=torch.channels_last), torch.eye(size, device=device)
 
@@ -22,7 +22,7 @@ def seeded(change: type, device: torch.device, seed: int = 0, **settings: float)
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_every_change_keeps(change: type, device: torch.device) -> None:
+def test_shape_layout_and_probabilities(change: type, device: torch.device) -> None:
     images, targets = batch(device)
     kept = images.clone(), targets.clone()
     for seed in range(10):
@@ -32,7 +32,7 @@ def test_what_every_change_keeps(change: type, device: torch.device) -> None:
         assert new.is_contiguous(memory_format=torch.channels_last)
         close(probabilities.sum(1), torch.ones(5, device=device))
         assert (probabilities >= 0).all()
-    assert torch.equal(images, kept[0]), "the batch that was given stays as it was"
+    assert torch.equal(images, kept[0]), "the input is unchanged"
     assert torch.equal(targets, kept[1])
 
 
@@ -49,7 +49,7 @@ def test_draws_come_from_the_generator(change: type, device: torch.device) -> No
 
 @pytest.mark.parametrize("gate", ["read", "not read"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_the_chance_of_a_change(change: type, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probability_of_a_change(change: type, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     if gate == "not read":  # as on a GPU
         monkeypatch.setattr(draw, "closed", lambda gate: False)
     images, targets = batch(device)
@@ -71,7 +71,7 @@ def test_small_batches(change: type, size: int, device: torch.device) -> None:
 
 
 def test_mixup_is_linear(device: torch.device) -> None:
-    """Pictures are linear in the numbers of their samples, and so are targets: the two tell the same."""
+    """Pictures and targets are blended with the same weight."""
     images, targets = batch(device)
     for seed in range(5):
         new, probabilities = seeded(Mixup, device, seed, alpha=1.0)(images, targets)
@@ -84,18 +84,18 @@ def test_mixup_draws_one_weight_from_beta(device: torch.device) -> None:
     images, targets = torch.zeros(2, 1, 1, 1, device=device), torch.eye(2, device=device)
     kept = torch.stack([change(images, targets)[1][:, 0] for _ in range(600)])
     mixed = kept[(kept < 1).all(1) & (kept > 0).all(1)]
-    assert 230 < len(mixed) < 370, "half of the shuffles of two change nothing"
+    assert 230 < len(mixed) < 370, "half of the permutations of two change nothing"
     close(mixed.sum(1), torch.ones(len(mixed), device=device))
     assert mixed[:, 0].var().item() == pytest.approx(1 / 44, rel=0.3)  # Beta(5, 5)
 
 
-def test_the_share_of_a_label_is_that_of_its_pixels(device: torch.device) -> None:
+def test_cutmix_targets_follow_pixels(device: torch.device) -> None:
     images, targets = batch(device)
     shares = set()
     for seed in range(20):
         new, probabilities = seeded(CutMix, device, seed)(images, targets)
         for i in range(5):
-            assert set(new[i].unique().tolist()) <= set(range(1, 6)), "pixels are moved, not computed"
+            assert set(new[i].unique().tolist()) <= set(range(1, 6)), "pixels are copied"
             for j in range(5):
                 pixels = (new[i, 0] == j + 1).sum() / 80
                 close(probabilities[i, j], pixels)
@@ -103,15 +103,15 @@ def test_the_share_of_a_label_is_that_of_its_pixels(device: torch.device) -> Non
     assert len(shares) > 10
 
 
-def test_cutmix_replaces_as_much_as_it_draws(device: torch.device) -> None:
-    """Alpha 1 draws areas evenly: half on average, and less by what lies outside of the picture."""
+def test_cutmix_area(device: torch.device) -> None:
+    """With alpha = 1 areas are uniform, half on average, and reduced by clipping."""
     change = seeded(CutMix, device)
     images, targets = torch.zeros(2, 1, 32, 32, device=device), torch.eye(2, device=device)
     kept = torch.stack([change(images, targets)[1].max() for _ in range(400)])
     assert 0.6 < kept[kept < 1].mean().item() < 0.8
 
 
-def test_cutout_leaves_a_square_of_every_picture_out(device: torch.device) -> None:
+def test_cutout(device: torch.device) -> None:
     images, targets = torch.ones(200, 3, 12, 16, device=device), torch.eye(200, device=device)
     new, probabilities = seeded(Cutout, device)(images, targets)
     assert torch.equal(probabilities, targets)
@@ -119,8 +119,8 @@ def test_cutout_leaves_a_square_of_every_picture_out(device: torch.device) -> No
     assert torch.equal(new == 0, out[:, None].expand_as(new)), "all channels"
     areas = out.sum((1, 2))
     assert areas.max().item() == 36, "half of the shorter side, squared"
-    assert areas.min().item() < 20, "cut off at the border"
-    assert len({tuple(place) for place in out.int().argmax(2).tolist()}) > 50, "every picture has its own"
+    assert areas.min().item() < 20, "clipped at the border"
+    assert len({tuple(place) for place in out.int().argmax(2).tolist()}) > 50, "positions differ"
     for picture in out[:20]:
         rows, columns = picture.any(1), picture.any(0)
         assert torch.equal(picture, rows[:, None] & columns[None]), "a rectangle"
@@ -135,12 +135,12 @@ def test_rectangles() -> None:
     assert torch.equal(inside, expected)
 
 
-def test_wrong_settings_and_targets_are_told(device: torch.device) -> None:
+def test_wrong_arguments_of_batch_changes(device: torch.device) -> None:
     with pytest.raises(ValueError, match=r"p must be .* got -1"):
         Mixup(p=-1)
     with pytest.raises(ValueError, match=r"alpha must be .* got 0"):
         CutMix(alpha=0)
-    with pytest.raises(ValueError, match=r"side=2 must be a share"):
+    with pytest.raises(ValueError, match=r"side must be in \(0, 1\], got 2"):
         Cutout(side=2)
     images = batch(device)[0]
     for targets in (torch.arange(5), torch.eye(4), torch.eye(5).long()):

@@ -1,7 +1,7 @@
-"""Changes of a whole batch before the model sees it: pictures ``(b, c, h, w)`` and targets ``(b, k)``, probabilities.
+"""Changes of whole batches before the forward pass: pictures ``(b, c, h, w)`` and class probabilities ``(b, k)``.
 
-Partners, weights and places are drawn on the pictures' device, and nothing is read back from a GPU. ``p`` is the chance that
-a batch is changed at all.
+Partners, weights and positions are drawn on the device of the pictures, and nothing is read back from a GPU. ``p`` is the
+probability that a batch is changed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from efdm.errors import SettingError
 from efdm.nn import draw
 from efdm.nn.layer import check_alpha, check_batch, check_p
 from efdm.nn.pairing import paired
@@ -21,14 +22,12 @@ Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the batch itself."""
     return images, targets
 
 
 def rectangles(size: tuple[int, int], center: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor]) -> Tensor:
-    """Which pixels lie in rectangles, ``(..., h, w)``; centers and sides are whole numbers ``(...)``, heights first.
-
-    What lies outside of the picture is cut off.
-    """
+    """Return masks ``(..., h, w)`` of rectangles, clipped to the picture, from integer centers and sides ``(...)``."""
     within = []
     for length, middle, side in zip(size, center, sides, strict=True):
         first = (middle - side // 2).unsqueeze(-1)
@@ -39,9 +38,9 @@ def rectangles(size: tuple[int, int], center: tuple[Tensor, Tensor], sides: tupl
 
 @dataclass(frozen=True)
 class Mixup:
-    """Mixup (Zhang et al., ICLR 2018): pictures and targets averaged in pairs, one weight for a batch."""
+    """Mixup (Zhang et al., ICLR 2018): blend pairs of pictures and targets, with one weight per batch."""
 
-    alpha: float = 0.2  # their paper, ImageNet: 0.1 to 0.4
+    alpha: float = 0.2  # paper, ImageNet: 0.1 to 0.4
     p: float = 1.0
     generator: torch.Generator | None = field(default=None, repr=False)
 
@@ -63,14 +62,14 @@ class Mixup:
 
 @dataclass(frozen=True)
 class CutMix:
-    """CutMix (Yun et al., ICCV 2019): a rectangle of another picture, and as much of its target as it covers.
+    """CutMix (Yun et al., ICCV 2019): replace a rectangle by one of another picture, and blend targets by its area.
 
-    One rectangle for a batch. Its area is a share drawn from ``Beta(alpha, alpha)``, its shape the picture's; what lies
-    outside is cut off, and the targets follow the pixels that were replaced.
+    One rectangle per batch, with the picture's aspect ratio and a share of its area drawn from ``Beta(alpha, alpha)``. It is
+    clipped to the picture, and targets follow the pixels that were replaced.
     """
 
-    alpha: float = 1.0  # their paper
-    p: float = 1.0  # their paper, ImageNet
+    alpha: float = 1.0  # paper
+    p: float = 1.0  # paper, ImageNet
     generator: torch.Generator | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +80,7 @@ class CutMix:
         check_batch(images, targets)
         device, (height, width) = images.device, images.shape[-2:]
         gate = draw.gate(self.p, device, self.generator)
-        side = (1 - draw.beta(self.alpha, 1, device, self.generator)).sqrt()  # of the picture's
+        side = (1 - draw.beta(self.alpha, 1, device, self.generator)).sqrt()  # relative to the picture's
         y, x = (draw.integers(length, 1, device=device, generator=self.generator) for length in (height, width))
         partner = draw.permutation(images.shape[0], device, self.generator)
         if draw.closed(gate):
@@ -94,22 +93,20 @@ class CutMix:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Cutout (DeVries and Taylor, 2017): a square of every picture is 0, the mean of normalised pictures.
+    """Cutout (DeVries and Taylor, 2017): set a square of every picture to 0, the mean of normalized pictures.
 
-    ``side`` is a share of the picture's shorter side. Every picture has a square of its own, around any of its pixels; what
-    lies outside is cut off. Targets stay as they are.
+    ``side`` is a fraction of the picture's shorter side. Each picture has its own square, centred on a random pixel and
+    clipped to the picture. Targets are unchanged.
     """
 
-    side: float = 0.5  # their paper: 16 of 32 pixels for CIFAR-10
+    side: float = 0.5  # paper: 16 of 32 pixels for CIFAR-10
     p: float = 1.0
     generator: torch.Generator | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_p(self.p)
         if not 0 < self.side <= 1:
-            raise ValueError(
-                f"side={self.side} must be a share of the picture's side, above 0 and up to 1; the paper uses 0.5"
-            )
+            raise SettingError(f"side must be in (0, 1], got {self.side}; the paper uses 0.5", "side")
 
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         check_batch(images, targets)

@@ -87,39 +87,39 @@ def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "r
 
 
 _ROWS = (
-    Method("erm", "empirical risk minimisation: nothing is added", "Vapnik, 1998", _nothing),
+    Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", _nothing),
     _mix("mixstyle", "means and standard deviations mixed with a random sample's", _MIXSTYLE, "adain"),
-    _mix("mixstyle-flow", "MixStyle, style gradient flowing", "ours, beside efdmix-flow", "adain", style_grad="flow"),
+    _mix("mixstyle-flow", "MixStyle with gradient to the style", "ours, for comparison with efdmix-flow", "adain", style_grad="flow"),
     _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),
     _mix("mixstyle-halves", "MixStyle with the authors' pairing of half batches", _MIXSTYLE, "adain", "halves"),
-    _mix("efdmix", "whole distributions mixed with a random sample's; style gradient stopped", _EFDM, "efdm"),
-    _mix("efdmix-flow", "EFDMix, style gradient flowing", f"{_EFDM}, authors' code", "efdm", style_grad="flow"),
+    _mix("efdmix", "whole distributions mixed with a random sample's, without gradient to the style", _EFDM, "efdm"),
+    _mix("efdmix-flow", "EFDMix with gradient to the style", f"{_EFDM}, authors' code", "efdm", style_grad="flow"),
     _mix("efdmix-labels", "EFDMix with a sample of another domain", _EFDM, "efdm", "crossdomain"),
     _mix(
-        "efdmix-labels-flow", "EFDMix with a sample of another domain, style gradient flowing",
+        "efdmix-labels-flow", "EFDMix with a sample of another domain, with gradient to the style",
         f"{_EFDM}, authors' code", "efdm", "crossdomain", style_grad="flow",
     ),
     _mix("efdmix-halves", "EFDMix with the authors' pairing of half batches", _EFDM, "efdm", "halves"),
     _mix(
-        "efdmix-halves-flow", "EFDMix with the authors' pairing, style gradient flowing: their code",
+        "efdmix-halves-flow", "EFDMix as in the authors' code: half batches, with gradient to the style",
         f"{_EFDM}, authors' code", "efdm", "halves", style_grad="flow",
     ),
-    # the study of orders; its AdaIN is mixstyle and its EFDM efdmix
+    # the study of orders; its AdaIN is mixstyle, its EFDM is efdmix
     _mix("adamean", "means mixed", f"{_EFDM}, study of orders", "adamean"),
     _mix("adastd", "standard deviations mixed", f"{_EFDM}, study of orders", "adastd"),
-    _mix("hm", "histograms matched and mixed, ties merged", f"{_EFDM}, study of orders", "hm"),
-    # the study of ties; efdmix itself is "fast"
-    _mix("efdmix-stable", "EFDMix, equal values in order of position", f"{_EFDM}, study of ties", "efdm", ties="stable"),
-    _mix("efdmix-random", "EFDMix, equal values in random order", f"{_EFDM}, study of ties", "efdm", ties="random"),
-    _mix("efdmix-neighbor", "EFDMix, equal values by their neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
+    _mix("hm", "histogram matching mixed, ties merged", f"{_EFDM}, study of orders", "hm"),
+    # the study of ties; efdmix has the rule "fast"
+    _mix("efdmix-stable", "EFDMix, ties ordered by position", f"{_EFDM}, study of ties", "efdm", ties="stable"),
+    _mix("efdmix-random", "EFDMix, ties ordered at random", f"{_EFDM}, study of ties", "efdm", ties="random"),
+    _mix("efdmix-neighbor", "EFDMix, ties ordered by neighbouring values", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
     Method(
         "coral", "penalty on differences between the domains' feature means and covariances",
         "Sun and Saenko, ECCVW 2016; DomainBed", lambda stages, generator, **options: Parts(penalty=Coral(**options)),
         {"gamma": 1.0}, "domains", min_batch=2, domains=(2, inf),
     ),
     Method(
-        "dsu", "means and standard deviations moved by noise as wide as the batch's", "Li et al., ICLR 2022",
-        _layer(DSU), {"p": 0.5}, min_batch=2,  # their paper and published code
+        "dsu", "Gaussian noise on means and standard deviations, with their spread in the batch", "Li et al., ICLR 2022",
+        _layer(DSU), {"p": 0.5}, min_batch=2,  # paper and published code
     ),
     Method(
         "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",
@@ -127,23 +127,23 @@ _ROWS = (
     ),
     Method(
         "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",
-        _change(Mixup), {"p": 1.0, "alpha": 0.2}, min_batch=2,  # their paper, ImageNet: alpha from 0.1 to 0.4
+        _change(Mixup), {"p": 1.0, "alpha": 0.2}, min_batch=2,  # paper, ImageNet: alpha from 0.1 to 0.4
     ),
     Method(
         "manifold-mixup", "pictures or features of one stage, and targets, averaged in pairs", "Verma et al., ICML 2019",
         _manifold_mixup, {"p": 1.0, "alpha": 2.0}, min_batch=2,  # published code, CIFAR
     ),
     Method(
-        "cutmix", "a rectangle of another picture, and its share of the target", "Yun et al., ICCV 2019",
-        _change(CutMix), {"p": 1.0, "alpha": 1.0}, min_batch=2,  # their paper, ImageNet
+        "cutmix", "a rectangle replaced by another picture's, targets mixed by area", "Yun et al., ICCV 2019",
+        _change(CutMix), {"p": 1.0, "alpha": 1.0}, min_batch=2,  # paper, ImageNet
     ),
     Method(
-        "cutout", "a square of every picture left out", "DeVries and Taylor, 2017",
-        _change(Cutout), {"p": 1.0, "side": 0.5},  # their paper, CIFAR-10
+        "cutout", "a square of every picture set to zero", "DeVries and Taylor, 2017",
+        _change(Cutout), {"p": 1.0, "side": 0.5},  # paper, CIFAR-10
     ),
     Method(
-        "dropblock", "blocks of features left out", "Ghiasi et al., NeurIPS 2018",
-        _layer(DropBlock), {"p": 0.1, "block": 7},  # their paper, ResNet-50: keep_prob 0.9, block_size 7
+        "dropblock", "contiguous blocks of features set to zero", "Ghiasi et al., NeurIPS 2018",
+        _layer(DropBlock), {"p": 0.1, "block": 7},  # paper, ResNet-50: keep_prob 0.9, block_size 7
     ),
 )  # fmt: skip
 

@@ -1,13 +1,12 @@
-"""Which domains are trained on, which are tested, and which pictures of them.
+"""Protocols: which domains are trained on, which are tested, and on which pictures.
 
-Of every domain a set of pictures has three splits. **train** is trained on, in the training domains. **val** is never
-trained on: in the training domains it is what training-domain validation looks at, in the test domains what an oracle
-looks at. **test** is all of a domain, so the accuracy on a test domain counts every picture of it, as published numbers for
-PACS do. Test domains have no part in training, so nothing is lost by counting their "train" pictures, too. A domain that
-keeps test pictures apart, as VLCS does, is scored on those alone, and "val" is none of them.
+Every domain has three splits. **train** is used for training, in the training domains. **val** is never trained on:
+training-domain validation uses it in the training domains, the oracle in the test domains. **test** is the whole domain, as
+for the published numbers on PACS; test domains take no part in training, so their "train" pictures count as well. A domain
+with an official test split, as in VLCS, is scored on that split, which contains nothing of "val".
 
-The protocols differ in who is trained on whom, and in what is said of several test domains. DomainBed's also keeps its own
-splits: a fifth of every domain is held out, drawn anew for every seed, and a test domain is scored on the other four fifths.
+DomainBed's protocol has its own splits: a fifth of every domain is held out, drawn for every seed, and a test domain is
+scored on the other four fifths.
 """
 
 from __future__ import annotations
@@ -23,44 +22,48 @@ import torch
 
 from efdm.data.domains import DomainSet
 from efdm.data.layouts import key
+from efdm.errors import SettingError
 
 
 class Cell(NamedTuple):
-    """One training: the domains it sees and those it is tested on."""
+    """The training domains and the test domains of a run."""
 
     train: tuple[str, ...]
     test: tuple[str, ...]
 
 
 def leave_out(domains: Sequence[str], count: int = 1) -> list[Cell]:
-    """Train on all but ``count`` domains, test on those, in the order of the domains.
+    """Return the cells that train on all but ``count`` domains and test on those, in the order of the domains.
 
     >>> leave_out(["art", "photo", "sketch"])[0]
     Cell(train=('photo', 'sketch'), test=('art',))
     """
-    _several(domains, count + 1)
+    _check_count(domains, count + 1)
     return [Cell(tuple(d for d in domains if d not in left), left) for left in combinations(domains, count)]
 
 
 def single_source(domains: Sequence[str]) -> list[Cell]:
-    """Train on one domain, test on the others."""
-    _several(domains, 2)
+    """Return the cells that train on one domain and test on the others."""
+    _check_count(domains, 2)
     return [Cell((source,), tuple(d for d in domains if d != source)) for source in domains]
 
 
-def _several(domains: Sequence[str], least: int) -> None:
+def _check_count(domains: Sequence[str], least: int) -> None:
     if len(domains) < least or len(set(domains)) != len(domains):
-        raise ValueError(f"the domains are {', '.join(domains) or 'none'}; at least {least} different ones are needed")
+        raise ValueError(f"the protocol needs at least {least} different domains, got {', '.join(domains) or 'none'}")
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """``cells`` are the trainings for a set of domains; ``listed`` says which side names a column of the table.
+    """One protocol.
 
-    ``scored`` is what the accuracy on a test domain counts: "all" of its pictures, or the "rest" without "val", which
-    nobody may have looked at. ``held_out`` is the share of each domain that becomes "val", drawn anew for every seed; 0
-    keeps the splits that the set came with. ``settings`` are what the protocol itself fixes; ``per_domain`` is the batch
-    for each training domain, where the protocol counts it that way.
+    Args:
+        cells: returns the runs for a list of domains.
+        listed: the side of a cell that names its column in a table.
+        scored: "all" scores every picture of a test domain, "rest" leaves out the split "val".
+        held_out: the share of each domain that becomes "val", drawn for every seed; 0 keeps the data set's splits.
+        per_domain: pictures of each training domain in a batch; 0 leaves the batch to the settings.
+        settings: the settings that the protocol fixes.
     """
 
     name: str
@@ -73,20 +76,18 @@ class Protocol:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, cell: Cell) -> str:
-        """The domain that names a column."""
+        """Return the domain that names the column of a cell."""
         (domain,) = getattr(cell, self.listed)
         return str(domain)
 
     def validation_cells(self, domains: Sequence[str]) -> list[Cell]:
-        """What leave-one-domain-out cross-validation needs besides `cells`: every two domains left out at once."""
+        """Return the further cells for leave-one-domain-out cross-validation: every two domains left out together."""
         if self.listed != "test":
-            raise ValueError(
-                f"{self.name} trains on one domain, so there is none to leave out; choose another selection rule"
-            )
+            raise SettingError(f"{self.name} has no second training domain to leave out; use another rule", "selections")
         return leave_out(domains, 2)
 
     def settings_for(self, cell: Cell) -> dict[str, Any]:
-        """What the protocol fixes for one training."""
+        """Return the settings that the protocol fixes for a cell."""
         mine = dict(self.settings)
         if self.per_domain:
             parts = len(cell.train)
@@ -94,24 +95,24 @@ class Protocol:
         return mine
 
     def pictures(self, data: DomainSet, seed: int) -> DomainSet:
-        """The set with the splits that a seed trains and tests on."""
+        """Return the data set with the splits of a seed."""
         return hold_out(data, self.held_out, seed) if self.held_out else data
 
 
 def hold_out(data: DomainSet, share: float, seed: int) -> DomainSet:
-    """The same pictures with ``share`` of every domain as "val", the rest as "train" and all as "test".
+    """Return the data set with ``share`` of every domain as "val", the rest as "train" and everything as "test".
 
-    Drawn by hashes of names, so that copies of a set in another order or format agree.
+    Hashes of names choose the pictures, so copies of a data set in another order or format get the same splits.
     """
     if not 0 < share < 1:
-        raise ValueError(f"share is {share}; give the part of each domain to hold out, between 0 and 1")
+        raise ValueError(f"share must be between 0 and 1, got {share}")
     splits = {}
     for domain in data.domain_names:
         every = data.select(domain)
         at = sorted(every.tolist(), key=lambda i: (_hash(seed, data.names[i]), i))
         val = int(len(at) * share)
         if not val:
-            raise ValueError(f"{domain} has {len(at)} pictures, of which {share:.0%} are none; hold out more")
+            raise ValueError(f"{domain} has only {len(at)} pictures: {share:.0%} of them is none; use a larger share")
         held, kept = (torch.tensor(sorted(part), device=every.device) for part in (at[:val], at[val:]))
         splits[domain] = {"train": kept, "val": held, "test": every}
     return replace(data, splits=splits)
@@ -122,18 +123,19 @@ def _hash(seed: int, name: str) -> bytes:
 
 
 def check_unseen(data: DomainSet) -> None:
-    """Raise unless "test" is all of a domain or has nothing of "val": only then do the counts of both tell what an oracle
-    has not seen."""
+    """Raise unless "test" is the whole domain or contains nothing of "val".
+
+    Otherwise the counts of both splits do not determine the accuracy on pictures that the oracle did not use.
+    """
     official_test = data.official_test
     for domain in data.domain_names:
         parts = data.splits[domain]
         if not len(parts["val"]):
-            raise ValueError(f"{domain} has no pictures for 'val', which the selection rules look at; split off a share")
+            raise ValueError(f"{domain} has no pictures in the split 'val', which selection needs; split off a share")
         if domain in official_test and torch.isin(parts["val"], parts["test"]).any():
             raise ValueError(
-                f"the test pictures of {domain} are not all of it, and some are for 'val', so the accuracy without those an "
-                "oracle saw cannot be told from the records; take them off one list, or leave 'oracle' out of the "
-                "recipe's selections"
+                f"the splits 'val' and 'test' of {domain} overlap, and 'test' is not the whole domain, so the oracle cannot "
+                "be scored on unseen pictures; make the splits disjoint, or remove 'oracle' from the recipe's selections"
             )
 
 
