@@ -89,7 +89,7 @@ def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "r
 _ROWS = (
     Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", _nothing),
     _mix("mixstyle", "means and standard deviations mixed with a random sample's", _MIXSTYLE, "adain"),
-    _mix("mixstyle-flow", "MixStyle with gradient to the style", "ours, for comparison with efdmix-flow", "adain", style_grad="flow"),
+    _mix("mixstyle-flow", "MixStyle with gradient to the style", "ours", "adain", style_grad="flow"),
     _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),
     _mix("mixstyle-halves", "MixStyle with the authors' pairing of half batches", _MIXSTYLE, "adain", "halves"),
     _mix("efdmix", "whole distributions mixed with a random sample's, without gradient to the style", _EFDM, "efdm"),
@@ -111,7 +111,7 @@ _ROWS = (
     # the study of ties; efdmix has the rule "fast"
     _mix("efdmix-stable", "EFDMix, ties ordered by position", f"{_EFDM}, study of ties", "efdm", ties="stable"),
     _mix("efdmix-random", "EFDMix, ties ordered at random", f"{_EFDM}, study of ties", "efdm", ties="random"),
-    _mix("efdmix-neighbor", "EFDMix, ties ordered by neighbouring values", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
+    _mix("efdmix-neighbor", "EFDMix, ties ordered by neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
     Method(
         "coral", "penalty on differences between the domains' feature means and covariances",
         "Sun and Saenko, ECCVW 2016; DomainBed", lambda stages, generator, **options: Parts(penalty=Coral(**options)),
