@@ -110,13 +110,10 @@ def test_commands_run_in_their_order(page: Path, there: Path) -> None:
             assert out.is_file() or any(out.iterdir()), command
 
 
-def test_what_several_machines_made_is_one_table(there: Path) -> None:
-    """Of the page's three commands, without training: the parts must not overlap, and together be the recipe."""
+def test_the_shards_of_the_page_are_complete() -> None:
     first, second, table = (c for c in commands(PROTOCOL_PAGE) if "runs/first" in c or "runs/second" in c)
-    from efdm.apps.cli.dg.arguments import parse_seeds
-
-    parts = [parse_seeds(shlex.split(c)[shlex.split(c).index("--seeds") + 1]) for c in (first, second)]
-    assert sorted(parts[0] + parts[1]) == list(load_recipe(there / "mine.py").seeds)
+    shards = [shlex.split(command)[shlex.split(command).index("--shard") + 1] for command in (first, second)]
+    assert shards == ["1/2", "2/2"]
     assert table.startswith("efdm dg table runs/first runs/second")
 
 

@@ -260,7 +260,7 @@ def _read(folder: Path) -> dict[str, Any]:
     """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
     path = folder / RECIPE
     if not path.is_file():
-        raise RunFolderError(f"{folder} holds no sweep ({RECIPE} not found)", folder, "not started")
+        raise SettingError(f"{folder} holds no sweep ({RECIPE} not found)")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         made = {"recipe": Recipe(**content["recipe"]), "plan": plan_from_json(content["plan"])}
