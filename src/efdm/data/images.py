@@ -195,14 +195,9 @@ def _pixels_of(image: Image.Image) -> Array:
 
 # EXIF orientation -> (transpose first, then step along rows and columns)
 ORIENTATIONS: dict[int, tuple[bool, int, int]] = {
-    2: (False, 1, -1),
-    3: (False, -1, -1),
-    4: (False, -1, 1),
-    5: (True, 1, 1),
-    6: (True, 1, -1),
-    7: (True, -1, -1),
-    8: (True, -1, 1),
-}
+    2: (False, 1, -1), 3: (False, -1, -1), 4: (False, -1, 1),
+    5: (True, 1, 1), 6: (True, 1, -1), 7: (True, -1, -1), 8: (True, -1, 1),
+}  # fmt: skip
 
 
 def _finish(pixels: Array, image: Image.Image) -> Array:

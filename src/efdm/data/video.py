@@ -71,13 +71,8 @@ class VideoReader:
         return 1 / ratio if self._turns % 2 else ratio
 
     def _estimated_frames(self) -> int | None:
-        if self._stream.duration is not None and self._stream.time_base:
-            seconds = self._stream.duration * self._stream.time_base
-        elif self._container.duration is not None:
-            seconds = Fraction(self._container.duration, 1_000_000)
-        else:
-            return None
-        return max(1, round(seconds * self.fps))
+        microseconds = self._container.duration
+        return None if microseconds is None else max(1, round(Fraction(microseconds, 1_000_000) * self.fps))
 
     def __iter__(self) -> Iterator[Frame]:
         if self._first is not None:
