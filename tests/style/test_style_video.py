@@ -16,8 +16,9 @@ from efdm import efdm, prepare
 from efdm.models import build
 from efdm.ops import MATCHERS
 from efdm.style.flicker import clip, measure
-from efdm.style.jobs import Options, stylize_video
+from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
+from efdm.style.plan import Options
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import KNOTS, TEMPORAL, CurveSmoother, OutputSmoother, interpolate_curve, is_cut, knots, stylize_frames
 

@@ -14,7 +14,7 @@ from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import find, load_encoder, save_encoder
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.jobs import check_overwrite
+from efdm.style.plan import check_overwrite
 
 DEEPEST = "relu5_1"  # the deepest layer that a style loss uses
 BATCH, CROP = 8, 256

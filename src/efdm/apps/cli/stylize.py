@@ -14,9 +14,11 @@ from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
 from efdm.ops import MATCHERS
 from efdm.ops.choices import CHOICES
-from efdm.style import Stylizer, jobs
+from efdm.style import Stylizer
 from efdm.style.color import COLORS
+from efdm.style.jobs import stylize_files
 from efdm.style.photoreal import PHOTOREAL
+from efdm.style.plan import Options, plan_files
 from efdm.style.video import TEMPORAL
 from efdm.text import plural
 from efdm.training import PRECISIONS
@@ -75,21 +77,19 @@ def stylize(
     """
     interrupted = "interrupted; the results written so far are complete"
     with report_errors(interrupted, weight_options=WEIGHT_OPTIONS):
-        options = jobs.Options(
+        options = Options(
             strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties, seed=seed,
             size=_size(size), style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
-        plan = jobs.plan_files(
+        plan = plan_files(
             content, style, out, weights=weight or (), mix=mix,  # type: ignore[arg-type]
-            content_masks=content_mask or (), style_masks=style_mask or (),
+            content_masks=content_mask or (), style_masks=style_mask or (), options=options,
         )  # fmt: skip
         for note in plan.notes:
             print_warning(note)
         stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg, precision=precision)
         with show_progress() as progress:
-            result = jobs.stylize_files(
-                plan, stylizer, options, progress=progress, failed=lambda error: print_error(sentence(error))
-            )
+            result = stylize_files(plan, stylizer, progress=progress, failed=lambda error: print_error(sentence(error)))
     if result.done:
         what = plural(result.done, "frame" if plan.is_video else "picture")
         print_text(f"{what} in {out}" if out.is_dir() or plan.is_video else out)

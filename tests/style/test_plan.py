@@ -10,7 +10,7 @@ import pytest
 
 from efdm.data import Source
 from efdm.errors import SettingError
-from efdm.style import jobs
+from efdm.style.plan import Options, Plan, make_looks, plan_files
 
 
 @pytest.fixture(autouse=True)
@@ -25,33 +25,33 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).touch()
 
 
-def targets(plan: jobs.Plan) -> list[str]:
+def targets(plan: Plan) -> list[str]:
     return [plan.target(source, look).as_posix() for look in plan.looks for source in plan.contents]
 
 
 def test_every_content_is_combined_with_every_style() -> None:
-    plan = jobs.plan_files("contents", ["styles", "style.png"], "out")
+    plan = plan_files("contents", ["styles", "style.png"], "out")
     assert targets(plan) == [f"out/{c}__{s}.png" for s in ("x", "y", "style") for c in ("a", "sub/b")]
-    assert targets(jobs.plan_files("photo.png", ["style.png"], "new/out.jpg")) == ["new/out.jpg"]
-    assert targets(jobs.plan_files("photo.png", ["glass"], "out")) == ["out/photo__glass.png"]
+    assert targets(plan_files("photo.png", ["style.png"], "new/out.jpg")) == ["new/out.jpg"]
+    assert targets(plan_files("photo.png", ["glass"], "out")) == ["out/photo__glass.png"]
 
 
 def test_mixed_styles_are_one_look() -> None:
-    (look,) = jobs.plan_files("photo.png", ["styles", "style.png"], "out", weights=[1, 2, 3]).looks
+    (look,) = plan_files("photo.png", ["styles", "style.png"], "out", weights=[1, 2, 3]).looks
     assert (look.name, look.weights) == ("x+y+style", (1, 2, 3))
-    (look,) = jobs.plan_files("photo.png", ["starry", "wave", "glass", "styles"], "out", mix="equal").looks
+    (look,) = plan_files("photo.png", ["starry", "wave", "glass", "styles"], "out", mix="equal").looks
     assert (look.name, look.weights) == ("starry+wave+glass+x+1-more", None)
 
 
 def test_equal_names_from_two_folders_are_numbered() -> None:
     styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
-    assert [look.name for look in jobs.make_looks(styles, [], "none", [], [])] == ["x", "x-2"]
+    assert [look.name for look in make_looks(styles, [], "none", [], [])] == ["x", "x-2"]
 
 
 def test_a_gif_is_a_video_if_the_output_is_one() -> None:
-    assert jobs.plan_files("film.mp4", ["style.png"], "out.mp4").is_video
-    assert jobs.plan_files("moving.gif", ["style.png"], "out.gif").is_video
-    assert not jobs.plan_files("moving.gif", ["style.png"], "out.png").is_video
+    assert plan_files("film.mp4", ["style.png"], "out.mp4").is_video
+    assert plan_files("moving.gif", ["style.png"], "out.gif").is_video
+    assert not plan_files("moving.gif", ["style.png"], "out.png").is_video
 
 
 def test_skipped_videos_are_counted() -> None:
@@ -60,7 +60,7 @@ def test_skipped_videos_are_counted() -> None:
     with zipfile.ZipFile("all.zip", "w") as archive:
         archive.write("photo.png")
         archive.write("film.mp4")
-    notes = jobs.plan_files("contents", ["styles", "all.zip"], "out").notes
+    notes = plan_files("contents", ["styles", "all.zip"], "out").notes
     assert [note.partition(" skipped")[0] for note in notes] == ["styles: 1 video", "all.zip: 1 video", "contents: 2 videos"]
 
 
@@ -81,11 +81,12 @@ def test_skipped_videos_are_counted() -> None:
         ("photo.png", ["styles"], {}, "1 picture in 2 looks"),
         ("film.mp4", ["style.png"], {}, "extension"),
         ("film.mp4", ["styles"], {}, "one look"),
+        ("film.mp4", ["style.png"], {"options": Options(photoreal="grid")}, "video"),
     ],
 )
 def test_invalid_arguments(content: str, styles: list[str], options: dict, message: str) -> None:
     with pytest.raises((ValueError, OSError), match=message):
-        jobs.plan_files(content, styles, "out.png", **options)
+        plan_files(content, styles, "out.png", **options)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +100,14 @@ def test_invalid_arguments(content: str, styles: list[str], options: dict, messa
 )
 def test_invalid_outputs(content: str, out: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        jobs.plan_files(content, ["style.png"], out)
+        plan_files(content, ["style.png"], out)
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may write anywhere")
 def test_a_read_only_folder() -> None:
     Path("closed").mkdir(mode=0o500)
     with pytest.raises(ValueError, match="not writable"):
-        jobs.plan_files("contents", ["style.png"], "closed")
+        plan_files("contents", ["style.png"], "closed")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_inputs_are_not_overwritten(content: str, styles: list[str], options: di
     Path("link.png").symlink_to("style.png")
     Path("contents/a__style.png").touch()  # of an earlier run
     with pytest.raises(ValueError, match="would overwrite"):
-        jobs.plan_files(content, styles, out, **options)
+        plan_files(content, styles, out, **options)
 
 
 @pytest.mark.parametrize(
@@ -137,5 +138,5 @@ def test_inputs_are_not_overwritten(content: str, styles: list[str], options: di
 )
 def test_invalid_options_name_the_setting(name: str, value: object) -> None:
     with pytest.raises(SettingError) as caught:
-        jobs.Options(**{name: value})
+        Options(**{name: value})
     assert caught.value.settings == (name,)

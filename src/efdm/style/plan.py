@@ -1,0 +1,260 @@
+"""Plans for stylizing files: contents, looks, options and where each result goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data.embedded import styles as painted_styles
+from efdm.data.folders import names_in
+from efdm.data.video_formats import video_format
+from efdm.errors import SettingError
+from efdm.ops import MATCHERS
+from efdm.ops.choices import check_choice
+from efdm.style.color import COLORS
+from efdm.style.look import Look, normalise_weights
+from efdm.style.photoreal import PHOTOREAL
+from efdm.style.pictures import Size
+from efdm.style.stylizer import Stylizer, check_strength
+from efdm.style.video import TEMPORAL
+from efdm.text import plural
+
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+PathLike = str | os.PathLike[str]
+Mix = Literal["none", "equal"]
+Audio = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How files are stylized. `Stylizer.stylize` and `stylize_frames` describe the settings they share with it."""
+
+    strength: float = 1.0
+    method: str = "efdm"
+    preserve_color: str = "none"
+    photoreal: str = "none"
+    ties: str | None = None
+    seed: int = 0  # for ties="random"
+    size: Size = "auto"
+    style_size: Size = None  # defaults to size
+    temporal: str = "smooth"
+    audio: Audio = "keep"
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, tuple(MATCHERS))
+        check_choice("preserve_color", self.preserve_color, tuple(COLORS))
+        check_choice("photoreal", self.photoreal, tuple(PHOTOREAL))
+        check_choice("temporal", self.temporal, tuple(TEMPORAL))
+        check_choice("audio", self.audio, get_args(Audio))
+        if self.ties is not None:
+            check_choice("ties", self.ties)
+        check_strength(self.strength, 1)
+        for name, size in (("size", self.size), ("style_size", self.style_size)):
+            if size not in ("auto", "full", None) and not (isinstance(size, int) and size > 0):
+                raise SettingError(f"{name} must be a short side in pixels, 'full' or 'auto', got {size!r}", name)
+
+
+@dataclass(frozen=True)
+class LookSpec:
+    """One look: its name in file names, its styles and their weights, and the masks of styles and content regions."""
+
+    name: str
+    styles: tuple[Source, ...]
+    weights: tuple[float, ...] | None = None
+    content_masks: tuple[Path, ...] = ()
+    style_masks: tuple[Path, ...] = ()
+
+    def files(self) -> list[Path]:
+        return [*(style.path for style in self.styles), *self.content_masks, *self.style_masks]
+
+    def prepare(self, stylizer: Stylizer, size: Size) -> list[Look]:
+        """Read the styles. Return one look, or one per content mask."""
+        pictures = [style.read() for style in self.styles]
+        if len(pictures) == 1 and self.content_masks:
+            pictures *= len(self.content_masks)
+        paths = self.style_masks or (None,) * len(pictures)
+        masks = [None if path is None else read_mask_for(path, p) for path, p in zip(paths, pictures, strict=True)]
+        if self.content_masks:
+            return [stylizer.prepare(p, size=size, masks=[m]) for p, m in zip(pictures, masks, strict=True)]
+        return [stylizer.prepare(pictures, weights=self.weights, size=size, masks=masks)]
+
+
+def read_mask_for(path: Path, picture: Picture) -> Tensor:
+    """Read a mask and resize it to the picture."""
+    mask = read_mask(path)
+    height, width = picture.rgb.shape[-2:]
+    if mask.shape == (height, width):
+        return mask
+    return F.interpolate(mask[None, None].float(), (height, width), mode="nearest-exact")[0, 0] > 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is read and where the results go. Made by `plan_files`, which reports most mistakes before a model is loaded."""
+
+    content: Path
+    out: Path
+    looks: tuple[LookSpec, ...]
+    contents: tuple[Source, ...]  # empty for a video
+    options: Options
+    notes: tuple[str, ...]  # about skipped files
+
+    @property
+    def is_video(self) -> bool:
+        return not self.contents
+
+    def target(self, source: Source, look: LookSpec) -> Path:
+        """Return the file for a content in a look: ``out`` itself, or a file in the folder ``out``."""
+        return self.out / f"{source.stem}__{look.name}.png" if self.out.is_dir() else self.out
+
+
+# --- planning --------------------------------------------------------------------------------------------------------
+
+
+def plan_files(
+    content: PathLike,
+    styles: Sequence[PathLike],
+    out: PathLike,
+    *,
+    weights: Sequence[float] = (),
+    mix: Mix = "none",
+    content_masks: Sequence[PathLike] = (),
+    style_masks: Sequence[PathLike] = (),
+    options: Options | None = None,
+) -> Plan:
+    """Find contents and styles and decide where the results go, without reading a picture.
+
+    Args:
+        content: a picture, a folder, a zip or a video.
+        styles: pictures, folders, zips, or names of painted styles.
+        out: a file for one result, otherwise a folder, which is created.
+        weights: mix all styles into one look, with one weight per style.
+        mix: ``"equal"`` mixes all styles in equal parts; ``"none"`` makes every style a look of its own.
+        content_masks: one mask per region; each region gets its own style, or the only one.
+        style_masks: one mask per style, or per region.
+    """
+    content, out, options = Path(content), Path(out), options or Options()
+    found, notes = find_styles(styles)
+    looks = make_looks(found, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
+    moving = out.suffix.lower() in (*VIDEOS, ".gif")
+    if content.suffix.lower() in VIDEOS or (content.suffix.lower() == ".gif" and moving):
+        _check_video(out, looks, options)
+        check_overwrite([out], [content, *looks[0].files()])
+        return Plan(content, out, looks, (), options, notes)
+    if count := _count_videos(content):
+        notes = (*notes, f"{content}: {plural(count, 'video')} skipped; stylize a video by itself")
+    contents = tuple(find_pictures(content))
+    _check_out(content, out, len(contents), len(looks))
+    made = Plan(content, out, looks, contents, options, notes)
+    inputs = [content, *(source.path for source in contents), *(file for look in looks for file in look.files())]
+    check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
+    return made
+
+
+def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], tuple[str, ...]]:
+    """Return the styles of files, folders, zips and painted styles, and notes about skipped files."""
+    found: list[Source] = []
+    notes = []
+    painted = painted_styles()
+    for each in map(str, given):
+        if not Path(each).exists():
+            if each not in painted:
+                raise PictureError(f"{each} does not exist; pass a file, a folder, a zip or one of {', '.join(painted)}")
+            found.append(Source(each, each, painted[each]))
+            continue
+        if count := _count_videos(Path(each)):
+            notes.append(f"{each}: {plural(count, 'video')} skipped; a style is a picture")
+        found.extend(find_pictures(each))
+    return found, tuple(notes)
+
+
+def make_looks(
+    styles: Sequence[Source],
+    weights: Sequence[float],
+    mix: Mix,
+    content_masks: Sequence[Path],
+    style_masks: Sequence[Path],
+) -> tuple[LookSpec, ...]:
+    """Combine styles into looks: one look of all styles for weights or content masks, otherwise one look per style."""
+    check_choice("mix", mix, get_args(Mix))
+    count, regions = len(styles), len(content_masks)
+    names = _unique([style.stem.replace("/", "-") for style in styles])
+    if weights:
+        normalise_weights(weights, count)  # raises for a wrong number of weights and for negative ones
+    mixed = bool(weights) or mix == "equal"
+    if regions and mixed:
+        raise ValueError("content masks give every region its own style, so styles cannot be mixed")
+    if regions and (count not in (1, regions) or len(style_masks) not in (0, regions)):
+        raise ValueError(
+            f"expected one style or {regions} (one per content mask) and no style mask or {regions}, "
+            f"got {plural(count, 'style')} and {plural(len(style_masks), 'style mask')}"
+        )
+    if not regions and len(style_masks) not in (0, count):
+        raise ValueError(f"expected no style mask or {count} (one per style), got {len(style_masks)}")
+    if regions or mixed:
+        joined = "+".join(names[:4]) + (f"+{count - 4}-more" if count > 4 else "")
+        return (LookSpec(joined, tuple(styles), tuple(weights) or None, tuple(content_masks), tuple(style_masks)),)
+    return tuple(LookSpec(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count))
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name}-{number}"
+        found.append(unique)
+    return found
+
+
+def _count_videos(source: Path) -> int:
+    return sum(name.lower().endswith(VIDEOS) for name in names_in(source)) if source.exists() else 0
+
+
+def _check_out(content: Path, out: Path, contents: int, looks: int) -> None:
+    suffix = out.suffix.lower()
+    if not out.is_dir() and suffix:
+        if looks == 1 and content.is_file() and content.suffix.lower() != ".zip":
+            if suffix not in WRITABLE:
+                raise ValueError(f"{out} cannot be written; the extension must be one of {', '.join(WRITABLE)}")
+            return
+        if suffix in WRITABLE:
+            results = f"{plural(contents, 'picture')} in {plural(looks, 'look')}"
+            raise ValueError(f"{out} is a single file; {results} need a folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"the folder {out} cannot be created ({error.strerror}); choose another one") from error
+    if not os.access(out, os.W_OK):
+        raise ValueError(f"the folder {out} is not writable; choose another one")
+
+
+def _check_video(out: Path, looks: Sequence[LookSpec], options: Options) -> None:
+    if (options.preserve_color, options.photoreal, options.ties) != ("none", "none", None):
+        raise SettingError("these settings are for pictures, not for a video", ("preserve_color", "photoreal", "ties"))
+    if len(looks) != 1 or looks[0].content_masks:
+        raise ValueError("a video takes one look without content masks: one style, or several that are mixed")
+    if out.is_dir() or not out.suffix:
+        raise ValueError(f"{out} is not a video file; pass a file name such as {out / 'out.mp4'}")
+    video_format(out)
+
+
+def check_overwrite(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raise if an output is also an input, under any name or link."""
+    known = {_identity(path): path for path in inputs if path.exists()}
+    for out in outputs:
+        if out.exists() and (path := known.get(_identity(out))) is not None:
+            raise ValueError(f"{out} would overwrite the input {path}; choose another output")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
