@@ -1,3 +1,5 @@
+"""The choice of a kernel, its override and its explanation."""
+
 from __future__ import annotations
 
 import subprocess
@@ -14,53 +16,54 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("dtype", "name"),
-    [(torch.float32, "cpu_radix"), (torch.float16, "cpu_radix"), (torch.bfloat16, "cpu_radix"), (torch.float64, "torch")],
+    ("dtype", "n", "name"),
+    [
+        (torch.float32, 512, "cpu_network"),
+        (torch.float32, 513, "cpu_radix"),
+        (torch.float16, 128, "cpu_network"),
+        (torch.float16, 129, "cpu_radix"),
+        (torch.bfloat16, 129, "cpu_radix"),
+        (torch.float64, 4096, "torch"),
+    ],
 )
-def test_cpu_rows(dtype: torch.dtype, name: str) -> None:
-    assert choose_kernel(CPU, dtype, 4096).name == name
+def test_kernel_by_dtype_and_length(dtype: torch.dtype, n: int, name: str) -> None:
+    assert choose_kernel(CPU, dtype, n).name == name
 
 
-@pytest.mark.parametrize(("dtype", "longest"), [(torch.float32, 512), (torch.float16, 128), (torch.bfloat16, 128)])
-def test_short_rows_go_through_a_network(dtype: torch.dtype, longest: int) -> None:
-    assert choose_kernel(CPU, dtype, longest).name == "cpu_network"
-    assert choose_kernel(CPU, dtype, longest + 1).name == "cpu_radix"
-
-
-def test_the_last_row_takes_everything() -> None:
+def test_last_kernel_supports_every_device() -> None:
     assert KERNELS[-1].name == "torch"
     assert KERNELS[-1].device == "any"
 
 
-def test_a_row_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forced_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_VARIABLE, "torch")
     assert choose_kernel(CPU, torch.float32, 4096).name == "torch"
     assert ENV_VARIABLE in explain(CPU, torch.float32, 4096)
 
 
-def test_a_forced_row_that_cannot_serve_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forced_kernel_that_does_not_support_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_VARIABLE, "cuda_block")
     with pytest.raises(ValueError, match="cuda_block is for cuda, not cpu"):
         kernels.sort_match(torch.rand(2, 3), torch.rand(2, 3))
 
 
-def test_an_unknown_row_lists_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_VARIABLE, "fastest")
     with pytest.raises(ValueError, match="cuda_block, cuda_chunks, cpu_network, cpu_radix, torch"):
         choose_kernel(CPU, torch.float32, 8)
 
 
-def test_explains_what_was_passed_over() -> None:
+def test_explanation_lists_skipped_kernels() -> None:
     sentence = explain("cpu", torch.float64, 100)
     assert sentence.startswith("torch ")
-    assert "cpu_radix does not take torch.float64" in sentence
+    assert "cpu_radix does not support torch.float64" in sentence
 
 
 @pytest.mark.slow
-def test_works_without_numba() -> None:
+def test_without_numba() -> None:
     script = """
         import sys
-        sys.modules["numba"] = None  # an import of numba fails from now on
+        sys.modules["numba"] = None  # makes `import numba` fail
         import torch, efdm
         from efdm.kernels import explain
         print(explain("cpu", torch.float32, 64))
@@ -69,4 +72,4 @@ def test_works_without_numba() -> None:
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("torch ")
-    assert "numba is not installed" in done.stdout
+    assert "requires numba" in done.stdout

@@ -1,4 +1,4 @@
-"""What is kept of compiled code; the compiler itself needs a GPU."""
+"""The cache of compiled CUDA code, with a fake compiler."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from efdm.kernels import nvrtc
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The sources that a pretended compiler was given."""
-    seen: list[str] = []
+    """Return the list of sources that the fake compiler has received."""
+    sources: list[str] = []
 
     def compile_(source: str, options: object) -> bytes:
-        seen.append(source)
+        sources.append(source)
         return b"binary of " + source.encode()
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(nvrtc, "_compile", compile_)
     monkeypatch.setattr(nvrtc, "_libraries", lambda: (None, SimpleNamespace(nvrtcVersion=lambda *_: 0)))
-    return seen
+    return sources
 
 
-def test_a_source_is_compiled_once_for_the_same_options(compiled: list[str], tmp_path: Path) -> None:
+def test_source_is_compiled_once_per_options(compiled: list[str], tmp_path: Path) -> None:
     for options in (["-a"], ["-a"], ["-b"]):
         assert nvrtc._binary("one", options) == b"binary of one"
     assert nvrtc._binary("two", ["-a"]) == b"binary of two"
@@ -34,9 +34,7 @@ def test_a_source_is_compiled_once_for_the_same_options(compiled: list[str], tmp
     assert {p.suffix for p in (tmp_path / "efdm").iterdir()} == {".cubin"}
 
 
-def test_a_cache_that_cannot_be_written_is_no_error_and_nothing_is_left(
-    compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_cache_is_ignored(compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tear_files(monkeypatch, OSError)
     assert nvrtc._binary("one", []) == b"binary of one"
     assert list((tmp_path / "efdm").iterdir()) == []

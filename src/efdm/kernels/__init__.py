@@ -1,7 +1,8 @@
-"""Rows of numbers ``(..., n)``: sort them, rank them, match them.
+"""Sorting and matching kernels for rows of values ``(..., n)``.
 
-One door: whoever needs a sort calls these functions; `dispatch.py` decides what runs. While a model is being exported they
-are the plain torch definition, so that the graph can leave this library.
+Call these functions rather than a particular implementation: `dispatch.py` chooses the kernel for the device, the dtype and
+the row length. During `torch.export` they run the plain torch definition, so the exported graph does not depend on this
+library.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ __all__ = [
 ]
 
 
-# The flag and not torch.compiler.is_exporting(): up to torch 2.11 that function is also true inside torch.compile. Torch 2.6
-# has one flag for both, which torch.compile does not set.
+# Up to torch 2.11, torch.compiler.is_exporting() is also true inside torch.compile; the flag is not. Torch 2.6 has a single
+# flag for both, which torch.compile does not set.
 _EXPORT_FLAG = "_is_exporting_flag" if hasattr(torch.compiler, "_is_exporting_flag") else "_is_compiling_flag"
 
 
 def is_exporting() -> bool:
-    """Whether torch.export (or the ONNX exporter on top of it) is tracing."""
+    """Return True while torch.export, or the ONNX exporter that builds on it, is tracing."""
     return getattr(torch.compiler, _EXPORT_FLAG)
 
 
 def in_func_transform() -> bool:
-    """Whether torch.func is at work (vmap, grad...), whose tensors may be wrappers that die with it."""
+    """Return True inside a torch.func transform (vmap, grad, ...), whose tensors may be short-lived wrappers."""
     return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def is_eager(t: Tensor) -> bool:
-    """Whether a tensor holds numbers and nobody looks at what is done with them."""
+    """Return True for a real tensor outside any tracer, dispatch mode or function transform."""
     return not (
         type(t) is not Tensor  # fake tensors and other subclasses
         or torch.compiler.is_compiling()
         or is_exporting()
-        or torch._C._len_torch_dispatch_stack()  # modes
+        or torch._C._len_torch_dispatch_stack()
         or in_func_transform()
     )
 
@@ -61,41 +62,41 @@ def is_eager(t: Tensor) -> bool:
 def _backend(x: Tensor) -> Any:
     if is_exporting():
         return reference
-    # Python operators cost some 15 us a call; only those who look at operators need them
+    # A Python operator adds about 15 us per call, so `torch.ops` is used only while tracing.
     return operators if is_eager(x) else torch.ops.efdm
 
 
 @checked
 def sort_match(x: Values, y: Values) -> Values:
-    """``out[tau_i] = sort(y)[i]`` with ``tau = argsort(x)``; rows of equal length."""
+    """Return ``out`` with ``out[tau[i]] = sort(y)[i]`` for ``tau = argsort(x)``. Rows have equal length."""
     return _backend(x).sort_match(x, y)
 
 
 @checked
 def match_sorted(x: Values, values: Values) -> Values:
-    """The same with values that are sorted already."""
+    """Return `sort_match` of ``x`` and ``values`` that are already sorted."""
     return _backend(x).match_sorted(x, values)
 
 
 @checked
 def sort_rows(y: Values) -> Values:
-    """The values of every row in ascending order, NaN last."""
+    """Sort every row in ascending order, NaN last."""
     return _backend(y).sort_rows(y)
 
 
 @checked
 def sort_rank(x: Values) -> tuple[Values, Ranks]:
-    """Sorted values, and the rank (int32) of every element: ``sorted[rank[i]] == x[i]``, ties by position."""
+    """Return the sorted rows and the int32 rank of every element: ``sorted[rank[i]] == x[i]``, ties by position."""
     return _backend(x).sort_rank(x)
 
 
 @checked
 def take(values: Values, rank: Ranks) -> Values:
-    """``out[i] = values[rank[i]]``."""
+    """Return ``out`` with ``out[i] = values[rank[i]]``."""
     return _backend(values).take(values, rank)
 
 
 @checked
 def mix_partners(x: Values, partner: Partner, weight: Weight) -> Values:
-    """Match sample b of ``(b, c, n)`` with sample ``partner[b]`` of the same batch, blended by ``weight[b]`` (float32)."""
+    """Match each sample of ``x`` ``(b, c, n)`` with sample ``partner[b]`` and blend the two by ``weight[b]`` (float32)."""
     return _backend(x).mix_partners(x, partner, weight)

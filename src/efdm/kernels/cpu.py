@@ -1,9 +1,8 @@
-"""Rows on the CPU, compiled by numba and shared among threads: short ones sorted by a network, long ones by their digits.
+"""CPU kernels, compiled by numba: a sorting network for short rows, a radix sort for long ones.
 
-Floats become unsigned keys with the same order; the content carries its position in the low half of a 64-bit word. How the
-words are sorted is in cpu_network.py and cpu_radix.py; everything around it is here, once.
-
-The compiled code releases the GIL, and rows are shared among threads by cpu_threads.py.
+Floats become unsigned integer keys of the same order. Content carries its position in the low half of a 64-bit word. This
+module holds what both sorts share; the sorts are in cpu_network.py and cpu_radix.py. The compiled code releases the GIL, and
+cpu_threads.py distributes rows over threads.
 """
 
 from __future__ import annotations
@@ -19,37 +18,38 @@ from torch import Tensor
 from efdm.kernels.cpu_threads import parallel_rows
 from efdm.kernels.floats import INFINITY_BITS
 
-# By bytes of a number. Network / radix sort of 500 rows or more: 0.1 at 64 numbers, 0.4 at 256, 0.7 at 512, 1.0 at 800; with
-# 16-bit numbers, which have fewer digits, 0.4 at 64, 0.7 at 100, 1.1 at 200. Fewer than 16 rows do not fill its vectors.
+# By element size in bytes. Time of the network relative to the radix sort, for 500 rows or more: 0.1 at length 64, 0.4 at
+# 256, 0.7 at 512, 1.0 at 800; for 16-bit types, whose keys have fewer digits, 0.4 at 64, 0.7 at 100, 1.1 at 200. Fewer than
+# 16 rows do not fill the vectors of the network.
 MAX_NETWORK_LENGTH = {4: 512, 2: 128}
 MAX_ROW_LENGTH = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
-KEPT = 1 << 23  # bytes of each type that a thread keeps from call to call
+MAX_SCRATCH_BYTES = 1 << 23  # largest buffer of each dtype that a thread keeps between calls
 
 _WORDS = {2: torch.int16, 4: torch.int32}
 
 
 def unavailable_reason() -> str | None:
-    """Nothing if this row can run, else what is missing."""
+    """Return the missing dependency, or None if the kernels can run."""
     try:
         import numba  # noqa: F401
     except ImportError:
-        return "numba is not installed (pip install numba)"
+        return "requires numba (pip install numba)"
     return None
 
 
 def _words(t: Tensor) -> Any:
-    """The tensor's bits as an unsigned numpy array that shares its memory."""
+    """Return the bits of the tensor as an unsigned numpy array that shares its memory."""
     return t.view(_WORDS[t.element_size()]).numpy().view(f"u{t.element_size()}")
 
 
 class Sorter:
-    """The functions of `reference`, on a compiled module that sorts in its own way."""
+    """The functions of `reference`, implemented by a module of compiled functions."""
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def _compiled(self, name: str) -> Callable[..., None]:
-        # imported here: `import efdm` stays fast, and works without numba
+        # imported lazily: `import efdm` stays fast and works without numba
         return getattr(import_module(self._module), name)
 
     def _run(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
@@ -86,11 +86,11 @@ class Sorter:
         return out
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        samples = _of_samples(x, partner, weight)
+        samples = _partners_and_weights(x, partner, weight)
         values, rank = self.sort_rank(x)
-        out = rank.view(torch.float32)  # a rank is read once, and then its place is free
+        out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
         if x.numel():
-            # 16-bit floats are sorted as they are, and blended as 32-bit ones
+            # 16-bit floats are sorted in 16 bits and blended in 32
             tensors = (x.detach().float(), values.float(), rank, out)
             content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
             mix = self._compiled("mix")
@@ -98,45 +98,48 @@ class Sorter:
         return out.to(x.dtype)
 
 
-def _of_samples(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:
-    """Partners and weights as arrays."""
+def _partners_and_weights(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:
+    """Return partners and weights as numpy arrays. Raise IndexError for partners outside the batch."""
     indices = partner.tolist()
     if indices and not 0 <= min(indices) <= max(indices) < x.shape[0]:
-        raise IndexError(f"partners {indices} are not all samples of a batch of {x.shape[0]}")
+        raise IndexError(f"partner indices must be in [0, {x.shape[0]}), got {indices}")
     return partner.contiguous().numpy(), weight.detach().float().contiguous().numpy()
 
 
-class _Kept(threading.local):
+class _Scratch(threading.local):
     def __init__(self) -> None:
         self.buffers: dict[torch.dtype, Tensor] = {}
 
 
-_kept = _Kept()
+_scratch_of_thread = _Scratch()
 
 
 def _scratch(shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    """Memory until the thread's next call. What is freed and asked for again at every step is often given back to the system
-    in between, and then comes page by page, which took a tenth of the time."""
+    """Return uninitialized memory that is valid until the thread's next call.
+
+    Memory that is freed and allocated in every step often returns to the system in between; the page faults took a tenth of
+    the total time.
+    """
     count = shape.numel()
-    if count * dtype.itemsize > KEPT:
+    if count * dtype.itemsize > MAX_SCRATCH_BYTES:
         return torch.empty(shape, dtype=dtype)
-    buffer = _kept.buffers.get(dtype)
+    buffer = _scratch_of_thread.buffers.get(dtype)
     if buffer is None or buffer.numel() < count:
-        with torch.inference_mode(False):  # what is made in that mode could not be used outside of it
-            buffer = _kept.buffers[dtype] = torch.empty(count, dtype=dtype)
+        with torch.inference_mode(False):  # inference tensors cannot be used outside inference mode
+            buffer = _scratch_of_thread.buffers[dtype] = torch.empty(count, dtype=dtype)
     return buffer[:count].view(shape)
 
 
-class LaneSorter(Sorter):
-    """One that also mixes features with their channels last as they lie: behind convolutions they often do."""
+class NetworkSorter(Sorter):
+    """A `Sorter` that also mixes channels-last features, the usual output of convolutions, without copying."""
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         if x.is_contiguous() or not x.mT.is_contiguous() or not x.numel():
             return super().mix_partners(x.contiguous(), partner, weight)
-        samples = _of_samples(x, partner, weight)
+        samples = _partners_and_weights(x, partner, weight)
         last, infinity = x.detach().mT, INFINITY_BITS[x.dtype]
         out, values = torch.empty(last.shape, dtype=torch.float32), _scratch(last.shape, last.dtype)
-        order = _scratch(last.shape, torch.int16)  # positions in short rows
+        order = _scratch(last.shape, torch.int16)  # rows are short, so positions fit 16 bits
         arrays = [_words(t) for t in (last, values, order)]
         sort, mix = self._compiled("sort_order_last"), self._compiled("mix_last")
         parallel_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
@@ -145,5 +148,5 @@ class LaneSorter(Sorter):
         return out.to(x.dtype).mT
 
 
-network = LaneSorter("efdm.kernels.cpu_network")
+network = NetworkSorter("efdm.kernels.cpu_network")
 radix = Sorter("efdm.kernels.cpu_radix")

@@ -1,8 +1,8 @@
-"""Short rows on the CPU: a sorting network, many rows at once. Imports numba and is called like cpu_radix.py.
+"""Sorting network for short rows on the CPU, with the same functions as cpu_radix.py. Imports numba.
 
-A network compares the same places whatever the values are. So the rows of a block lie side by side, one in each lane, and
-every comparison is one vector instruction for several rows. The counting tables of the radix sort, which cost more than a
-short row does, are not needed. A word is a key and its position: all differ, and the order is stable.
+A sorting network compares the same positions whatever the values are. The rows of a block are therefore stored interleaved,
+one row per lane, and each vector instruction compares several rows. This avoids the counting tables of the radix sort, which
+cost more than a short row itself. A word holds a key and its position, so all words differ and the sort is stable.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, blended, content_key, mix, take  # noqa: F401  the same for all rows
+from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, blended, content_key, mix, take  # noqa: F401
 
-LANES = 96  # more would save overhead, but a block of words should stay in the second-level cache
-LINE = 64 // 8  # words of a cache line
+LANES = 96  # rows of a block, whose words should fit the second-level cache
+LINE = 64 // 8  # words per cache line
 
 
 @_jit
 def exchange(low, high):
-    # two arrays and a function of its own: inside the loops of `sort_lanes` the compiler finds no vector instructions
+    # a separate function of two arrays: inside the loops of `sort_lanes` the compiler does not vectorize
     for i in range(low.size):
         a, b = low[i], high[i]
         low[i] = min(a, b)
@@ -27,7 +27,7 @@ def exchange(low, high):
 
 @_jit
 def sort_lanes(words, lanes):
-    """Sort ``words[i * lanes + lane]`` over i, in every lane: Batcher's merge exchange (Knuth, 5.2.2, algorithm M)."""
+    """Sort ``words[i * lanes + lane]`` over ``i`` in every lane by Batcher's merge exchange (Knuth, 5.2.2, algorithm M)."""
     n = words.size // lanes
     half = 1
     while 2 * half < n:
@@ -46,7 +46,7 @@ def sort_lanes(words, lanes):
 
 @_jit
 def workspace(x, lanes):
-    """Words for a block, which begin with a cache line: vectors across two lines take twice as long; and words for a row."""
+    """Allocate words for a block, aligned because vectors across two cache lines take twice as long, and words for a row."""
     words = np.empty(x.shape[1] * lanes + LINE, np.uint64)
     skipped = (-(words.ctypes.data // 8)) % LINE
     return words[skipped : skipped + x.shape[1] * lanes], np.empty(x.shape[1], np.uint64)
@@ -54,10 +54,10 @@ def workspace(x, lanes):
 
 @_jit
 def sort_block(x, infinity, words, row):
-    """Sort the rows of ``x``; the position of rank i of a row is then in the low half of ``words[i * lanes + lane]``."""
+    """Sort the rows of ``x``. The low half of ``words[i * lanes + lane]`` is then the position of rank ``i``."""
     lanes = x.shape[0]
     for lane in range(lanes):
-        for i in range(row.size):  # apart from the next loop: this one is vectorised, scattering is not
+        for i in range(row.size):  # a separate loop, which is vectorized; the scatter below is not
             row[i] = (content_key(x[lane, i], infinity) << SHIFT) | uint64(i)
         for i in range(row.size):
             words[i * lanes + lane] = row[i]
@@ -66,7 +66,7 @@ def sort_block(x, infinity, words, row):
 
 @_jit
 def blocks(first, last):
-    """Where blocks begin, and their rows: whole cache lines, about LANES. Blocks may overlap; some rows are done twice."""
+    """Return the first row of each block and the rows per block: whole cache lines, about LANES. Blocks may overlap."""
     rows = last - first
     count = (rows + LANES - 1) // LANES
     lanes = min(rows, (rows + count * LINE - 1) // (count * LINE) * LINE)
@@ -89,9 +89,9 @@ def by_rank(words, values, out):
 
 @_jit
 def match_sorted(x, values, out, infinity, first, last):
-    begins, lanes = blocks(first, last)
+    starts, lanes = blocks(first, last)
     words, row = workspace(x, lanes)
-    for a in begins:
+    for a in starts:
         b = a + lanes
         sort_block(x[a:b], infinity, words, row)
         by_rank(words, values[a:b], out[a:b])
@@ -99,10 +99,10 @@ def match_sorted(x, values, out, infinity, first, last):
 
 @_jit
 def sort_match(x, y, out, infinity, first, last):
-    begins, lanes = blocks(first, last)
+    starts, lanes = blocks(first, last)
     words, row = workspace(x, lanes)
     values = np.empty_like(y[:lanes])
-    for a in begins:
+    for a in starts:
         b = a + lanes
         sort_block(y[a:b], infinity, words, row)
         in_order(y[a:b], words, values)
@@ -112,9 +112,9 @@ def sort_match(x, y, out, infinity, first, last):
 
 @_jit
 def sort_rows(y, out, infinity, first, last):
-    begins, lanes = blocks(first, last)
+    starts, lanes = blocks(first, last)
     words, row = workspace(y, lanes)
-    for a in begins:
+    for a in starts:
         b = a + lanes
         sort_block(y[a:b], infinity, words, row)
         in_order(y[a:b], words, out[a:b])
@@ -122,24 +122,23 @@ def sort_rows(y, out, infinity, first, last):
 
 @_jit
 def sort_rank(x, values, ranks, infinity, first, last):
-    begins, lanes = blocks(first, last)
+    starts, lanes = blocks(first, last)
     words, row = workspace(x, lanes)
-    for a in begins:
+    for a in starts:
         sort_block(x[a : a + lanes], infinity, words, row)
-        for lane in range(lanes):  # `in_order` and `by_rank` in one: going through the words twice is a tenth of all
+        for lane in range(lanes):  # `in_order` and `by_rank` fused: a second pass over the words takes a tenth of the time
             for i in range(x.shape[1]):
-                place = words[i * lanes + lane] & POSITION
-                values[a + lane, i] = x[a + lane, place]
-                ranks[a + lane, place] = i
+                position = words[i * lanes + lane] & POSITION
+                values[a + lane, i] = x[a + lane, position]
+                ranks[a + lane, position] = i
 
 
-# Channels last: numbers of one place lie side by side, as in a block, and those of one row far apart. Arrays here are
-# (samples, n, channels), and row r is channel r % channels of sample r // channels. Read and written as they lie: copies to
-# rows and back would take a quarter of the time.
+# The functions below work on channels-last arrays (samples, n, channels) without copying, because copies to rows and back
+# would take a quarter of the time. Row r is channel r % channels of sample r // channels.
 @_jit
-def part_in(sample, channels, first, last):
-    """Of the rows from first to last, those of a sample: the lane of the first one, its channel, and how many."""
-    begin = max(first - sample * channels, 0)  # written so that the compiler knows it is not negative
+def rows_of_sample(sample, channels, first, last):
+    """Return the lane, the channel and the number of the rows in [first, last) that belong to a sample."""
+    begin = max(first - sample * channels, 0)  # this form tells the compiler that the value is not negative
     end = min(last - sample * channels, channels)
     return sample * channels + begin - first, begin, end - begin
 
@@ -148,32 +147,32 @@ def part_in(sample, channels, first, last):
 def fill_block(x, first, last, infinity, words):
     lanes, channels = last - first, x.shape[2]
     for sample in range(first // channels, (last - 1) // channels + 1):
-        lane, begin, count = part_in(sample, channels, first, last)
+        lane, begin, count = rows_of_sample(sample, channels, first, last)
         for i in range(x.shape[1]):
-            place, block = x[sample, i], words[i * lanes + lane : i * lanes + lane + count]
+            values, block = x[sample, i], words[i * lanes + lane : i * lanes + lane + count]
             for k in range(count):
-                block[k] = (content_key(place[begin + k], infinity) << SHIFT) | uint64(i)
+                block[k] = (content_key(values[begin + k], infinity) << SHIFT) | uint64(i)
 
 
 @_jit
 def read_block(x, first, last, words, values, order):
     lanes, channels = last - first, x.shape[2]
     for sample in range(first // channels, (last - 1) // channels + 1):
-        lane, begin, count = part_in(sample, channels, first, last)
+        lane, begin, count = rows_of_sample(sample, channels, first, last)
         for i in range(x.shape[1]):
             block = words[i * lanes + lane : i * lanes + lane + count]
             for k in range(count):
-                place = block[k] & POSITION
-                values[sample, i, begin + k] = x[sample, place, begin + k]
-                order[sample, i, begin + k] = place
+                position = block[k] & POSITION
+                values[sample, i, begin + k] = x[sample, position, begin + k]
+                order[sample, i, begin + k] = position
 
 
 @_jit
 def sort_order_last(x, values, order, infinity, first, last):
-    """Sorted values, and the position that each of them comes from."""
-    begins, lanes = blocks(first, last)
+    """Write the sorted values and the position that each value had."""
+    starts, lanes = blocks(first, last)
     words, _ = workspace(x, lanes)
-    for a in begins:
+    for a in starts:
         fill_block(x, a, a + lanes, infinity, words)
         sort_lanes(words, lanes)
         read_block(x, a, a + lanes, words, values, order)
@@ -181,7 +180,7 @@ def sort_order_last(x, values, order, infinity, first, last):
 
 @_jit
 def mix_last(values, order, partners, weights, out, first, last):
-    """`mix` of whole samples. Ranks of sample and partner meet in order, and only what comes of it is sent to its place."""
+    """Blend values of equal rank for whole samples and write the results to the positions of the content."""
     for sample in range(first, last):
         style, weight = values[partners[sample]], weights[sample]
         for i in range(values.shape[1]):

@@ -1,8 +1,8 @@
-"""Long rows on the CPU, sorted digit by digit, lowest first: three digits of 11 bits for 32-bit floats, two of 8 for 16-bit
-floats. Imports numba, so it is loaded on first use.
+"""Radix sort for long rows on the CPU. Imports numba, so it is loaded on first use.
 
-The kernels take unsigned views of the data (16 or 32 bits wide), the bit pattern of infinity (it tells float16 from
-bfloat16) and the range of rows to work on. Keys are computed in 64 bits, because numba widens small unsigned types.
+Rows are sorted by digits, lowest first: three digits of 11 bits for 32-bit floats, two of 8 bits for 16-bit floats. The
+kernels take unsigned views of the data (16 or 32 bits), the bit pattern of infinity, which distinguishes float16 from
+bfloat16, and a range of rows. Keys are computed in 64 bits because numba widens small unsigned types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.extending import overload
 
 
 def _jit(function, **options):
-    # nogil: cpu.py runs it in threads; cache: compiled code is kept on disk between runs, if there is a place to write to
+    # nogil: the functions run in threads; cache: compiled code is stored on disk where a directory is writable
     try:
         return numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:
@@ -28,18 +28,18 @@ HALF, FLOAT_ONE = float32(0.5), float32(1)
 SHIFT = uint64(32)  # where the key begins in a (key, position) word
 
 
-# Known when a kernel is compiled for a type, so that its loops over digits unroll. Functions of the word's type and not
-# closures over numbers, because numba cannot keep closures on disk.
+# Compile-time constants of the word's type, which let loops over digits unroll. They are functions rather than closures over
+# numbers because numba cannot cache closures on disk.
 def sign_bit(word):
-    """The sign bit of the float behind the word."""
+    """Return the sign bit of the float type."""
 
 
 def digit_bits(word):
-    """Width of a digit: counting tables must stay in the first-level cache."""
+    """Return the width of a digit. Counting tables must fit the first-level cache."""
 
 
 def digits(word):
-    """Digits of a key."""
+    """Return the number of digits of a key."""
 
 
 _BY_TYPE = {sign_bit: {16: 1 << 15, 32: 1 << 31}, digit_bits: {16: 8, 32: 11}, digits: {16: 2, 32: 3}}
@@ -58,8 +58,8 @@ for _function, _values in _BY_TYPE.items():
 
 @_jit
 def content_key(word, infinity):
-    # Equal values get equal keys: both zeros, and all NaN (which sort last), so that position decides among them.
-    # Written without early returns: after a ReLU half the values are zero, and a branch on that is mispredicted.
+    # Both zeros get one key, and all NaN get the last key, so their positions decide the order. Without early returns,
+    # because half the values are zero after a ReLU and the branch would be mispredicted.
     sign = uint64(sign_bit(word))
     bits = uint64(word)
     rest = bits & (sign - ONE)
@@ -70,7 +70,7 @@ def content_key(word, infinity):
 
 @_jit
 def style_key(word, infinity):
-    # the bits must survive the way back, so only the sign of a NaN is dropped
+    # invertible except for the sign of NaN, which is dropped
     sign = uint64(sign_bit(word))
     bits = uint64(word)
     rest = bits & (sign - ONE)
@@ -80,8 +80,8 @@ def style_key(word, infinity):
 
 @_jit
 def count_digits(items, counts, passes, bits, shift, mask):
-    """For every digit of every pass, the place of its first item."""
-    # a loop of its own: with the keys computed in the same loop, neither part is vectorised and both take 4x as long
+    """Compute, for every digit of every pass, the output index of its first item."""
+    # separate from the computation of the keys: in one loop neither part is vectorized, and both take 4x as long
     counts[:] = 0
     for i in range(items.size):
         key = uint64(items[i]) >> shift
@@ -96,18 +96,18 @@ def count_digits(items, counts, passes, bits, shift, mask):
 
 
 @_jit
-def one_pass(source, target, places, shift, mask):
+def one_pass(source, target, offsets, shift, mask):
     for i in range(source.size):
         item = source[i]
         digit = (uint64(item) >> shift) & mask
-        place = places[digit]
-        places[digit] = place + ONE
-        target[place] = item
+        offset = offsets[digit]
+        offsets[digit] = offset + ONE
+        target[offset] = item
 
 
 @_jit
 def sorted_style(y, infinity, a, b, counts):
-    """The sorted values of one row, in one of the two buffers."""
+    """Sort one row and return the buffer that holds the result."""
     passes, bits, sign = digits(y[0]), uint64(digit_bits(y[0])), uint64(sign_bit(y[0]))
     mask = (uint64(1) << bits) - uint64(1)
     for i in range(y.size):
@@ -124,9 +124,9 @@ def sorted_style(y, infinity, a, b, counts):
 
 @_jit
 def nearly_sorted_content(x, infinity, a, b, counts):
-    """(key, position) words sorted by all digits but the highest; the last counts are ready for the last pass.
+    """Return (key, position) words sorted by all digits but the highest.
 
-    The last pass is the caller's: it knows what to do with an element once its rank is known.
+    The last pass is left to the caller, which writes each element by its rank. The last counts are ready for that pass.
     """
     passes, bits = digits(x[0]), uint64(digit_bits(x[0]))
     mask = (uint64(1) << bits) - uint64(1)
@@ -141,15 +141,15 @@ def nearly_sorted_content(x, infinity, a, b, counts):
 
 @_jit
 def place_by_rank(items, values, out, counts, bits):
-    """The last pass: the place of an element is its rank, and it receives the value of that rank."""
+    """Run the last pass, in which the output index of an element is its rank, and write the value of that rank."""
     passes = counts.shape[0]
     shift = SHIFT + uint64(passes - 1) * uint64(bits)
-    places = counts[passes - 1]
+    offsets = counts[passes - 1]
     for i in range(items.size):
         item = items[i]
         digit = item >> shift
-        rank = places[digit]
-        places[digit] = rank + ONE
+        rank = offsets[digit]
+        offsets[digit] = rank + ONE
         out[item & POSITION] = values[rank]
 
 
@@ -189,15 +189,15 @@ def sort_rows(y, out, infinity, first, last):
 @_jit
 def sort_rank(x, values, ranks, infinity, first, last):
     a, b, counts = workspace(x)
-    numbers = np.arange(x.shape[1]).astype(np.uint32)
+    ranks_in_order = np.arange(x.shape[1]).astype(np.uint32)
     for r in range(first, last):
         items = nearly_sorted_content(x[r], infinity, a, b, counts)
-        place_by_rank(items, numbers, ranks[r], counts, digit_bits(x[0, 0]))
+        place_by_rank(items, ranks_in_order, ranks[r], counts, digit_bits(x[0, 0]))
         for i in range(x.shape[1]):
             values[r, ranks[r, i]] = x[r, i]
 
 
-# Not about sorting, and the same for all rows.
+# Used by both sorts.
 @_jit
 def take(values, ranks, out, infinity, first, last):
     for r in range(first, last):
@@ -205,10 +205,10 @@ def take(values, ranks, out, infinity, first, last):
             out[r, i] = values[r, ranks[r, i]]
 
 
-@partial(_jit, fastmath={"contract"})  # product and sum are rounded once, as in torch.lerp
+@partial(_jit, fastmath={"contract"})  # fused multiply-add, as in torch.lerp
 def blended(a, b, weight):
-    """``a + weight (b - a)``. The same value on both sides stays, infinity too."""
-    from_style = weight >= HALF  # from the nearer end, as torch.lerp does: both ends are exact
+    """Return ``a + weight (b - a)``, and exactly ``a`` where ``a == b``, including infinity."""
+    from_style = weight >= HALF  # start from the nearer end, as torch.lerp does, so both ends are exact
     share = weight - FLOAT_ONE if from_style else weight
     between = (b if from_style else a) + share * (b - a)
     between = a if a == b or weight == 0 else between
@@ -217,12 +217,12 @@ def blended(a, b, weight):
 
 @_jit
 def mix(x, values, ranks, partners, weights, out, first, last):
-    """Rows of floats, blended with the values of the partner at their ranks. ``out`` may be the memory of ``ranks``."""
+    """Blend rows with the partner's values of equal rank. ``out`` may share the memory of ``ranks``."""
     channels = x.shape[0] // partners.size
     for r in range(first, last):
         sample = r // channels
         style = values[partners[sample] * channels + r % channels]
         for i in range(x.shape[1]):
             out[r, i] = style[ranks[r, i]]
-        for i in range(x.shape[1]):  # apart from the loop before: this one is vectorised
+        for i in range(x.shape[1]):  # a separate loop, which is vectorized
             out[r, i] = blended(x[r, i], out[r, i], weights[sample])

@@ -1,14 +1,12 @@
-"""Rows shared among threads: torch's own ones where they can be had, else threads of ours.
+"""Distribute rows over threads: torch's OpenMP workers where available, otherwise a thread pool.
 
-After an operation the workers of torch's OpenMP spin for milliseconds, waiting for the next one. Threads of ours must then
-share the cores with them, and they always must: before every match there is a convolution. A match of 80 rows of 16,384 took
-1.6 times as long for it. GNU's OpenMP has a plain C function that hands a piece of work to these workers, which is how
-compilers use it.
+After each operation, torch's OpenMP workers spin for milliseconds while waiting for the next one. A separate thread pool
+would compete with them for the cores, because a convolution usually precedes a match: matching 80 rows of 16,384 values took
+1.6 times as long. GNU OpenMP exports a C function that runs a callback on these workers; compilers call the same function.
 
-Callers with many threads and forks must not break it, as they break parallel layers of numba: every calling thread has
-workers of its own, and in the child of a fork, where those of OpenMP are gone and it does not know, threads are ours.
-Torch's own operations hang in that child unless it is told to use one thread, as data loaders do; so they do after any
-parallel operation.
+Both variants work with several calling threads and after a fork, unlike numba's parallel backends. Each calling thread has
+its own OpenMP workers. A forked child has none, and OpenMP does not detect this, so the child uses the thread pool. Torch's
+own parallel operations hang in such a child unless it calls ``torch.set_num_threads(1)``, as data loader workers do.
 """
 
 from __future__ import annotations
@@ -24,50 +22,50 @@ from typing import Any
 
 import torch
 
-SMALLEST_SHARE = 1 << 15  # elements a thread should get: below this, handing work over costs more than doing it
-SHARES = 4  # for each thread: one whose core is busy takes fewer
+MIN_ELEMENTS = 1 << 15  # per thread: with fewer, the handover costs more than the work
+SHARES_PER_THREAD = 4  # more shares than threads, so that a thread on a busy core takes fewer of them
 
-Work = Callable[[int, int], None]  # rows from, to
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+Work = Callable[[int, int], None]  # first row, end of rows
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def parallel_rows(work: Work, rows: int, n: int) -> None:
-    """Call ``work(first, last)`` on shares of the rows; this thread and others take one after the other.
+    """Call ``work(first, end)`` on ranges that cover all rows of length ``n``, from several threads.
 
-    What ``work`` raises in any thread is raised here, when all have come to their end.
+    Returns when all threads have finished, and raises the first exception of any thread.
     """
-    threads = min(torch.get_num_threads(), rows, rows * n // SMALLEST_SHARE)
+    threads = min(torch.get_num_threads(), rows, rows * n // MIN_ELEMENTS)
     if threads <= 1:
         return work(0, rows)
-    shares = min(SHARES * threads, rows, rows * n // SMALLEST_SHARE)
-    todo = iter(list(pairwise(rows * i // shares for i in range(shares + 1))))
+    shares = min(SHARES_PER_THREAD * threads, rows, rows * n // MIN_ELEMENTS)
+    ranges = iter(list(pairwise(rows * i // shares for i in range(shares + 1))))
     errors: list[BaseException] = []
 
     def take_shares(_: object = None) -> None:
         try:
-            for first, last in todo:
-                work(first, last)
+            for first, end in ranges:
+                work(first, end)
         except BaseException as error:
             errors.append(error)
 
-    if team := _team():
-        # all of torch's: with another number OpenMP would end some, and begin them anew for torch
-        team(_ENTRY(take_shares), None, torch.get_num_threads(), 0)
+    if openmp := _openmp():
+        # as many threads as torch uses: with another number OpenMP would end some workers and restart them for torch
+        openmp(_CALLBACK(take_shares), None, torch.get_num_threads(), 0)
     else:
-        _ours(take_shares, threads)
+        _run_in_pool(take_shares, threads)
     if errors:
         raise errors[0]
     return None
 
 
-def _ours(call: Callable[[], None], threads: int) -> None:
+def _run_in_pool(call: Callable[[], None], threads: int) -> None:
     global _pool
     if _pool is None or _pool[0] < threads:
         _pool = (threads, ThreadPoolExecutor(threads, thread_name_prefix="efdm"))
-    others = [_pool[1].submit(call) for _ in range(threads - 1)]
+    futures = [_pool[1].submit(call) for _ in range(threads - 1)]
     call()
-    for other in others:
-        other.result()
+    for future in futures:
+        future.result()
 
 
 _pool: tuple[int, ThreadPoolExecutor] | None = None
@@ -76,26 +74,26 @@ _forked = False
 
 @cache
 def _gnu_openmp() -> Any:
-    """``GOMP_parallel(function, its argument, threads, flags)`` of the library that torch brought along, or None."""
+    """Return ``GOMP_parallel(function, argument, threads, flags)`` of the OpenMP library that torch loaded, or None."""
     here = Path(torch.__file__).parent
     try:
         loaded = {Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if "libgomp" in line}
-        # others may have brought one, too, with workers of its own
+        # other packages may have loaded a second copy with its own workers
         (library,) = (p for p in loaded if here in p.parents or p.parent == here.with_name("torch.libs"))
-        entry = ctypes.CDLL(str(library)).GOMP_parallel
+        function = ctypes.CDLL(str(library)).GOMP_parallel
     except (OSError, ValueError, AttributeError):
         return None
-    entry.argtypes, entry.restype = [_ENTRY, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
-    return entry
+    function.argtypes, function.restype = [_CALLBACK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+    return function
 
 
-def _team() -> Any:
+def _openmp() -> Any:
     return None if _forked else _gnu_openmp()
 
 
 def _after_fork() -> None:
     global _pool, _forked
-    _pool, _forked = None, True  # no thread survives it, and OpenMP does not notice
+    _pool, _forked = None, True  # no thread survives a fork
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,7 @@
-"""Which implementation sorts a row: one table, read from the top, first row that fits wins.
+"""The kernel table and the choice of a kernel: the first row that supports the input is used.
 
-``EFDM_KERNEL=<name>`` forces a row; if that row cannot serve the input, the call fails and says why.
+Set the environment variable ``EFDM_KERNEL`` to the name of a row to force that kernel. If it does not support the input, the
+call raises an error that says why.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from efdm.kernels import cpu, cuda, reference
 from efdm.kernels.floats import DTYPES
 
 ENV_VARIABLE = "EFDM_KERNEL"
-_EVERY_FLOAT = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_ALL_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One row of the table. ``functions`` has everything that `reference` defines."""
+    """A row of the kernel table. ``functions`` provides every function of `reference`."""
 
     name: str
     device: str  # a device type, or "any"
     dtypes: tuple[torch.dtype, ...]
-    max_length: Callable[[torch.device, torch.dtype], float]  # the longest row it takes
-    unavailable_reason: Callable[[], str | None]  # what it needs and is missing
+    max_length: Callable[[torch.device, torch.dtype], float]  # longest supported row
+    unavailable_reason: Callable[[], str | None]  # the missing dependency, or None
     functions: Any
     description: str
-    strided: tuple[str, ...] = ()  # functions that take any strides; the others are given contiguous rows
+    strided: tuple[str, ...] = ()  # functions that accept any strides; the others receive contiguous rows
 
 
 def _max_block_length(device: torch.device, dtype: torch.dtype) -> float:
@@ -42,64 +43,65 @@ def _max_block_length(device: torch.device, dtype: torch.dtype) -> float:
 KERNELS = (
     Kernel(
         "cuda_block", "cuda", DTYPES, _max_block_length, cuda.unavailable_reason, cuda.block,
-        "one fused launch, a block for each row", strided=("mix_partners",),
+        "one fused launch, one thread block per row", strided=("mix_partners",),
     ),
     Kernel(
         "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, cuda.unavailable_reason, cuda.chunks,
-        "chunks sorted by a block each, merged by rank",
+        "chunks sorted by one thread block each, then merged",
     ),
     Kernel(
         "cpu_network", "cpu", DTYPES, lambda d, t: cpu.MAX_NETWORK_LENGTH[t.itemsize], cpu.unavailable_reason, cpu.network,
-        "numba sorting network, several rows in a vector", strided=("mix_partners",),
+        "numba sorting network, several rows per vector", strided=("mix_partners",),
     ),
     Kernel(
         "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.MAX_ROW_LENGTH, cpu.unavailable_reason, cpu.radix,
-        "numba radix sort, rows shared among threads",
+        "numba radix sort, rows distributed over threads",
     ),
     Kernel(
-        "torch", "any", _EVERY_FLOAT, lambda d, t: float("inf"), lambda: None, reference,
+        "torch", "any", _ALL_FLOATS, lambda d, t: float("inf"), lambda: None, reference,
         "torch.sort and scatter",
     ),
 )  # fmt: skip
 
 
 def _objection(kernel: Kernel, device: torch.device, dtype: torch.dtype, n: int) -> str | None:
-    """Why this row cannot serve these rows of n values, or nothing."""
+    """Return why the kernel cannot process rows of ``n`` values, or None if it can."""
     if kernel.device not in ("any", device.type):
         return f"is for {kernel.device}, not {device.type}"
     if dtype not in kernel.dtypes:
-        return f"does not take {dtype}"
+        return f"does not support {dtype}"
     if missing := kernel.unavailable_reason():
         return missing
-    longest = kernel.max_length(device, dtype)
-    return f"takes rows up to {longest:,.0f}" if n > longest else None
+    max_length = kernel.max_length(device, dtype)
+    return f"supports rows of up to {max_length:,.0f} values" if n > max_length else None
 
 
 @cache
 def _decide(device: torch.device, dtype: torch.dtype, n: int, forced: str | None) -> tuple[Kernel, tuple[str, ...]]:
+    """Return the kernel and the objections to the rows above it."""
     names = [k.name for k in KERNELS]
     if forced and forced not in names:
-        raise ValueError(f"{ENV_VARIABLE}={forced} is not a row of the kernel table; choose one of {', '.join(names)}")
-    passed_over: list[str] = []
+        raise ValueError(f"{ENV_VARIABLE}={forced} is not a kernel; choose one of {', '.join(names)}")
+    skipped: list[str] = []
     for kernel in KERNELS:
         if forced and kernel.name != forced:
             continue
         objection = _objection(kernel, device, dtype, n)
         if objection is None:
-            return kernel, tuple(passed_over)
-        passed_over.append(f"{kernel.name} {objection}")
-    wanted = f"{ENV_VARIABLE}={forced} cannot serve" if forced else "no kernel serves"
-    raise ValueError(f"{wanted} rows of {n} x {dtype} on {device}: {'; '.join(passed_over)}")
+            return kernel, tuple(skipped)
+        skipped.append(f"{kernel.name} {objection}")
+    problem = f"{ENV_VARIABLE}={forced} does not support" if forced else "no kernel supports"
+    raise ValueError(f"{problem} rows of {n} {dtype} values on {device}: {'; '.join(skipped)}")
 
 
 def choose_kernel(device: torch.device, dtype: torch.dtype, n: int) -> Kernel:
-    """The row of the table for these rows of n values."""
+    """Return the kernel that processes rows of ``n`` values."""
     return _decide(device, dtype, n, os.environ.get(ENV_VARIABLE))[0]
 
 
 def explain(device: torch.device | str, dtype: torch.dtype, n: int) -> str:
-    """A sentence: which kernel would run, and why not the ones above it."""
+    """Return a sentence with the kernel for rows of ``n`` values and the reasons the rows above it were skipped."""
     forced = os.environ.get(ENV_VARIABLE)
-    kernel, passed_over = _decide(torch.device(device), dtype, n, forced)
-    reasons = [f"forced by {ENV_VARIABLE}" if forced else "first row of the table that fits", *passed_over]
+    kernel, skipped = _decide(torch.device(device), dtype, n, forced)
+    reasons = [f"forced by {ENV_VARIABLE}" if forced else "first match in the kernel table", *skipped]
     return f"{kernel.name} ({kernel.description}): {'; '.join(reasons)}"

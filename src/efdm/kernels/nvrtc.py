@@ -1,8 +1,7 @@
-"""Compile CUDA source at run time and launch it, with nothing but what a CUDA build of torch brings along.
+"""Compile CUDA source at run time with NVRTC and launch it through the driver.
 
-NVRTC (the run-time compiler) is a dependency of torch's CUDA packages and libcuda belongs to the driver, so neither nvcc
-nor another Python package is needed. Compiled code is kept in the user's cache directory, named by a hash of everything
-that went into it.
+Torch's CUDA packages depend on NVRTC, and libcuda belongs to the driver, so neither nvcc nor another Python package is
+required. Compiled code is stored in the user's cache directory under a hash of the source and the options.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT, cuda.h
 
 
 def _candidates() -> list[str]:
-    """Where NVRTC may be: known to the loader, in torch's own dependencies, or in a toolkit."""
+    """Return the names under which NVRTC may be found: by the loader, in the nvidia packages, or in a CUDA toolkit."""
     name = f"libnvrtc.so.{(torch.version.cuda or '').split('.')[0]}"
     found = [name]
     nvidia = importlib.util.find_spec("nvidia")
@@ -38,27 +37,27 @@ def _candidates() -> list[str]:
 
 @cache
 def _libraries() -> tuple[ctypes.PyDLL, ctypes.CDLL]:
-    driver = ctypes.PyDLL("libcuda.so.1")  # launches are short: not worth giving up the GIL
+    driver = ctypes.PyDLL("libcuda.so.1")  # PyDLL holds the GIL: launches are too short to release it
     for candidate in _candidates():
         try:
             return driver, ctypes.CDLL(candidate)
         except OSError:
             continue
-    raise OSError(f"NVRTC of CUDA {torch.version.cuda} was not found; pip install nvidia-cuda-nvrtc, or set CUDA_HOME")
+    raise OSError(f"NVRTC of CUDA {torch.version.cuda} not found; pip install nvidia-cuda-nvrtc, or set CUDA_HOME")
 
 
 @cache
 def unavailable_reason() -> str | None:
-    """Nothing if kernels can be compiled and run here, else what is missing."""
+    """Return the missing dependency, or None if kernels can be compiled and launched."""
     if not torch.cuda.is_available():
-        return "torch sees no CUDA device"
+        return "requires a CUDA device"
     if torch.version.cuda is None:
-        return "torch is not a CUDA build"
+        return "requires a CUDA build of torch"
     try:
         _compile('extern "C" __global__ void probe() {}', _options(torch.cuda.current_device()))
     except OSError as error:
         return str(error)
-    except RuntimeError as error:  # a device newer than the compiler
+    except RuntimeError as error:  # the device may be newer than the compiler
         return " ".join(str(error).split())
     return None
 
@@ -95,20 +94,20 @@ def _compile(source: str, options: Sequence[str]) -> bytes:
 
 
 def _binary(source: str, options: Sequence[str]) -> bytes:
-    """Compile, or read what an earlier run compiled. A cache that cannot be written is not an error."""
-    from efdm.files import atomic_write, cache_folder  # late: `import efdm` does without
+    """Return compiled code, from the cache if possible. A cache that cannot be written is ignored."""
+    from efdm.files import atomic_write, cache_folder  # imported lazily: `import efdm` does not need it
 
     major, minor = ctypes.c_int(), ctypes.c_int()
     _libraries()[1].nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    everything = "\0".join((source, *options, f"{major.value}.{minor.value}"))
-    path = cache_folder() / f"{hashlib.sha256(everything.encode()).hexdigest()}.cubin"
+    identity = "\0".join((source, *options, f"{major.value}.{minor.value}"))
+    path = cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()}.cubin"
     try:
         return path.read_bytes()
     except OSError:
         binary = _compile(source, options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:  # other processes may be reading
+        with atomic_write(path) as file:  # atomic: other processes may be reading
             file.write(binary)
     except OSError:
         pass
@@ -116,14 +115,14 @@ def _binary(source: str, options: Sequence[str]) -> bytes:
 
 
 class Module:
-    """Kernels compiled from one source for one device."""
+    """A CUDA module compiled from one source for one device."""
 
-    def __init__(self, source: str, definitions: dict[str, int], device: int, most_shared: int) -> None:
+    def __init__(self, source: str, definitions: dict[str, int], device: int, max_shared: int) -> None:
         options = _options(device) + [f"-D{name}={value}" for name, value in definitions.items()]
         binary = _binary(source, options)
         self._driver = _libraries()[0]
         self._launch = self._driver.cuLaunchKernel
-        self._device, self._most_shared = device, most_shared
+        self._device, self._max_shared = device, max_shared
         self._module = ctypes.c_void_p()
         self._functions: dict[str, ctypes.c_void_p] = {}
         with torch.cuda.device(device):
@@ -132,7 +131,7 @@ class Module:
     def _call(self, name: str, *arguments: object) -> None:
         driver = self._driver
         code = getattr(driver, name)(*arguments)
-        if code == _INVALID_CONTEXT:  # a thread that has not touched the device yet: give it torch's context
+        if code == _INVALID_CONTEXT:  # this thread has not used the device yet: make torch's context current
             context = ctypes.c_void_p()
             _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device), "cuDevicePrimaryCtxRetain")
             _check(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent")
@@ -144,14 +143,14 @@ class Module:
         if function is None:
             function = ctypes.c_void_p()
             self._call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
-            self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, self._most_shared)
+            self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, self._max_shared)
             self._functions[name] = function
         return function
 
     def launch(self, name: str, blocks: int, threads: int, shared: int, *arguments: torch.Tensor | int | None) -> None:
-        """Launch on torch's current stream. Tensors go as pointers, integers as 32-bit integers, None as null."""
-        # On the way of every call, and so written for speed: each argument is a machine word (a kernel that wants 32 bits
-        # reads the low half) in an array that the thread keeps, and the stream comes without an object around it.
+        """Launch on torch's current stream. Tensors are passed as pointers, integers as 32-bit integers, None as null."""
+        # Every call passes through here, so it avoids allocations: each argument is a 64-bit word in an array that is reused
+        # by the thread (a kernel reads 32-bit arguments from the low half), and the raw stream avoids a stream object.
         values, pointers = _slots(len(arguments))
         values[:] = [a if type(a) is int else a.data_ptr() if a is not None else 0 for a in arguments]  # type: ignore[union-attr]
         stream = torch._C._cuda_getCurrentRawStream(self._device)
@@ -161,7 +160,7 @@ class Module:
             )
             if code == 0:
                 return
-        with torch.cuda.device(self._device):  # another device is current, or this thread has no context yet
+        with torch.cuda.device(self._device):  # another device is current, or this thread has no context
             rest = (blocks, 1, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None)
             self._call("cuLaunchKernel", self._function(name), *rest)
 
@@ -175,10 +174,10 @@ _slots_of_thread = _Slots()
 
 
 def _slots(count: int) -> tuple[Any, Any]:
-    """Room for so many arguments, and the pointers to them that a launch wants."""
-    known = _slots_of_thread.by_count
-    if count not in known:
+    """Return an array of ``count`` argument words and the array of pointers to them."""
+    cached = _slots_of_thread.by_count
+    if count not in cached:
         values = (ctypes.c_uint64 * count)()
         base = ctypes.addressof(values)
-        known[count] = values, (ctypes.c_void_p * count)(*range(base, base + 8 * count, 8))
-    return known[count]
+        cached[count] = values, (ctypes.c_void_p * count)(*range(base, base + 8 * count, 8))
+    return cached[count]

@@ -1,7 +1,7 @@
-"""The kernels as torch operators, so that torch.compile, autocast and fake tensors understand them.
+"""The kernels as torch operators, for torch.compile, fake tensors and torch.vmap.
 
-They carry no gradient: what the gradient of a match should be is decided in `efdm.ops`. The one exception declares it in
-the only way that every compiler keeps.
+Except for `straight_through`, the operators have no gradient: `efdm.ops.gradient` defines the gradient of a match.
+`straight_through` is an operator because compilers preserve the gradient of an operator.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from efdm.kernels.dispatch import choose_kernel
 _library = torch.library.Library("efdm", "DEF")
 
 
-# the type of the second argument, where it is not that of the first
-_SECOND = {"take": torch.int32, "mix_partners": torch.int64}
+# dtype of the second argument where it differs from the first
+_SECOND_DTYPE = {"take": torch.int32, "mix_partners": torch.int64}
 
 
 def _run(name: str, *tensors: Tensor) -> Any:
-    """Call the chosen kernel, on contiguous rows unless it takes others."""
+    """Call the chosen kernel, on contiguous rows unless it supports other strides."""
     first = tensors[0]
-    # what lies outside the rows would be read as if it were values
-    alike = all(t.shape == first.shape for t in tensors[1:])
-    if not alike and not (name == "mix_partners" and tensors[1].shape == tensors[2].shape == first.shape[:1]):
-        raise ValueError(f"{name} cannot use shapes {[tuple(t.shape) for t in tensors]} together")
-    # and numbers of another type, or memory of another device, as if they were the first one's
+    # The kernels work on raw memory: mismatched shapes, dtypes or devices would read out of bounds.
+    same_shape = all(t.shape == first.shape for t in tensors[1:])
+    if not same_shape and not (name == "mix_partners" and tensors[1].shape == tensors[2].shape == first.shape[:1]):
+        raise ValueError(f"{name} received mismatched shapes {[tuple(t.shape) for t in tensors]}")
     if any(t.device != first.device for t in tensors):
-        raise ValueError(f"{name} cannot use devices {[str(t.device) for t in tensors]} together; move all to one")
-    if len(tensors) > 1 and tensors[1].dtype != (wanted := _SECOND.get(name, first.dtype)):
-        raise ValueError(f"{name} of {first.dtype} needs a second argument of {wanted}, got {tensors[1].dtype}; convert it")
+        raise ValueError(f"{name} received tensors on {[str(t.device) for t in tensors]}; move them to one device")
+    if len(tensors) > 1 and tensors[1].dtype != (expected := _SECOND_DTYPE.get(name, first.dtype)):
+        raise ValueError(f"{name} of {first.dtype} expects a second argument of {expected}, got {tensors[1].dtype}")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
     return getattr(kernel.functions, name)(*ready)
@@ -60,7 +59,7 @@ def take(values: Tensor, rank: Tensor) -> Tensor:
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
     mixed = _run("mix_partners", x, partner, weight)
-    # In the memory format of x, unlike the others: the network has mixed channels that are last as they lie
+    # unlike the other operators, this one returns the memory format of x: kernels mix channels-last features without copying
     return mixed if mixed.stride() == x.stride() else torch.empty_like(x).copy_(mixed)
 
 
@@ -72,7 +71,7 @@ def _like(t: Tensor) -> Tensor:
     return torch.empty_like(t, memory_format=torch.contiguous_format)
 
 
-_OPERATORS = (  # schema, implementation, what it returns for a fake tensor
+_OPERATORS = (  # schema, implementation, fake implementation
     ("sort_match(Tensor x, Tensor y) -> Tensor", sort_match, lambda x, y: _like(x)),
     ("match_sorted(Tensor x, Tensor values) -> Tensor", match_sorted, lambda x, values: _like(values)),
     ("sort_rows(Tensor y) -> Tensor", sort_rows, _like),
@@ -84,7 +83,7 @@ _OPERATORS = (  # schema, implementation, what it returns for a fake tensor
 
 
 def _batched(name: str) -> Callable[..., Any]:
-    """The rule for torch.vmap: kernels take any leading dimensions, so a mapped one goes in front."""
+    """Return the torch.vmap rule: kernels accept any leading dimensions, so the mapped dimension moves to the front."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Any, Any]:
         pairs = zip(tensors, in_dims, strict=True)
@@ -100,7 +99,7 @@ for _schema, _implementation, _fake in _OPERATORS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)
-    if _name != "mix_partners":  # its samples look at each other
+    if _name != "mix_partners":  # its samples depend on each other
         torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
 
 torch.library.register_autograd("efdm::straight_through", lambda ctx, grad: (grad, grad), lib=_library)

@@ -1,13 +1,14 @@
-// Sort-matching, one thread block per row. Compiled at run time by cuda.py, which sets
-//   THREADS  threads of a block          ITEMS  elements of a thread (THREADS * ITEMS >= row length)
-//   BLOCKS_BOTH_SIDES, BLOCKS_ONE_SIDE  blocks wanted per multiprocessor (caps the registers), by what a kernel sorts
-//   HALF  1: the values are 16-bit floats, 0: 32-bit floats
+// Sort-matching with one thread block per row. Compiled at run time by cuda.py, which defines
+//   THREADS  threads per block          ITEMS  elements per thread (THREADS * ITEMS >= row length)
+//   BLOCKS_BOTH_SIDES, BLOCKS_ONE_SIDE  desired blocks per multiprocessor, which cap the registers of kernels that sort
+//                                       content and style, or only one of them
+//   HALF  1 for 16-bit floats, 0 for 32-bit floats
 //
-// A row is sorted by its bits: a float becomes an unsigned key with the same order. What moves through shared memory is
-// always one 32-bit word. For the content that word is (16 key bits, 16-bit position): the low half of the key is sorted
-// first, then the high half is looked up by position and sorted, so carrying the position costs nothing and the sort is
-// stable. Sixteen bits take two passes of eight. Within a pass every warp counts its digits, the counts are scanned over
-// digits and warps, and lanes with equal digits find each other with ballots.
+// Rows are sorted by their bits: a float becomes an unsigned key of the same order. Shared memory always exchanges 32-bit
+// words. For content the word is (16 key bits, 16-bit position): the low half of the key is sorted first, then the high half
+// is looked up by position and sorted. Carrying the position is therefore free, and the sort is stable. Sixteen bits take two
+// passes of eight. In each pass every warp counts its digits, a scan over digits and warps turns the counts into offsets, and
+// ballots identify the lanes with equal digits.
 
 typedef unsigned int word;
 typedef unsigned short half_word;
@@ -26,7 +27,7 @@ typedef word raw;
 
 const int WARPS = THREADS / 32;
 const int RADIX = 256;
-const int BINS = RADIX > THREADS ? RADIX / THREADS : 1;  // digits a thread scans
+const int BINS = RADIX > THREADS ? RADIX / THREADS : 1;  // digits scanned per thread
 const int SCANNERS = RADIX / BINS;
 const int CAPACITY = THREADS * ITEMS;
 
@@ -39,30 +40,30 @@ union Shared {
   word exchange[CAPACITY];
 };
 
-// Content: -0 and +0 are equal, every NaN is equal and last, so that ties are decided by position alone.
+// Content: both zeros get one key and all NaN get the last key, so the position decides ties.
 __device__ __forceinline__ word content_key(word u, word infinity) {
   if (NAN_FLOOR(u, infinity)) return LAST_KEY;
   if ((u & ~SIGN & LAST_KEY) == 0) u = 0;
   return (u & SIGN) ? (~u & LAST_KEY) : (u | SIGN);
 }
-// Style: the bits must survive the round trip, so only the sign of a NaN is dropped.
+// Style: invertible except for the sign of NaN, which is dropped.
 __device__ __forceinline__ word style_key(word u, word infinity) {
   if (NAN_FLOOR(u, infinity)) u &= ~SIGN;
   return (u & SIGN) ? (~u & LAST_KEY) : (u | SIGN);
 }
 __device__ __forceinline__ raw style_value(word k) { return (raw)((k & SIGN) ? (k ^ SIGN) : ~k); }
 
-// Warp-striped: item k of a lane. Reading and writing shared memory this way has no bank conflicts.
+// Row index of item k of this lane. The warp-striped order avoids bank conflicts in shared memory.
 __device__ __forceinline__ int position(int k) { return (threadIdx.x / 32) * 32 * ITEMS + k * 32 + threadIdx.x % 32; }
 
-// Byte `which` of a word, in one instruction.
+// Byte `which` of a word in one instruction.
 __device__ __forceinline__ word digit_of(word item, int which) { return __byte_perm(item, 0, 0x4440 | which); }
 
 __device__ __forceinline__ word lanes_with_my_digit(word digit) {
   word lanes = ~0u;
 #pragma unroll
   for (int b = 0; b < 8; b++) {
-    // in PTX, because the compiler turns the predicate into a number and back again
+    // in PTX, because the compiler would convert the predicate to an integer and back
     word agree;
     asm("{ .reg .pred mine; .reg .b32 bit; and.b32 bit, %1, %2; setp.ne.u32 mine, bit, 0;"
         "  vote.sync.ballot.b32 %0, mine, 0xffffffff; @!mine not.b32 %0, %0; }"
@@ -72,7 +73,7 @@ __device__ __forceinline__ word lanes_with_my_digit(word digit) {
   return lanes;
 }
 
-// Turns the counts of every (warp, digit) into the first rank of that warp's items with that digit.
+// Replaces the count of every (warp, digit) by the rank of the first item of that warp with that digit.
 __device__ void scan_counts(Counts &c) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   bool scans = threadIdx.x < SCANNERS;
@@ -105,7 +106,7 @@ __device__ void scan_counts(Counts &c) {
   __syncthreads();
 }
 
-// Sorts the block's items by bytes [begin, end), stably; item k of a lane holds rank position(k) afterwards.
+// Sorts the items of the block stably by bytes [begin, end). Afterwards item k of a lane has rank position(k).
 __device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int end) {
   int lane = threadIdx.x % 32;
   word *counts = shared.counts.warp[threadIdx.x / 32];
@@ -114,14 +115,14 @@ __device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int 
 #pragma unroll
     for (int d = lane; d < RADIX; d += 32) counts[d] = 0;
     __syncwarp();
-    word within[(ITEMS + 1) / 2] = {};  // rank among the warp's items with the same digit; two in a word, for registers
+    word within[(ITEMS + 1) / 2] = {};  // rank among the warp's items with the same digit, packed in pairs to save registers
 #pragma unroll
     for (int k = 0; k < ITEMS; k++) {
       word digit = digit_of(items[k], byte);
       word lanes = lanes_with_my_digit(digit);
       int leader = 31 - __clz(lanes);
       word first = 0;
-      // one lane adds for all that agree: after a ReLU half of them do, and atomics on one address queue up
+      // one lane adds for all lanes with this digit: after a ReLU half the lanes agree, and atomics on one address serialize
       if (lane == leader) first = atomicAdd(&counts[digit], (word)__popc(lanes));
       first = __shfl_sync(~0u, first, leader);
       within[k / 2] |= (first + __popc(lanes & ((1u << lane) - 1))) << k % 2 * 16;
@@ -142,7 +143,7 @@ __device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int 
   }
 }
 
-// items[k] becomes (high key bits, position of the element with rank position(k)). Positions past n sort last.
+// Sets items[k] to (high key bits, position of the element with rank position(k)). Indices past n sort last.
 __device__ void sort_content(const raw *x, int n, word infinity, word (&items)[ITEMS], Shared &shared, word *keys) {
 #pragma unroll
   for (int k = 0; k < ITEMS; k++) {
@@ -181,13 +182,13 @@ __device__ __forceinline__ Shared &shared_memory(word *&keys) {
 
 #define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(THREADS, blocks)
 
-// The second input is read only after the first is sorted; asking for it early hides the wait.
+// The second input is read after the first is sorted. Prefetching it hides the latency.
 __device__ __forceinline__ void prefetch(const raw *row, int n) {
   const int line = 128 / sizeof(raw);
   for (int i = threadIdx.x * line; i < n; i += THREADS * line) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
 }
 
-// out[position of the i-th smallest x] = i-th smallest y
+// out[position of the i-th smallest x] = i-th smallest y.
 KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int n, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
@@ -207,7 +208,7 @@ KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int 
   for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
 }
 
-// The same with a style that is sorted already.
+// match_style for a style that is already sorted.
 KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, int n, word infinity) {
   word *keys;
   Shared &shared = shared_memory(keys);
@@ -223,8 +224,18 @@ KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, 
   for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
 }
 
-// Both answers of one sort: the sorted values, and the rank of every element.
-KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, int n, word infinity) {
+// True if the weights of all samples are zero: nothing is mixed.
+__device__ __forceinline__ bool none_mixes(const float *weights, int batch) {
+  int any = 0;
+  for (int i = threadIdx.x; i < batch; i += blockDim.x) any |= weights[i] != 0;
+  return !__syncthreads_or(any);
+}
+
+// Writes the sorted values and either the rank of every element or the position of every sorted value: one of `rank` and
+// `order` is null. With `weights`, does nothing if they are all zero.
+KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, half_word *order, const float *weights, int batch, int n,
+                                  word infinity) {
+  if (weights && none_mixes(weights, batch)) return;
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
@@ -233,9 +244,12 @@ KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, int n, w
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
     if (position(k) < n) {
-      sorted[row + position(k)] = x[row + (items[k] & 0xffff)];
-      shared.exchange[items[k] & 0xffff] = position(k);
+      word home = items[k] & 0xffff;
+      sorted[row + position(k)] = x[row + home];
+      if (order) order[row + position(k)] = home;
+      else shared.exchange[home] = position(k);
     }
+  if (order) return;
   __syncthreads();
   for (int i = threadIdx.x; i < n; i += THREADS) rank[row + i] = shared.exchange[i];
 }
@@ -251,7 +265,7 @@ KERNEL(BLOCKS_ONE_SIDE) sort_rows(const raw *y, raw *out, int n, word infinity) 
     if (position(k) < n) out[row + position(k)] = style_value(items[k]);
 }
 
-// Blocks of the kernels below go through a row before the next: what they scatter to stays in the cache.
+// In the kernels below, consecutive blocks process the same row, so their scattered writes stay in the cache.
 #define ROW_AND_TILE(size)                                      \
   int tiles = (n + (size) - 1) / (size), tile = blockIdx.x % tiles; \
   size_t row = (size_t)(blockIdx.x / tiles) * n;
@@ -263,7 +277,7 @@ extern "C" __global__ void take(const raw *sorted, const int *rank, raw *out, in
 }
 
 #if HALF
-// float16 is told from bfloat16 by its infinity; without CUDA's headers, which a run-time compiler does not have
+// The bits of infinity distinguish float16 from bfloat16. CUDA's headers are not available to the run-time compiler.
 __device__ __forceinline__ float to_float(raw u, word infinity) {
   if (infinity == 0x7f80u) return __uint_as_float((word)u << 16);
   float f;
@@ -274,7 +288,7 @@ __device__ __forceinline__ raw from_float(float f, word infinity) {
   raw u;
   if (infinity == 0x7f80u) {
     word bits = __float_as_uint(f);
-    return f != f ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;  // to nearest, ties to even
+    return f != f ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;  // round to nearest even
   }
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(u) : "f"(f));
   return u;
@@ -284,7 +298,7 @@ __device__ __forceinline__ float to_float(raw u, word) { return __uint_as_float(
 __device__ __forceinline__ raw from_float(float f, word) { return __float_as_uint(f); }
 #endif
 
-// The share 1 - weight of mine and the rest of theirs. Equal infinities stay: their difference is NaN.
+// (1 - weight) * mine + weight * theirs. Equal infinities are returned unchanged because their difference is NaN.
 __device__ __forceinline__ raw mixed(raw mine, raw theirs, float weight, word infinity) {
   if (weight == 0 || theirs == mine) return mine;
   if (weight == 1) return theirs;
@@ -292,7 +306,7 @@ __device__ __forceinline__ raw mixed(raw mine, raw theirs, float weight, word in
   return from_float(weight < 0.5f ? a + weight * (b - a) : b - (1 - weight) * (b - a), infinity);
 }
 
-// Sample b keeps the share 1 - weight[b] of itself and takes the rest from the sorted values of sample partner[b].
+// Blends every sample b with the values of equal rank of sample partner[b], by weight[b].
 extern "C" __global__ void mix_ranked(const raw *x, const raw *sorted, const int *rank, const long long *partner,
                                       const float *weights, raw *out, int channels, int n, word infinity) {
   ROW_AND_TILE(blockDim.x)
@@ -305,17 +319,12 @@ extern "C" __global__ void mix_ranked(const raw *x, const raw *sorted, const int
   out[row + i] = mixed(mine, theirs, weight, infinity);
 }
 
-// The same for rows that fit a block, as three kernels: to_rows (where channels are last), sort_order, mix_ordered. If the
-// weights of all samples are zero, the first two do nothing and the last copies.
-__device__ __forceinline__ bool none_mixes(const float *weights, int batch) {
-  int wanted = 0;
-  for (int i = threadIdx.x; i < batch; i += blockDim.x) wanted |= weights[i] != 0;
-  return !__syncthreads_or(wanted);
-}
+// Mixing of rows that fit a block takes three kernels: to_rows (for channels-last input), sort_rank and mix_ordered. If all
+// weights are zero, the first two do nothing and the last one copies.
 
-const int SIDE = 64;  // of a square that turns in shared memory; an odd number of words to a line keeps banks apart
+const int SIDE = 64;  // of a square transposed in shared memory; lines of an odd number of words avoid bank conflicts
 
-// Samples of (n, channels) become samples of (channels, n).
+// Transposes samples from (n, channels) to (channels, n).
 extern "C" __global__ void to_rows(const raw *x, raw *rows, const float *weights, int batch, int channels, int n) {
   __shared__ raw square[SIDE][SIDE + 4 / sizeof(raw)];
   if (none_mixes(weights, batch)) return;
@@ -335,23 +344,6 @@ extern "C" __global__ void to_rows(const raw *x, raw *rows, const float *weights
   }
 }
 
-// The sorted values, and where each was.
-KERNEL(BLOCKS_ONE_SIDE) sort_order(const raw *x, raw *sorted, half_word *order, const float *weights, int batch, int n,
-                                   word infinity) {
-  if (none_mixes(weights, batch)) return;
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  size_t row = (size_t)blockIdx.x * n;
-  word items[ITEMS];
-  sort_content(x + row, n, infinity, items, shared, keys);
-#pragma unroll
-  for (int k = 0; k < ITEMS; k++)
-    if (position(k) < n) {
-      sorted[row + position(k)] = x[row + (items[k] & 0xffff)];
-      order[row + position(k)] = items[k] & 0xffff;
-    }
-}
-
 __device__ void copy(const raw *x, raw *out, size_t count) {
   size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
   bool aligned = ((size_t)x | (size_t)out) % sizeof(uint4) == 0;
@@ -360,9 +352,9 @@ __device__ void copy(const raw *x, raw *out, size_t count) {
   for (size_t i = wide * (sizeof(uint4) / sizeof(raw)) + first; i < count; i += step) out[i] = x[i];
 }
 
-// Values of the same rank are mixed, in order, so that all is read as it lies; then they go home, in shared memory. A block
-// has `group` channels of a sample (a power of two up to its warps): where channels are last, neighbours are written together.
-// A line of `stride` values has an odd number of words.
+// Mixes values of equal rank, which are read contiguously, and scatters the results to their positions in shared memory. A
+// block handles `group` channels of a sample (a power of two, at most its warps), so channels-last output is written in groups
+// of neighbours. A line of `stride` values has an odd number of words.
 const int MIXERS = 512;
 extern "C" __global__ void __launch_bounds__(MIXERS, 2)
     mix_ordered(const raw *x, const raw *sorted, const half_word *order, const long long *partner, const float *weights,
@@ -393,8 +385,8 @@ extern "C" __global__ void __launch_bounds__(MIXERS, 2)
   }
 }
 
-// Long rows are cut into chunks, a block each. The chunks are sorted, then sorted runs are merged in pairs, from keys to keys,
-// until the last merge writes the answer. Content carries the 16-bit position in the row.
+// Long rows are split into chunks, one per block. Sorted chunks are merged in pairs, as keys, until the last merge writes the
+// result. Content carries its 16-bit position in the row.
 #define CHUNK_OF_BLOCK                                                \
   int part = blockIdx.x % chunks;                                     \
   size_t row = (size_t)(blockIdx.x / chunks) * n, start = row + part * CAPACITY; \
@@ -431,10 +423,10 @@ KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word 
 }
 
 #define MERGE_THREADS 256
-#define MERGED 8  // elements of a thread
+#define MERGED 8  // elements per thread
 const int TILE = MERGE_THREADS * MERGED;
 
-// How many of the first `diagonal` elements of the merged sequence come from a; equal keys come from a first.
+// Returns how many of the first `diagonal` elements of the merged sequence come from a. Equal keys come from a first.
 template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_size, int diagonal) {
   int low = max(0, diagonal - b_size), high = min(diagonal, a_size);
   while (low < high) {
@@ -445,8 +437,8 @@ template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_siz
   return low;
 }
 
-// Merges the TILE elements of the output that are this block's: runs of `run` elements, in pairs. Gives the thread's keys and
-// where in the row they came from; ends after a barrier, with the tile's first place as the result.
+// Computes this block's TILE elements of the output of merging runs of `run` elements in pairs. Sets the keys of this thread and
+// their source indices in the row, and returns the first output index of the tile. Ends with a barrier.
 __device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, raw (&merged)[MERGED], int (&from)[MERGED]) {
   __shared__ raw tile[TILE];
   __shared__ int splits[2];
@@ -475,7 +467,7 @@ __device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, 
   return first;
 }
 
-// Thread t holds elements t * MERGED + k of the tile; neighbours should write neighbours, so they change places first.
+// Thread t holds elements t * MERGED + k of the tile. They are exchanged first, so that writes are coalesced.
 template <class T, class Write> __device__ void write_tile(T (&mine)[MERGED], int count, Write write) {
   __shared__ T tile[TILE];
 #pragma unroll
@@ -504,8 +496,8 @@ MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out
   write_tile(from, count, [&](int i, int source) { out_positions[start + i] = positions[row + source]; });
 }
 
-// The last merge of the content. A null pointer is an answer nobody asked for: `out` takes `values` placed by rank, `sorted`
-// and `rank` are sort_rank's.
+// The last merge of content. `out` receives `values` placed by rank; `sorted` and `rank` are as in sort_rank. Each of these
+// outputs may be null.
 MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out, raw *sorted,
                            int *rank, int n, int run) {
   TILE_OF_BLOCK(keys)
