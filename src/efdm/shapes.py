@@ -1,7 +1,7 @@
-"""Shapes as types: documentation for the reader, checked at run time when ``EFDM_CHECK_SHAPES`` is set (the tests do).
+"""Tensor shapes as types. They document signatures and are checked at run time if ``EFDM_CHECK_SHAPES`` is set.
 
-Without it these names are plain tensors and `checked` does nothing, so that torch is the only requirement and compilers
-see plain functions.
+Without that variable the names are plain tensors and `checked` does nothing, so torch is the only requirement and compilers
+see undecorated functions.
 """
 
 from __future__ import annotations

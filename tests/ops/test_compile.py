@@ -48,9 +48,9 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_compiles_in_one_graph(name: str, device: torch.device) -> None:
+def test_compiles_to_one_graph(name: str) -> None:
     torch._dynamo.reset()
-    x, y = pair(device)
+    x, y = pair(torch.device("cpu"))
     compiled = torch.compile(CALLS[name], fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x, y), CALLS[name](x, y))
 
@@ -72,11 +72,12 @@ def test_compiled_gradients(style_grad: str, device: torch.device) -> None:
 def test_inductor(device: torch.device) -> None:
     torch._dynamo.reset()
     x, y = pair(device)
-    compiled = torch.compile(lambda a, b: efdmix(a.relu(), b, 0.25) * 2, fullgraph=True)
-    torch.testing.assert_close(compiled(x, y), efdmix(x.relu(), y, 0.25) * 2)
+    # on the CPU only our operators: generated C++ code would take 15 s to compile
+    function = (lambda a, b: efdmix(a.relu(), b, 0.25) * 2) if device.type == "cuda" else efdm
+    torch.testing.assert_close(torch.compile(function, fullgraph=True)(x, y), function(x, y))
 
 
-def test_compiled_with_changing_sizes(device: torch.device) -> None:
+def test_compiled_with_dynamic_sizes(device: torch.device) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(efdm, fullgraph=True, backend="aot_eager", dynamic=True)
     for size in (4, 7, 9):
@@ -84,8 +85,8 @@ def test_compiled_with_changing_sizes(device: torch.device) -> None:
         assert torch.equal(compiled(x, y), efdm(x, y))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_autocast(dtype: torch.dtype, device: torch.device) -> None:
+def test_autocast(device: torch.device) -> None:
+    dtype = torch.bfloat16
     layer = nn.Conv2d(3, 4, 3).to(device)
     x, y = pair(device)
     with torch.autocast(device.type, dtype=dtype):
@@ -93,7 +94,7 @@ def test_autocast(dtype: torch.dtype, device: torch.device) -> None:
         out = efdm(content, style)
         assert out.dtype == dtype
         assert torch.equal(out.flatten(2).sort(-1).values, style.flatten(2).sort(-1).values)
-        assert efdm(content, style.float()).dtype == dtype  # types may differ inside autocast
+        assert efdm(content, style.float()).dtype == dtype  # dtypes may differ under autocast
         out.float().square().mean().backward()
     assert layer.weight.grad.isfinite().all()
 
@@ -125,13 +126,13 @@ def test_export_with_dynamic_sizes(method: str) -> None:
     model = Matching(method).eval()
     example = (torch.randn(2, 3, 6, 7), torch.randn(2, 3, 5, 8))
     program = torch.export.export(model, example, dynamic_shapes=shapes())
-    assert not any("efdm" in str(node.target) for node in program.graph.nodes), "an exported graph needs torch alone"
+    assert not any("efdm" in str(node.target) for node in program.graph.nodes), "the graph must not need this library"
     for batch, content, style in EXPORTED_SIZES:
         x, y = torch.randn(batch, 3, *content), torch.randn(batch, 3, *style)
         torch.testing.assert_close(program.module()(x, y), model(x, y))
 
 
-@pytest.mark.parametrize("method", MATCHERS)
+@pytest.mark.parametrize("method", ["efdm", "adain", "hm"])
 def test_onnx_with_dynamic_sizes(method: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -146,8 +147,8 @@ def test_onnx_with_dynamic_sizes(method: str) -> None:
     session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
     for batch, content, style in EXPORTED_SIZES:
         x, y = torch.randn(batch, 3, *content), torch.randn(batch, 3, *style)
-        (found,) = session.run(None, {"content": x.numpy(), "style": y.numpy()})
-        np.testing.assert_allclose(found, model(x, y).detach().numpy(), rtol=1e-4, atol=1e-4)
+        (actual,) = session.run(None, {"content": x.numpy(), "style": y.numpy()})
+        np.testing.assert_allclose(actual, model(x, y).detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_compiled_with_a_prepared_style(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Properties that hold for any input, found by hypothesis."""
+"""Properties that hold for any input, tested with hypothesis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from efdm import MATCHERS, blend, channel_stats, efdm, efdmix, histogram_match, prepare, tied_share
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100)
-FEW = st.sampled_from([-1.0, 0.0, -0.0, 0.5, 2.0])  # ties everywhere
+FEW = st.sampled_from([-1.0, 0.0, -0.0, 0.5, 2.0])  # many ties
 
 
 @st.composite
@@ -26,7 +26,7 @@ def row_pairs(draw: st.DrawFn, same_size: bool = True) -> tuple[Tensor, Tensor]:
 
 
 @given(row_pairs())
-def test_values_are_the_styles(pair: tuple[Tensor, Tensor]) -> None:
+def test_output_has_the_values_of_the_style(pair: tuple[Tensor, Tensor]) -> None:
     x, y = pair
     for ties in ("fast", "stable", "random", "neighbor"):
         assert torch.equal(efdm(x, y, ties=ties).sort(-1).values, y.sort(-1).values)
@@ -41,7 +41,7 @@ def test_agrees_with_the_oracle(pair: tuple[Tensor, Tensor]) -> None:
 
 
 @given(row_pairs(same_size=False))
-def test_order_is_kept(pair: tuple[Tensor, Tensor]) -> None:
+def test_order_is_preserved(pair: tuple[Tensor, Tensor]) -> None:
     x, y = pair
     out = efdm(x, y)[0, 0]
     above = x[0, 0][:, None] > x[0, 0][None, :]
@@ -49,14 +49,14 @@ def test_order_is_kept(pair: tuple[Tensor, Tensor]) -> None:
 
 
 @given(row_pairs())
-def test_matching_again_changes_nothing(pair: tuple[Tensor, Tensor]) -> None:
+def test_matching_twice(pair: tuple[Tensor, Tensor]) -> None:
     x, y = pair
     once = efdm(x, y, ties="stable")
     assert torch.equal(efdm(once, y, ties="stable").sort(-1).values, once.sort(-1).values)
     assert torch.equal(efdm(x, x), x)
     if tied_share(x).item() == 0 and tied_share(y).item() == 0:
         assert torch.equal(efdm(once, y), once)
-        assert torch.equal(efdm(once, x), x), "and back again"
+        assert torch.equal(efdm(once, x), x), "matching back must restore the content"
 
 
 @given(row_pairs(), st.floats(0, 1, width=32))
@@ -83,22 +83,22 @@ def test_hm_equals_efdm_without_ties(pair: tuple[Tensor, Tensor]) -> None:
 
 @settings(max_examples=50)
 @given(st.integers(0, 2**31), st.sampled_from(list(MATCHERS)))
-def test_every_row_matches_what_it_says(seed: int, name: str) -> None:
+def test_every_matcher_matches_its_statistics(seed: int, name: str) -> None:
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(2, 3, 8, 7, generator=g, dtype=torch.float64) ** 3
     y = torch.randn(2, 3, 8, 7, generator=g, dtype=torch.float64).exp()
     options = {} if name in ("efdm", "hm", "adamean") else {"eps": 0.0}
-    found, wanted = channel_stats(MATCHERS[name](x, y, **options)), channel_stats(y)
+    actual, expected = channel_stats(MATCHERS[name](x, y, **options)), channel_stats(y)
     for statistic in MATCHERS[name].matches:
-        close(getattr(found, statistic), getattr(wanted, statistic))
+        close(getattr(actual, statistic), getattr(expected, statistic))
 
 
 @given(row_pairs(same_size=False), st.integers(0, 2**31))
 def test_masks_equal_selection(pair: tuple[Tensor, Tensor], seed: int) -> None:
     x, y = pair
     g = torch.Generator().manual_seed(seed)
-    inside, chosen = torch.rand(x.shape[-1], generator=g) < 0.5, torch.rand(y.shape[-1], generator=g) < 0.5
-    out = efdm(x, y, content_mask=inside, style_mask=chosen)
+    inside, selected = torch.rand(x.shape[-1], generator=g) < 0.5, torch.rand(y.shape[-1], generator=g) < 0.5
+    out = efdm(x, y, content_mask=inside, style_mask=selected)
     assert torch.equal(out[..., ~inside], x[..., ~inside])
-    if inside.any() and chosen.any():
-        assert torch.equal(out[..., inside], efdm(x[..., inside], y[..., chosen]))
+    if inside.any() and selected.any():
+        assert torch.equal(out[..., inside], efdm(x[..., inside], y[..., selected]))

@@ -1,4 +1,4 @@
-"""Features ``(b, c, *space)``: pure functions that match, blend and measure them."""
+"""Pure functions on features ``(b, c, *space)``: matching, mixing and channel statistics."""
 
 from efdm.ops.match import efdm, histogram_match
 from efdm.ops.mix import blend, efdmix, interpolate_styles, mix_features, mixstyle

@@ -1,26 +1,31 @@
-"""Named choices, and what to say when a name is wrong."""
+"""Named choices of the operations and their validation."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import Literal, get_args
 
-from efdm.ops.ties import TIES
+Ties = Literal["fast", "stable", "random", "neighbor"]
+Sizes = Literal["interpolate", "nearest"]
+StyleGrad = Literal["stop", "flow"]
+ContentGrad = Literal["identity", "stop"]
+ContentStats = Literal["flow", "stop"]
+Mean = Literal["scaled", "content"]
 
-# every option of the matchers that is a choice
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    "ties": tuple(TIES),
-    "sizes": ("interpolate", "nearest"),
-    "style_grad": ("stop", "flow"),
-    "content_grad": ("identity", "stop"),
-    "content_stats": ("flow", "stop"),
-    "mean": ("scaled", "content"),
+    "ties": get_args(Ties),
+    "sizes": get_args(Sizes),
+    "style_grad": get_args(StyleGrad),
+    "content_grad": get_args(ContentGrad),
+    "content_stats": get_args(ContentStats),
+    "mean": get_args(Mean),
 })  # fmt: skip
 
 
 def check_choice(argument: str, value: object, allowed: Collection[str] | None = None) -> None:
-    """Raise unless the value is allowed, by default one of the argument's names in `CHOICES`."""
+    """Raise `SettingError` unless ``value`` is one of ``allowed``, which defaults to ``CHOICES[argument]``."""
     allowed = CHOICES[argument] if allowed is None else allowed
     if value in allowed:
         return
@@ -33,18 +38,19 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
 
 
 def check_options(function: Callable[..., object], options: Mapping[str, object], without: Collection[str] = ()) -> None:
-    """Raise for options that the function does not take, or that are left out, and for wrong names of a choice."""
+    """Raise for options that ``function`` does not accept or that are in ``without``, and for invalid choices."""
     check_known(function.__name__, [name for name in options_of(function) if name not in without], options)
 
 
 def options_of(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of the keyword-only arguments."""
     return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
-def check_known(who: str, known: Collection[str], options: Mapping[str, object]) -> None:
-    """`check_options` where a compiler may look on: it does not understand signatures."""
+def check_known(function: str, known: Collection[str], options: Mapping[str, object]) -> None:
+    """Raise for options that are not in ``known`` and for invalid choices. Unlike `check_options`, it can be compiled."""
     for name, value in options.items():
         if name not in known:
-            raise TypeError(f"{who} has no option {name!r}; it takes {', '.join(known)}")
+            raise TypeError(f"{function} has no option {name!r}; its options are {', '.join(known)}")
         if name in CHOICES:
             check_choice(name, value)

@@ -1,4 +1,4 @@
-"""Generators: passing one on, and torch's own."""
+"""Random number generators."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import torch
 
 
 def generator_kwargs(generator: torch.Generator | None) -> dict[str, Any]:
-    """Keyword arguments for torch's random functions: ``generator=None`` would choose an overload that compilers cannot use
-    with changing sizes, so nothing is passed instead."""
+    """Return ``generator`` as keyword arguments for a random function of torch.
+
+    None becomes no argument, because ``generator=None`` selects an overload that cannot be compiled with dynamic shapes.
+    """
     return {} if generator is None else {"generator": generator}
 
 
 def default_generator(device: torch.device) -> torch.Generator:
-    """The one that is used on a device where no other is named."""
+    """Return torch's default generator of the device."""
     if device.type != "cuda":
         return torch.default_generator
     return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]

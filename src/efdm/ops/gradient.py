@@ -1,4 +1,4 @@
-"""What the gradient of a match is. The values come from a sort, which has none worth following."""
+"""Gradients of a match. Differentiating the sort itself would give zero almost everywhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from efdm.shapes import Features, Ranks, Values, checked
 
 
 def detached(t: Tensor) -> Tensor:
-    """`detach`, which costs as much as a launch, only where there is something to detach."""
+    """Detach the tensor only if it requires a gradient, because `detach` costs as much as a kernel launch."""
     return t.detach() if isinstance(t, Tensor) and t.requires_grad else t
 
 
+def needs_grad(values: Tensor) -> bool:
+    """Return True if a gradient must flow to ``values``. Exported graphs are for inference and have none."""
+    return torch.is_grad_enabled() and values.requires_grad and not kernels.is_exporting()
+
+
 def reject_forward_mode(t: Tensor) -> None:
+    """Raise RuntimeError if the tensor carries a forward-mode tangent."""
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(t).tangent is not None:
-        raise RuntimeError("a match has no forward-mode derivative; use reverse mode (backward, torch.func.grad)")
+        raise RuntimeError("matching does not support forward-mode differentiation; use backward or torch.func.grad")
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -27,11 +33,11 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     def forward(content: Tensor, values: Tensor) -> Tensor:
-        return values.detach()  # not a view, which could not be changed in place afterwards (a ReLU often is)
+        return values.detach()  # a view could not be modified in place, as a following ReLU often does
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass  # nothing to remember
+        pass  # saves nothing
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
@@ -40,22 +46,22 @@ class _StraightThrough(torch.autograd.Function):
 
 @checked
 def straight_through(content: Features, values: Features) -> Features:
-    """``values``, with the gradient of the identity towards ``content``. Nothing is saved for backward.
+    """Return ``values`` with the gradient of the identity with respect to ``content``. Nothing is saved for backward.
 
-    ``values`` must not depend on ``content``; a gradient they carry (towards a style) is kept.
+    ``values`` must not depend on ``content``. Their own gradient, for example with respect to a style, is preserved.
     """
     reject_forward_mode(content)
-    # A function and not `values + (content - content.detach())`: infinity minus infinity is NaN.
-    wanted = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
-    if not wanted or kernels.is_exporting():  # an exported graph is for inference
+    # an autograd function rather than `values + (content - content.detach())`: infinity minus infinity is NaN
+    required = torch.is_grad_enabled() and (content.requires_grad or values.requires_grad)
+    if not required or kernels.is_exporting():  # exported graphs are for inference
         return values
     if torch.compiler.is_compiling():
-        # a compiler may find that the function below makes no use of `content`, and drop it with its gradient
+        # a compiler may conclude that the function below does not use `content`, and drop its gradient
         return torch.ops.efdm.straight_through(content, values)
     return _StraightThrough.apply(content, values)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class _SortFlow(torch.autograd.Function):
+class _SortRank(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -70,10 +76,10 @@ class _SortFlow(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Any) -> Tensor:  # type: ignore[override]
         (rank,) = ctx.saved_tensors
-        return take(grad, rank)  # with a gradient of its own, if second derivatives are wanted
+        return take(grad, rank)  # differentiable, for second derivatives
 
 
-class _TakeFlow(torch.autograd.Function):
+class _Take(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -90,27 +96,23 @@ class _TakeFlow(torch.autograd.Function):
         return torch.zeros_like(grad).scatter(-1, rank.long(), grad), None
 
 
-def _flows(values: Tensor) -> bool:
-    return torch.is_grad_enabled() and values.requires_grad and not kernels.is_exporting()
-
-
 @checked
 def sort_rank(style: Values) -> tuple[Values, Ranks]:
-    """Sorted rows and ranks; a gradient flows back to where each value came from, if the style asks for one."""
-    if _flows(style):
-        return _SortFlow.apply(style)  # type: ignore[no-any-return,no-untyped-call]
+    """Return sorted rows and ranks. The gradient of a sorted value flows to its original position."""
+    if needs_grad(style):
+        return _SortRank.apply(style)  # type: ignore[no-any-return,no-untyped-call]
     return kernels.sort_rank(style)
 
 
 @checked
 def sort_rows(style: Values) -> Values:
-    """The sorted rows alone, which are cheaper when no gradient is asked for."""
-    return sort_rank(style)[0] if _flows(style) else kernels.sort_rows(style)
+    """Return sorted rows. Without a gradient this is cheaper than `sort_rank`."""
+    return sort_rank(style)[0] if needs_grad(style) else kernels.sort_rows(style)
 
 
 @checked
 def take(values: Values, rank: Ranks) -> Values:
-    """``values[rank]``; a gradient flows back to the values, if they ask for one."""
-    if _flows(values):
-        return _TakeFlow.apply(values, rank)  # type: ignore[no-any-return,no-untyped-call]
+    """Return ``out`` with ``out[i] = values[rank[i]]``, differentiable with respect to ``values``."""
+    if needs_grad(values):
+        return _Take.apply(values, rank)  # type: ignore[no-any-return,no-untyped-call]
     return kernels.take(values, rank)

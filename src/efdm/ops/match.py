@@ -1,4 +1,4 @@
-"""Exact matching: sort-matching (EFDM) and classical histogram matching (HM)."""
+"""Exact matching: sort-matching (EFDM) and histogram matching (HM)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.ops import gradient
-from efdm.ops.choices import check_choice
+from efdm.ops.choices import ContentGrad, Sizes, StyleGrad, Ties, check_choice
 from efdm.ops.layout import Rows, from_rows, same_size, to_rows, where_selected
 from efdm.ops.resample import fraction, resample_sorted
-from efdm.ops.styles import Partners, PreparedStyle, Style, style_rows
-from efdm.ops.ties import TIES, rank_of, tie_bounds
+from efdm.ops.styles import Partners, PreparedStyle, Style, partner_mask, partner_weights, reject_mask, style_rows
+from efdm.ops.ties import TIES, match_sorted, sort_rank, tie_bounds
 from efdm.shapes import Style as StyleValues
 from efdm.shapes import Values, checked
 
@@ -20,36 +20,37 @@ def efdm(
     content: Tensor,
     style: Style,
     *,
-    ties: str = "fast",
-    style_grad: str = "stop",
-    content_grad: str = "identity",
-    sizes: str = "interpolate",
+    ties: Ties = "fast",
+    style_grad: StyleGrad = "stop",
+    content_grad: ContentGrad = "identity",
+    sizes: Sizes = "interpolate",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Exact feature distribution matching: the content's order, the style's values.
+    r"""Exact feature distribution matching: return the values of the style in the order of the content.
 
-    Per sample and channel, :math:`o_{\tau_i} = y_{\kappa_i}` where :math:`\tau` sorts the content and :math:`\kappa` the
-    style (paper, equation 4). The sorted output equals the sorted style bit for bit, in every floating-point type.
-
-    Gradient: the identity towards the content, and nothing is saved for it. Towards the style none
-    (``style_grad="stop"``, the paper), or each output's gradient to the style value it received (``"flow"``, the authors'
-    released code). ``content_grad="stop"`` leaves out the identity, for a target that is only looked at.
+    In each channel of each sample, :math:`o_{\tau_i} = y_{\kappa_i}`, where :math:`\tau` sorts the content and
+    :math:`\kappa` sorts the style (paper, equation 4). The sorted output equals the sorted style bit for bit in every
+    floating-point dtype. NaN sorts last in content and style.
 
     Args:
-        content: ``(b, c, *space)``, or any order of dimensions with ``channel_dim`` set (-1 for NHWC and tokens).
-        style: the same with any space and a batch of ``b`` or 1; or a `PreparedStyle`; or `Partners`.
-        ties: order among equal content values. ``"fast"``: whatever the kernel gives; ``"stable"``: by position;
-            ``"random"``: shuffled; ``"neighbor"``: by the sum over the value and its direct neighbours.
-        sizes: when the style has another number of values, ``"interpolate"`` its order statistics at mid-ranks or take
-            the ``"nearest"``.
-        content_mask, style_mask: boolean, the features' shape without channels (and batch, if one serves all). Only
-            selected content is changed, only selected style counts; a sample with an empty selection stays as it is.
-        generator: for ``ties="random"``.
-
-    NaN sorts last, on both sides.
+        content: Features ``(b, c, *space)``, or another order of dimensions with ``channel_dim``.
+        style: Features of any spatial size with the channels of the content and batch size ``b`` or 1, a `PreparedStyle`,
+            or `Partners`.
+        ties: Order of equal content values. ``"fast"``: unspecified; ``"stable"``: by position; ``"random"``: shuffled;
+            ``"neighbor"``: by the sum over each value and its direct spatial neighbors.
+        style_grad: Gradient with respect to the style. ``"stop"``: none, as in the paper; ``"flow"``: each style value
+            receives the gradient of the outputs it was assigned to, as in the authors' code.
+        content_grad: Gradient with respect to the content. ``"identity"``: as if matching were the identity; ``"stop"``:
+            none, for a constant target. Nothing is saved for backward.
+        sizes: Resampling of a style with a different number of values: ``"interpolate"`` its order statistics at the
+            mid-ranks of the content, or take the ``"nearest"`` ones.
+        channel_dim: Dimension of the channels in content and style: -1 for NHWC features and tokens.
+        content_mask, style_mask: Boolean masks of shape ``(*space)`` or ``(b, *space)``. Only selected content is changed,
+            and only selected style values are used. Samples with an empty selection are returned unchanged.
+        generator: Generator for ``ties="random"``.
 
     >>> import torch
     >>> from efdm import efdm
@@ -64,20 +65,18 @@ def efdm(
         matched = _fast_path(content, style)
         if matched is not None:
             return gradient.straight_through(content, matched)
-    x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
-    if isinstance(style, Partners):
-        # one sort of the batch gives the ranks of the content and the sorted values of every style
-        values, rank = rank_of(x, x.ranked(), ties, generator)
-        if x.mask is not None:
-            values = gradient.sort_rows(x.selected())
-        matched = gradient.take(_fit(x, y, values.index_select(0, style.index), sizes), rank)
+    x, y, partner = _to_rows(content, style, style_grad, channel_dim, content_mask, style_mask)
+    if partner is not None:
+        # one sort of the batch gives the ranks of every content and the sorted values of every style
+        values, rank = sort_rank(x, ties, generator)
+        matched = gradient.take(_resample(x, y, values.index_select(0, partner), sizes), rank)
     else:
         matched = _match(x, y, style, ties, sizes, generator)
-    return _close(content, matched, x, y, content_grad, channel_dim)
+    return _from_rows(content, matched, x, y, content_grad, channel_dim)
 
 
 def _fast_path(content: Tensor, style: Style) -> Tensor | None:
-    """The plain case, contiguous and of one size, or nothing. On a GPU a small match is over before all checks are."""
+    """Match contiguous features of equal size, or return None. On a GPU, full validation takes longer than a small match."""
     if not isinstance(content, Tensor) or kernels.is_exporting() or content.ndim < 3 or not content.is_contiguous():
         return None
     if isinstance(style, Tensor):
@@ -89,65 +88,65 @@ def _fast_path(content: Tensor, style: Style) -> Tensor | None:
     else:
         return None
     x = gradient.detached(content).flatten(2)
-    alike = x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
-    if not alike or not x.is_floating_point() or not x.numel():
+    compatible = x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
+    if not compatible or not x.is_floating_point() or not x.numel():
         return None
     return getattr(kernels, match)(x, y).view_as(content)
 
 
-def _open(
+def _to_rows(
     content: Tensor,
     style: Style,
-    style_grad: str,
+    style_grad: StyleGrad,
     channel_dim: int,
     content_mask: Tensor | None,
     style_mask: Tensor | None,
-) -> tuple[Rows, Rows]:
-    """Content and style as rows. Only a style that may flow carries a gradient; partners are styles and contents."""
+) -> tuple[Rows, Rows, Tensor | None]:
+    """Convert content and style to rows. Only rows that act as a style with ``style_grad="flow"`` carry a gradient.
+
+    For `Partners`, the style rows are those of the content with the masks of the partners, and the index is returned.
+    """
     check_choice("style_grad", style_grad)
-    flows = style_grad == "flow"
-    if flows and isinstance(style, PreparedStyle):
-        raise ValueError("a prepared style carries no gradient; pass the style's features, or leave style_grad='stop'")
+    flow = style_grad == "flow"
+    if flow and isinstance(style, PreparedStyle):
+        raise ValueError("a PreparedStyle carries no gradient; pass style features, or use style_grad='stop'")
     if isinstance(style, Partners):
-        if style_mask is not None:
-            raise ValueError("style_mask goes with style features; Partners are selected by content_mask")
-        style.check(content.shape[0])
-        x = to_rows(content if flows else gradient.detached(content), "content", channel_dim, content_mask)
-        return x, x._replace(mask=style.mask(x))  # who matches sorts x and picks from the sorted rows
+        reject_mask(style, style_mask)
+        x = to_rows(content if flow else gradient.detached(content), "content", channel_dim, content_mask)
+        partner = style.on(content)
+        return x, x._replace(mask=partner_mask(x, partner)), partner
     x = to_rows(gradient.detached(content), "content", channel_dim, content_mask)
     y = style_rows(style, x, content, channel_dim, style_mask)
-    if flows:
+    if flow:
         gradient.reject_forward_mode(y.values)
-    return x, (y._replace(values=y.values.detach()) if not flows and y.values.requires_grad else y)
+    return x, (y._replace(values=y.values.detach()) if not flow and y.values.requires_grad else y), None
 
 
-def _match(x: Rows, y: Rows, style: Style, ties: str, sizes: str, generator: torch.Generator | None) -> Tensor:
-    whole = x.mask is None and y.mask is None
-    flows = y.values.requires_grad and torch.is_grad_enabled()
-    by_position = TIES[ties] is None
-    if whole and by_position and not flows and isinstance(style, Tensor) and same_size(x.values, y.values):
+def _match(x: Rows, y: Rows, style: Style, ties: Ties, sizes: Sizes, generator: torch.Generator | None) -> Tensor:
+    if (
+        x.mask is None and y.mask is None and TIES[ties] is None and isinstance(style, Tensor)
+        and same_size(x.values, y.values) and not gradient.needs_grad(y.values)
+    ):  # fmt: skip
         return kernels.sort_match(x.values, y.values.expand_as(x.values))
     if isinstance(style, PreparedStyle) and x.mask is None:
         values = style.resampled(x.values.shape[-1], sizes).expand_as(x.values)
     else:
         ordered = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
-        values = _fit(x, y, ordered, sizes)
-    if by_position and not flows:
-        return kernels.match_sorted(x.ranked(), values)
-    return gradient.take(values, rank_of(x, x.ranked(), ties, generator)[1])
+        values = _resample(x, y, ordered, sizes)
+    return match_sorted(x, values, ties, generator)
 
 
-def _fit(x: Rows, y: Rows, ordered: Tensor, sizes: str) -> Tensor:
-    """The style's sorted values as one value for each rank of the content."""
+def _resample(x: Rows, y: Rows, ordered: Tensor, sizes: Sizes) -> Tensor:
+    """Return one value of the sorted style for each rank of the content."""
     n = x.values.shape[-1]
     if x.mask is not None or y.mask is not None or not same_size(x.values, ordered):
-        ordered = ordered.expand(x.values.shape[0], -1, -1)  # masks may differ where the style is one for all
+        ordered = ordered.expand(x.values.shape[0], -1, -1)  # content masks may differ per sample
         ordered = resample_sorted(ordered, n, sizes, style_n=y.size(), content_n=x.size())
     return ordered.expand_as(x.values)
 
 
-def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str, channel_dim: int) -> Tensor:
-    """Untouched where the masks say so, shaped like the content, and with the gradient asked for."""
+def _from_rows(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: ContentGrad, channel_dim: int) -> Tensor:
+    """Apply the masks, restore the layout of the content and attach its gradient."""
     check_choice("content_grad", content_grad)
     matched = where_selected(matched, gradient.detached(x.values), x, y)
     values = from_rows(matched, gradient.detached(content), channel_dim)
@@ -155,27 +154,28 @@ def _close(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad: str
 
 
 def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, channel_dim: int = 1) -> Tensor:
-    """The values of EFDMix within a batch, ties by position, without gradient: the fused way of training."""
+    """Return the values of EFDMix within a batch, computed by one fused kernel. Ties by position, no gradient."""
     x = to_rows(gradient.detached(content), "content", channel_dim)
-    weight = partners.weights(strength, content)
-    return from_rows(kernels.mix_partners(x.values, partners.index, weight), gradient.detached(content), channel_dim)
+    mixed = kernels.mix_partners(x.values, partners.on(content), partner_weights(strength, content))
+    return from_rows(mixed, gradient.detached(content), channel_dim)
 
 
 def histogram_match(
     content: Tensor,
     style: Style,
     *,
-    style_grad: str = "stop",
-    content_grad: str = "identity",
+    style_grad: StyleGrad = "stop",
+    content_grad: ContentGrad = "identity",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
 ) -> Tensor:
-    r"""Classical histogram matching (HM): every value goes to the style's quantile, equal values stay equal.
+    r"""Histogram matching (HM): map every content value to the style value of the same quantile.
 
-    With :math:`F_x(v)` the share of content values not above :math:`v`, and the same for the style, a value goes to
-    :math:`F_y^{-1}(F_x(v))`, linear between the style's distinct values. It equals scikit-image's ``match_histograms`` on
-    every channel, and `efdm` when the content has no ties and the sizes agree. Arguments and gradient as in `efdm`.
+    A content value :math:`v` becomes :math:`F_y^{-1}(F_x(v))`, where :math:`F(v)` is the fraction of values not above
+    :math:`v`, interpolated linearly between the distinct values of the style. Equal values stay equal. The result equals
+    scikit-image's ``match_histograms`` in every channel, and `efdm` if the content has no ties and the sizes are equal.
+    Arguments and gradients are those of `efdm`.
 
     >>> import torch
     >>> from efdm import histogram_match
@@ -183,30 +183,29 @@ def histogram_match(
     >>> histogram_match(x, y)
     tensor([[[0.1000, 0.4000, 0.1000, 0.5000, 0.4000]]])
     """
-    x, y = _open(content, style, style_grad, channel_dim, content_mask, style_mask)
-    sorted_x, rank = gradient.sort_rank(x.ranked())
-    if isinstance(style, Partners):
-        own = sorted_x if x.mask is None else gradient.sort_rows(x.selected())
-        sorted_y = own.index_select(0, style.index)
+    x, y, partner = _to_rows(content, style, style_grad, channel_dim, content_mask, style_mask)
+    sorted_x, rank = sort_rank(x, "stable")
+    if partner is not None:
+        sorted_y = sorted_x.index_select(0, partner)
     else:
         sorted_y = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
     at_rank = _read_quantiles(sorted_x.detach(), sorted_y.expand(x.values.shape[0], -1, -1), x.size(), y.size())
-    return _close(content, gradient.take(at_rank, rank), x, y, content_grad, channel_dim)
+    return _from_rows(content, gradient.take(at_rank, rank), x, y, content_grad, channel_dim)
 
 
 @checked
 def _read_quantiles(x: Values, y: StyleValues, n: int | Tensor, m: int | Tensor) -> Values:
-    """For every sorted content value, the style's value at the same share; n and m are the true counts."""
-    _, upto = tie_bounds(x)
+    """Return the style value at the quantile of every sorted content value. ``n`` and ``m`` count the selected values."""
+    _, not_above = tie_bounds(x)
     first, last = tie_bounds(y)
-    # The content's share is upto/n. Among the m style values that is place upto*m/n, kept as a fraction of whole numbers.
-    at = torch.div(upto * m - 1, n.clamp(min=1) if isinstance(n, Tensor) else n, rounding_mode="floor")
+    # the quantile not_above / n is index not_above * m / n in the style, kept as a fraction of integers
+    at = torch.div(not_above * m - 1, n.clamp(min=1) if isinstance(n, Tensor) else n, rounding_mode="floor")
     at = torch.minimum(at, m - 1).clamp(min=0) if isinstance(m, Tensor) else at.clamp(min=0, max=m - 1)
     start, end = first.gather(-1, at), last.gather(-1, at)
     high = y.gather(-1, at)
     low = y.gather(-1, (start - 1).clamp(min=0))
-    share = fraction(upto * m - start * n, (end - start) * n, y.dtype)
-    between = torch.lerp(low, high, share.clamp(max=1))
-    # below the first distinct value there is nothing to interpolate with; at a whole place the value is exact
-    exact = (start == 0) | (upto * m >= end * n) | (low == high)
+    weight = fraction(not_above * m - start * n, (end - start) * n, y.dtype)
+    between = torch.lerp(low, high, weight.clamp(max=1))
+    # exact below the first distinct value, at integer indices and between equal values
+    exact = (start == 0) | (not_above * m >= end * n) | (low == high)
     return torch.where(exact, high, between)

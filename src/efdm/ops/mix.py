@@ -1,4 +1,4 @@
-"""Content and matched features, mixed: the trade-off of style transfer, EFDMix and MixStyle are one formula."""
+"""Mixing of content and matched features: style strength, EFDMix, MixStyle and style interpolation."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from efdm import kernels
 from efdm.kernels.floats import upcast
 from efdm.kernels.reference import lerp
 from efdm.ops import gradient
-from efdm.ops.choices import check_choice, check_known, options_of
+from efdm.ops.choices import ContentStats, StyleGrad, Ties, check_choice, check_known, options_of
 from efdm.ops.moments import MIX_EPS
 from efdm.ops.styles import Partners, Style
 from efdm.ops.table import MATCHERS
 
 
 def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
-    r""":math:`(1-w)\,x + w\,m` for strength :math:`w`: 0 is the content and 1 the matched features, exactly.
+    r"""Return :math:`(1-w)\,x + w\,m` for strength :math:`w`, content :math:`x` and matched features :math:`m`.
 
-    ``strength`` is a number from 0 to 1 or one for each sample, ``(b,)``. Gradient: :math:`1-w` to the content, :math:`w`
-    to the matched features. Between a finite and an infinite value the result may be infinite or NaN.
+    ``strength`` is a number from 0 to 1 or a tensor with one number per sample, ``(b,)``. Strength 0 returns the content and
+    strength 1 the matched features, exactly. The gradient is :math:`1-w` with respect to the content and :math:`w` with
+    respect to the matched features. Blending a finite with an infinite value may give infinity or NaN.
 
     >>> import torch
     >>> from efdm import blend
     >>> blend(torch.zeros(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0.0, 0.25]))[:, 0, 0]
     tensor([0.0000, 0.2500])
     """
+    for name, features in (("content", content), ("matched", matched)):
+        if not isinstance(features, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(features).__name__}")
     if content.shape != matched.shape:
-        raise ValueError(f"content has shape {tuple(content.shape)}, matched {tuple(matched.shape)}; they must agree")
+        raise ValueError(f"content has shape {tuple(content.shape)}, matched has {tuple(matched.shape)}; they must be equal")
     if not content.is_floating_point() or content.dtype != matched.dtype:
-        raise TypeError(f"content is {content.dtype}, matched {matched.dtype}; convert both to one floating-point type")
-    strength = _share("strength", strength, content, "content", "matched")
+        raise TypeError(f"content is {content.dtype}, matched is {matched.dtype}; convert both to one floating-point type")
+    strength = _check_weight("strength", strength, content, "content", "matched")
     if isinstance(strength, Tensor):
         return lerp(content, matched, strength.to(content.device))
     if strength in (0, 1):
@@ -41,49 +45,56 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
     return lerp(content, matched, torch.tensor([strength], dtype=torch.float64, device=content.device))
 
 
-def _share(name: str, share: float | Tensor, content: Tensor, at_0: str, at_1: str) -> float | Tensor:
-    """A number from 0 to 1, or a tensor with one for all or for each sample; whatever else is told by its name."""
-    if isinstance(share, Tensor):
-        if share.ndim > 1 or (share.ndim == 1 and share.shape[0] not in (1, content.shape[0])):
-            raise ValueError(f"{name} has shape {tuple(share.shape)}; expected a number or ({content.shape[0]},)")
-        return share
-    if isinstance(share, (list, tuple)):
-        raise TypeError(f"{name} is a {type(share).__name__}; give a number, or a tensor with one for each sample")
-    share = float(share)
-    if not 0 <= share <= 1:
-        raise ValueError(f"{name}={share} is outside 0 ({at_0}) to 1 ({at_1})")
-    return share
+def _check_weight(name: str, weight: float | Tensor, content: Tensor, at_0: str, at_1: str) -> float | Tensor:
+    """Return ``weight`` if it is a number from 0 to 1, or a tensor with one number for all samples or one per sample."""
+    if isinstance(weight, Tensor):
+        if weight.ndim > 1 or (weight.ndim == 1 and weight.shape[0] not in (1, *content.shape[:1])):
+            expected = f"a number or ({content.shape[0]},)" if content.ndim else "a number"
+            raise ValueError(f"{name} has shape {tuple(weight.shape)}; expected {expected}")
+        return weight
+    if not hasattr(weight, "__float__"):
+        raise TypeError(f"{name} must be a number or a tensor with one number per sample, got {type(weight).__name__}")
+    weight = float(weight)
+    if not 0 <= weight <= 1:
+        raise ValueError(f"{name} must be between 0 ({at_0}) and 1 ({at_1}), got {weight}")
+    return weight
 
 
-_USUAL = {
-    "ties": ("fast", "stable"),
-    "style_grad": ("stop",),
-}  # what the fast ways within a batch do if nothing else is said
-# the gradient to the content is for `mix_features` to decide
+_FAST_VALUES = {"ties": ("fast", "stable"), "style_grad": ("stop",)}  # values that the fused functions implement by default
+# content_grad is not an option of `mix_features`, which defines the gradient itself
 _OPTIONS = {name: tuple(o for o in options_of(row.function) if o != "content_grad") for name, row in MATCHERS.items()}
 
 
 def mix_features(content: Tensor, style: Style, lam: float | Tensor, method: str = "efdm", **options: object) -> Tensor:
-    """Match with a row of `MATCHERS`, used as an augmentation, and keep the share ``lam`` of the content.
+    """Match with a row of `MATCHERS` and blend: weight ``lam`` for the content, ``1 - lam`` for the matched features.
 
-    Exact matchers keep a gradient of exactly 1 towards the content, whatever ``lam`` is.
+    Options default to the row's ``augmentation``. The gradient of exact matchers with respect to the content is 1 for every
+    ``lam``.
+
+    >>> import torch
+    >>> from efdm.ops import Partners, mix_features
+    >>> x = torch.tensor([[[0.0, 1.0]], [[10.0, 20.0]]])
+    >>> mix_features(x, Partners([1, 0]), lam=0.5, method="adamean")
+    tensor([[[ 7.2500,  8.2500]],
+    <BLANKLINE>
+            [[ 2.7500, 12.7500]]])
     """
     check_choice("method", method, MATCHERS)
     row = MATCHERS[method]
     check_known(method, _OPTIONS[method], options)
-    lam = _share("lam", lam, content, "the style", "the content")
+    lam = _check_weight("lam", lam, content, "style", "content")
     if not isinstance(lam, Tensor) and lam == 1:
         return content
-    learns = isinstance(lam, Tensor) and lam.requires_grad
-    every = {**row.augmentation, **options}
-    said = {k: v for k, v in every.items() if v is not None and v not in _USUAL.get(k, ())}
-    within = isinstance(style, Partners) and row.mix_partners is not None and said.keys() <= row.fast_options
-    if within and not learns and not kernels.is_exporting():
-        mixed = row.mix_partners(content, style, 1 - lam, **said)  # type: ignore[misc]
+    learnable = isinstance(lam, Tensor) and lam.requires_grad
+    merged = {**row.augmentation, **options}
+    special = {k: v for k, v in merged.items() if v is not None and v not in _FAST_VALUES.get(k, ())}
+    fused = isinstance(style, Partners) and row.mix_partners is not None and special.keys() <= row.fast_options
+    if fused and not learnable and not kernels.is_exporting():
+        mixed = row.mix_partners(content, style, 1 - lam, **special)  # type: ignore[misc]
         return gradient.straight_through(content, mixed) if row.straight_through else mixed
     if not row.straight_through:
-        return blend(content, row(content, style, **every), 1 - lam)
-    matched = row(content, style, content_grad="stop", **every)
+        return blend(content, row(content, style, **merged), 1 - lam)
+    matched = row(content, style, content_grad="stop", **merged)
     return gradient.straight_through(content, blend(gradient.detached(content), matched, 1 - lam))
 
 
@@ -92,17 +103,19 @@ def efdmix(
     style: Style,
     lam: float | Tensor,
     *,
-    ties: str = "fast",
-    style_grad: str = "stop",
+    ties: Ties = "fast",
+    style_grad: StyleGrad = "stop",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Exact feature distribution mixing (paper, equation 8): :math:`x + (1-\lambda)(\mathrm{EFDM}(x, y)-\langle x\rangle)`.
+    r"""Exact feature distribution mixing (EFDMix): blend the content with `efdm` (paper, equation 10).
 
-    ``lam=1`` is the content and ``lam=0`` is `efdm`, exactly; a number or one for each sample. The gradient towards the
-    content is 1, not ``lam``; towards the style 0, or :math:`1-\lambda` with ``style_grad="flow"``.
+    Returns :math:`x + (1-\lambda)\,(\mathrm{EFDM}(x, y) - \langle x\rangle)`, where :math:`\langle x\rangle` is detached.
+    ``lam`` is a number from 0 to 1 or a tensor with one number per sample, ``(b,)``. ``lam=1`` returns the content and
+    ``lam=0`` returns `efdm`, exactly. The gradient with respect to the content is 1, not ``lam``; with respect to the style
+    it is 0, or :math:`1-\lambda` with ``style_grad="flow"``. The other arguments are those of `efdm`.
 
     >>> import torch
     >>> from efdm import efdmix
@@ -125,17 +138,17 @@ def mixstyle(
     lam: float | Tensor,
     *,
     eps: float = MIX_EPS,
-    style_grad: str = "stop",
-    content_stats: str = "stop",
+    style_grad: StyleGrad = "stop",
+    content_stats: ContentStats = "stop",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
 ) -> Tensor:
     r"""MixStyle: :math:`\frac{x-\mu_x}{s_x}(\lambda s_x+(1-\lambda)s_y)+\lambda\mu_x+(1-\lambda)\mu_y`, statistics detached.
 
-    The same as blending the content with `adain`, which is how it is computed; with `Partners` each value is scaled and
-    shifted once, which loses digits in channels that are nearly flat and far from zero. Gradient towards the content:
-    :math:`\lambda+(1-\lambda)s_y/s_x`.
+    Computed as a blend of the content with `adain`, which is equivalent. With `Partners`, each value is scaled and shifted
+    once, which loses digits in nearly constant channels far from zero. The gradient with respect to the content is
+    :math:`\lambda+(1-\lambda)s_y/s_x`. ``lam`` is that of `efdmix`; the other arguments are those of `adain`.
 
     >>> import torch
     >>> from efdm import mixstyle
@@ -160,10 +173,10 @@ def interpolate_styles(
     method: str = "efdm",
     **options: object,
 ) -> Tensor:
-    r"""Several styles at once (paper, section 4.1): :math:`\sum_k w_k\,\mathrm{match}(x, y_k)`.
+    r"""Interpolate several styles (paper, section 4.1): return :math:`\sum_k w_k\,\mathrm{match}(x, y_k)`.
 
-    The weights are divided by their sum; one style with all the weight gives that match exactly. ``options`` go to the
-    matcher. Gradient: the weighted sum; none to the weights, which are read as numbers.
+    The weights are divided by their sum and are not differentiated. A single style with positive weight gives its match
+    exactly. ``options`` are passed to the matcher.
 
     >>> import torch
     >>> from efdm import interpolate_styles
@@ -174,10 +187,10 @@ def interpolate_styles(
     check_choice("method", method, MATCHERS)
     styles, shares = list(styles), [float(w) for w in weights]
     if len(shares) != len(styles) or not styles:
-        raise ValueError(f"{len(styles)} styles and {len(shares)} weights; give one weight for each of at least one style")
+        raise ValueError(f"got {len(styles)} styles and {len(shares)} weights; expected one weight per style, at least one")
     total = sum(shares)
-    if min(shares) < 0 or not 0 < total < math.inf:  # neither is true of NaN
-        raise ValueError(f"weights {shares} must be finite, must not be negative and must not all be zero")
+    if min(shares) < 0 or not 0 < total < math.inf:  # also rejects NaN
+        raise ValueError(f"weights must be finite, non-negative and not all zero, got {shares}")
     parts = [(w / total, y) for w, y in zip(shares, styles, strict=True) if w > 0]
     matched = [(w, MATCHERS[method](content, y, **options)) for w, y in parts]
     if len(matched) == 1:

@@ -1,4 +1,4 @@
-"""Statistics of a channel, and the matchers that move only some of them: AdaIN, AdaMean, AdaStd."""
+"""Channel statistics, and the matchers that transfer only mean and standard deviation: AdaIN, AdaMean and AdaStd."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.kernels.floats import upcast
-from efdm.ops.choices import check_choice
+from efdm.ops.choices import ContentStats, Mean, StyleGrad, check_choice
 from efdm.ops.layout import Rows, check_features, from_rows, to_rows, where_selected
-from efdm.ops.styles import Partners, Style, style_rows
+from efdm.ops.styles import Partners, Style, partner_weights, style_rows
 from efdm.ops.ties import tie_bounds
 
-STYLE_EPS = 1e-5  # AdaIN's own code, for style transfer; added to the variance
-MIX_EPS = 1e-6  # MixStyle's own code, for augmentation
+STYLE_EPS = 1e-5  # added to the variance in the authors' AdaIN code (style transfer)
+MIX_EPS = 1e-6  # added to the variance in the authors' MixStyle code (augmentation)
 
 
 class ChannelStats(NamedTuple):
-    """Statistics of every (sample, channel), each ``(b, c)``."""
+    """Statistics of every channel of every sample, each ``(b, c)``."""
 
     mean: Tensor
     std: Tensor
@@ -30,11 +30,12 @@ class ChannelStats(NamedTuple):
 
 
 def _wide(rows: Rows) -> Tensor:
-    """The values, half precision as float32, with zeros outside the mask: what is there must not touch a gradient."""
+    """Return the values in at least float32, with zeros outside the mask to keep other values out of the gradient."""
     return _inside(upcast(rows.values), rows, 0)
 
 
 def _inside(values: Tensor, rows: Rows, fill: float) -> Tensor:
+    """Replace values outside the mask by ``fill``."""
     return values if rows.mask is None else torch.where(rows.mask, values, fill)
 
 
@@ -46,11 +47,11 @@ def _mean(values: Tensor, rows: Rows) -> Tensor:
 
 
 def mean_and_variance(values: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """For training: over ``dims``, which stay with length 1. The variance is unbiased; a single value has variance 0."""
-    count = math.prod([values.shape[d] for d in dims])  # a list: compilers know no generators here
+    """Return mean and unbiased variance over ``dims``, which are kept with size 1. A single value has variance 0."""
+    count = math.prod([values.shape[d] for d in dims])  # a list, because torch.compile does not support a generator here
     if values.device.type == "cpu":
-        # torch's own goes from value to value there; to go over them twice, with vectors, takes a third of its time. But the
-        # mean of equal values may be off by a bit.
+        # On the CPU, torch.var_mean is not vectorized; two vectorized passes take a third of the time. The mean of equal
+        # values may be off by one bit.
         mean = values.mean(dims, keepdim=True)
         return mean, (values - mean).square().sum(dims, keepdim=True) / max(1, count - 1)
     variance, mean = torch.var_mean(values, dims, correction=min(1, count - 1), keepdim=True)
@@ -58,9 +59,9 @@ def mean_and_variance(values: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Te
 
 
 def moments_of_rows(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Mean and unbiased variance, ``(b, c, 1)``; a single value has variance 0."""
+    """Return mean and unbiased variance, ``(b, c, 1)``. A single value has variance 0."""
     values = _wide(rows)
-    if rows.mask is None:  # torch's own: exact for channels of one value, which flat pictures have
+    if rows.mask is None:  # torch.var_mean is exact for constant channels, which occur in flat images
         variance, mean = torch.var_mean(values, -1, correction=min(1, values.shape[-1] - 1), keepdim=True)
         return mean, variance
     mean = _mean(values, rows)
@@ -70,11 +71,11 @@ def moments_of_rows(rows: Rows) -> tuple[Tensor, Tensor]:
 
 
 def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None = None) -> ChannelStats:
-    r"""Mean, standard deviation, skewness, kurtosis and infinity norm of every channel.
+    r"""Return mean, standard deviation, skewness, kurtosis and infinity norm of every channel.
 
-    ``s`` is the unbiased standard deviation; with :math:`m_k = \frac1n\sum_i (x_i-\mu)^k`, skewness is :math:`m_3/s^3`,
-    kurtosis :math:`m_4/s^4` and the infinity norm :math:`\max_i |x_i|`. A constant channel has skewness and kurtosis 0.
-    Gradient: ordinary.
+    With :math:`m_k = \frac1n\sum_i (x_i-\mu)^k` and the unbiased standard deviation :math:`s`, skewness is
+    :math:`m_3/s^3`, kurtosis is :math:`m_4/s^4`, and the infinity norm is :math:`\max_i |x_i|`. A constant channel has
+    skewness and kurtosis 0. The statistics are differentiable.
 
     >>> import torch
     >>> from efdm import channel_stats
@@ -85,29 +86,29 @@ def channel_stats(features: Tensor, *, channel_dim: int = 1, mask: Tensor | None
     rows = to_rows(features, "features", channel_dim, mask)
     values = _wide(rows)
     mean, variance = moments_of_rows(rows)
-    off = values - mean
+    centered = values - mean
     smallest = _inside(values, rows, torch.inf).amin(-1, keepdim=True)
     largest = _inside(values, rows, -torch.inf).amax(-1, keepdim=True)
-    # both: the mean of equal values may be off by a bit, and the squares of tiny ones vanish; NaN counts as varying
+    # two conditions: the mean of equal values may be off by one bit, and squares of tiny values underflow; NaN varies
     varies = (smallest != largest) & (variance != 0)
-    scale = torch.where(varies, variance, 1).sqrt()  # a root has no gradient at 0
+    scale = torch.where(varies, variance, 1).sqrt()  # the square root has no gradient at 0
     std = torch.where(varies, scale, 0)
-    skewness = torch.where(varies, _mean((off / scale) ** 3, rows), 0)
-    kurtosis = torch.where(varies, _mean((off / scale) ** 4, rows), 0)
+    skewness = torch.where(varies, _mean((centered / scale) ** 3, rows), 0)
+    kurtosis = torch.where(varies, _mean((centered / scale) ** 4, rows), 0)
     norm = values.abs().amax(-1, keepdim=True)
     return ChannelStats(*(s.squeeze(-1).to(features.dtype) for s in (mean, std, skewness, kurtosis, norm)))
 
 
 def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
-    """The share of values that occur more than once in their (sample, channel): ``(b, c)``, from 0 to 1. No gradient.
+    """Return the fraction of values that occur more than once in their channel, ``(b, c)``. Not differentiable.
 
     >>> import torch
     >>> from efdm import tied_share
     >>> tied_share(torch.tensor([[[0.0, 0.1, 0.0, 0.2, 0.1]]]))
     tensor([[0.8000]])
     """
-    rows = to_rows(features.detach(), "features", channel_dim)
-    start, end = tie_bounds(kernels.sort_rows(rows.values))
+    rows = to_rows(features, "features", channel_dim)
+    start, end = tie_bounds(kernels.sort_rows(rows.values.detach()))
     return (end - start > 1).float().mean(-1)
 
 
@@ -117,29 +118,33 @@ def _match_moments(
     mean: str,
     std: str,
     eps: float,
-    style_grad: str,
-    content_stats: str,
+    style_grad: StyleGrad,
+    content_stats: ContentStats,
     channel_dim: int,
     content_mask: Tensor | None,
     style_mask: Tensor | None,
 ) -> Tensor:
-    """``(x - from) * scale + to``: which mean to take off and add, and whether the spread is matched."""
+    """Return ``(x - subtracted) * scale + added``.
+
+    ``mean`` and ``std`` say whose statistics the result has: those of the ``"content"`` or of the ``"style"``, or a
+    ``"scaled"`` mean.
+    """
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)
     x = to_rows(content, "content", channel_dim, content_mask)
     y = style_rows(style, x, content, channel_dim, style_mask)
     mean_x, var_x = moments_of_rows(x if content_stats == "flow" else x._replace(values=x.values.detach()))
     mean_y, var_y = moments_of_rows(y if style_grad == "flow" else y._replace(values=y.values.detach()))
-    taken, given = _means(mean, mean_x, mean_y)
-    out = _wide(x) - taken
+    subtracted, added = _means(mean, mean_x, mean_y)
+    out = _wide(x) - subtracted
     if std == "style":
         out = out / (var_x + eps).sqrt() * (var_y + eps).sqrt()
-    out = (out + given).to(content.dtype)
+    out = (out + added).to(content.dtype)
     return from_rows(where_selected(out, x.values, x, y), content, channel_dim)
 
 
 def _means(mean: str, content: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-    """What is taken off before the spread is matched, and what is added after it."""
+    """Return the means to subtract before scaling and to add after it."""
     if mean == "scaled":
         return (torch.zeros_like(content),) * 2
     return content, {"content": content, "style": style}[mean]
@@ -153,30 +158,31 @@ def mix_partners(
     mean: str = "style",
     std: str = "style",
     eps: float = 0.0,
-    style_grad: str = "stop",
-    content_stats: str = "stop",
+    style_grad: StyleGrad = "stop",
+    content_stats: ContentStats = "stop",
     channel_dim: int = 1,
 ) -> Tensor:
-    """Match within a batch and blend. Statistics are taken once for all samples, and each value is scaled and shifted once.
+    """Match samples with their partners and blend. Each sample's statistics are computed once, each value is scaled once.
 
-    ``mean`` and ``std`` say what is matched, as in `_match_moments`. At strength 0 the content, exactly. A channel that is
-    nearly flat, far from zero, loses digits: its mean is not taken off before a large ``scale`` but after it, in ``shift``.
+    ``mean`` and ``std`` are those of `_match_moments`. Strength 0 returns the content exactly. A nearly constant channel far
+    from zero loses digits, because its mean is subtracted after the multiplication by a large scale, as part of ``shift``.
     """
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)
     check_features(content, "content", channel_dim)
     x = upcast(content)
-    weight = partners.weights(strength, content).reshape(-1, *[1] * (x.ndim - 1))
+    partner = partners.on(content)
+    weight = partner_weights(strength, content).reshape(-1, *[1] * (x.ndim - 1))
     space = tuple(d for d in range(1, x.ndim) if d != channel_dim % x.ndim)
-    found = mean_and_variance(x if "flow" in (style_grad, content_stats) else x.detach(), space)
-    mean_x, var_x = (s if content_stats == "flow" else s.detach() for s in found)
-    mean_y, var_y = (s.index_select(0, partners.index) for s in (f if style_grad == "flow" else f.detach() for f in found))
-    taken, given = _means(mean, mean_x, mean_y)
+    stats = mean_and_variance(x if "flow" in (style_grad, content_stats) else x.detach(), space)
+    mean_x, var_x = (s if content_stats == "flow" else s.detach() for s in stats)
+    mean_y, var_y = ((s if style_grad == "flow" else s.detach()).index_select(0, partner) for s in stats)
+    subtracted, added = _means(mean, mean_x, mean_y)
     scale = (var_y + eps).sqrt() / (var_x + eps).sqrt() if std == "style" else torch.ones_like(var_x)
-    shift = given - taken * scale
-    # chosen, not computed, where nothing is taken: statistics of infinities are NaN
-    grows, shift = (torch.where(weight == 0, 0.0, weight * part) for part in (scale - 1, shift))
-    return torch.addcmul(shift, x, 1 + grows).to(content.dtype)
+    shift = added - subtracted * scale
+    # at weight 0, zeros are selected rather than computed: the statistics of infinite values are NaN
+    growth, shift = (torch.where(weight == 0, 0.0, weight * part) for part in (scale - 1, shift))
+    return torch.addcmul(shift, x, 1 + growth).to(content.dtype)
 
 
 def adain(
@@ -184,16 +190,16 @@ def adain(
     style: Style,
     *,
     eps: float = STYLE_EPS,
-    style_grad: str = "stop",
-    content_stats: str = "flow",
+    style_grad: StyleGrad = "stop",
+    content_stats: ContentStats = "flow",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
 ) -> Tensor:
     r"""Match mean and standard deviation: :math:`(x-\mu_x)/s_x\cdot s_y+\mu_y`, with :math:`s=\sqrt{\mathrm{var}+\epsilon}`.
 
-    Gradient: ordinary, through the content's statistics (``content_stats="flow"``) or past them (``"stop"``, as MixStyle
-    does), and to the style only with ``style_grad="flow"``.
+    The statistics of the content are differentiated with ``content_stats="flow"`` and treated as constants with ``"stop"``,
+    as in MixStyle. Gradients flow to the style only with ``style_grad="flow"``. The other arguments are those of `efdm`.
 
     >>> import torch
     >>> from efdm import adain
@@ -210,13 +216,13 @@ def adamean(
     content: Tensor,
     style: Style,
     *,
-    style_grad: str = "stop",
-    content_stats: str = "flow",
+    style_grad: StyleGrad = "stop",
+    content_stats: ContentStats = "flow",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
 ) -> Tensor:
-    r"""Match the mean alone: :math:`x-\mu_x+\mu_y`. Gradients as in `adain`.
+    r"""Match only the mean: :math:`x-\mu_x+\mu_y`. Arguments and gradients are those of `adain`.
 
     >>> import torch
     >>> from efdm import adamean
@@ -232,18 +238,18 @@ def adastd(
     content: Tensor,
     style: Style,
     *,
-    mean: str = "scaled",
+    mean: Mean = "scaled",
     eps: float = STYLE_EPS,
-    style_grad: str = "stop",
-    content_stats: str = "flow",
+    style_grad: StyleGrad = "stop",
+    content_stats: ContentStats = "flow",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
     style_mask: Tensor | None = None,
 ) -> Tensor:
-    r"""Match the standard deviation alone. Gradients as in `adain`.
+    r"""Match only the standard deviation. Arguments and gradients are those of `adain`.
 
-    ``mean="scaled"``: :math:`x/s_x\cdot s_y`, the mean is scaled too (the authors' style transfer).
-    ``mean="content"``: :math:`(x-\mu_x)/s_x\cdot s_y+\mu_x`, the mean is kept (the authors' augmentation).
+    ``mean="scaled"`` returns :math:`x/s_x\cdot s_y`, which scales the mean (the authors' style transfer code).
+    ``mean="content"`` returns :math:`(x-\mu_x)/s_x\cdot s_y+\mu_x`, which keeps the mean (the authors' augmentation code).
 
     >>> import torch
     >>> from efdm import adastd

@@ -1,47 +1,51 @@
-"""What may stand for a style: features, features prepared once, or other samples of the content's own batch."""
+"""What a matcher accepts as style: features, a prepared style, or partners within the batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from efdm import kernels
+from efdm.ops.choices import Sizes
 from efdm.ops.layout import Rows, check_pair, to_rows
 from efdm.ops.resample import resample_sorted
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedStyle:
-    """A style that is used again (video, a gallery): its values are sorted once. Made by `prepare`.
+    """A style whose values are sorted once, to be matched with many contents. Created by `prepare`.
 
-    Every matcher accepts it in place of the style. ``values`` is ``(b, c, m)``, ascending; with a mask, the first
-    ``mask.sum()`` values of a sample are the selected ones. Values resampled for the last content size are remembered.
+    Every matcher accepts it in place of style features. ``values`` ``(b, c, m)`` are ascending. With a mask, the selected
+    values come first: ``mask`` ``(b or 1, 1, m)`` is True for the first ``mask.sum()`` values of a sample. Values resampled
+    for the most recent content size are cached.
     """
 
     values: Tensor
     mask: Tensor | None = None
-    _cache: dict[str, Tensor] = field(default_factory=dict, repr=False)  # by rule; every size would soon fill the memory
+    _cache: dict[str, Tensor] = field(default_factory=dict, repr=False)  # by `sizes`; only the last size, to bound memory
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.values.shape)
 
     def to(self, *args: object, **kwargs: object) -> PreparedStyle:
-        """Move or convert, as `Tensor.to`."""
+        """Move or convert the values, with the arguments of `Tensor.to`."""
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
         return PreparedStyle(values, None if self.mask is None else self.mask.to(values.device))
 
-    def resampled(self, n: int, sizes: str) -> Tensor:
-        """The values at ``n`` ranks, for content without a mask."""
+    def resampled(self, n: int, sizes: Sizes) -> Tensor:
+        """Return the values at ``n`` ranks, for content without a mask."""
         if self.mask is None and n == self.values.shape[-1]:
             return self.values
-        kept = self._cache.get(sizes)
-        if kept is not None and kept.shape[-1] == n:
-            return kept
+        cached = self._cache.get(sizes)
+        if cached is not None and cached.shape[-1] == n:
+            return cached
         values = resample_sorted(self.values, n, sizes, style_n=self.rows().size())
-        if kernels.is_eager(values):  # a tracer's tensors die with the trace
+        if kernels.is_eager(values):  # tensors of a tracer must not outlive the trace
             self._cache[sizes] = values
         return values
 
@@ -53,45 +57,46 @@ class PreparedStyle:
         return f"PreparedStyle(shape={self.shape}, dtype={self.values.dtype}, device={self.values.device}{masked})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Partners:
-    """Style the content by other samples of its own batch: sample ``i`` by sample ``index[i]``.
+    """Use other samples of the content batch as styles: sample ``index[i]`` is the style of sample ``i``.
 
-    The same as ``content[index]``, but a sort of the batch then serves as content and as style.
+    ``index`` is an int64 tensor ``(b,)`` or a sequence of integers. Equivalent to the style ``content[index]``, but each
+    sample is sorted only once. Indices of origin ``"drawn"`` come from a pairing and are trusted to be within the batch.
     """
 
     index: Tensor
-    origin: str = "user"  # "drawn" by a pairing: known to be inside the batch
+    origin: Literal["user", "drawn"] = "user"
 
-    def check(self, batch: int) -> None:
-        if self.index.shape != (batch,) or self.index.dtype != torch.int64:
-            given = f"{tuple(self.index.shape)} of {self.index.dtype}"
-            raise ValueError(f"Partners needs one int64 index for each of {batch} samples, got shape {given}")
+    def __init__(self, index: Tensor | Sequence[int], origin: Literal["user", "drawn"] = "user") -> None:
+        if not isinstance(index, Tensor):
+            try:
+                index = torch.as_tensor(index)
+            except (TypeError, ValueError, RuntimeError):
+                raise TypeError(f"Partners expects integer indices, got {type(index).__name__} {index!r}") from None
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "origin", origin)
+
+    def on(self, content: Tensor) -> Tensor:
+        """Return the index on the device of ``content``. Raise if it does not address the batch of ``content``."""
+        index, batch = self.index, content.shape[0]
+        if index.shape != (batch,) or index.dtype != torch.int64:
+            given = f"shape {tuple(index.shape)} and {index.dtype}"
+            raise ValueError(f"Partners needs one int64 index for each of {batch} samples, got {given}")
         if self.origin == "user" and not torch.compiler.is_compiling():
-            inside = ((self.index >= 0) & (self.index < batch)).all()
-            if self.index.device.type != "cpu":
-                torch._assert_async(inside)  # without waiting for the device
+            inside = ((index >= 0) & (index < batch)).all()
+            if index.device.type != "cpu":
+                torch._assert_async(inside)  # does not synchronize the device
             elif kernels.is_eager(inside) and not inside:
-                raise IndexError(f"Partners {self.index.tolist()} are not all samples of a batch of {batch}")
-
-    def weights(self, strength: float | Tensor, content: Tensor) -> Tensor:
-        """How much of its partner's style each sample takes, ``(b,)``, as precise as what is computed with it."""
-        batch = content.shape[0]
-        self.check(batch)
-        precise = torch.float64 if content.dtype == torch.float64 else torch.float32
-        return torch.as_tensor(strength, dtype=precise, device=content.device).reshape(-1).expand(batch)
-
-    def mask(self, content: Rows) -> Tensor | None:
-        """The content's mask, as seen by the samples that are styled by it."""
-        mask = content.mask
-        return mask if mask is None or mask.shape[0] == 1 else mask.index_select(0, self.index)
+                raise IndexError(f"partner indices must be in [0, {batch}) for a batch of {batch}, got {index.tolist()}")
+        return index if index.device == content.device else index.to(content.device)
 
 
 Style = Tensor | PreparedStyle | Partners
 
 
 def prepare(style: Tensor | PreparedStyle, *, channel_dim: int = 1, style_mask: Tensor | None = None) -> PreparedStyle:
-    """Sort a style's values once, for use with many contents.
+    """Sort the values of a style once, to match it with many contents.
 
     >>> import torch
     >>> from efdm import efdm, prepare
@@ -102,33 +107,36 @@ def prepare(style: Tensor | PreparedStyle, *, channel_dim: int = 1, style_mask: 
     PreparedStyle(shape=(1, 8, 256), dtype=torch.float32, device=cpu)
     """
     if isinstance(style, PreparedStyle):
-        _refuse_mask(style, style_mask)
+        reject_mask(style, style_mask)
         return style
     rows = to_rows(style.detach() if isinstance(style, Tensor) else style, "style", channel_dim, style_mask)
     values = kernels.sort_rows(rows.selected())
     if rows.mask is None:
         return PreparedStyle(values)
-    first_ones = torch.arange(values.shape[-1], device=values.device) < rows.size()
-    return PreparedStyle(values, first_ones)
+    return PreparedStyle(values, torch.arange(values.shape[-1], device=values.device) < rows.size())
 
 
-def _refuse_mask(style: object, style_mask: Tensor | None) -> None:
-    if style_mask is not None:
-        raise ValueError(f"style_mask goes with style features; a {type(style).__name__} has its selection already")
+def reject_mask(style: Style, style_mask: Tensor | None) -> None:
+    """Raise ValueError if a mask is combined with a style other than features."""
+    if style_mask is None:
+        return
+    if isinstance(style, Partners):
+        raise ValueError("style_mask cannot be combined with Partners; content_mask also selects the values of partners")
+    raise ValueError("style_mask cannot be combined with a PreparedStyle; pass it to prepare")
 
 
 def style_rows(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
-    """The style as rows, checked against the content."""
+    """Convert the style to rows and check them against the content."""
     if isinstance(style, Tensor):
         if style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
-            style = style.to(like.dtype)  # autocast leaves inputs of different layers in different types
+            style = style.to(like.dtype)  # under autocast, features of different layers may differ in dtype
         rows = to_rows(style, "style", channel_dim, style_mask)
         check_pair(content, rows, like, style.shape)
         return rows
-    _refuse_mask(style, style_mask)
+    reject_mask(style, style_mask)
     if isinstance(style, Partners):
-        style.check(content.values.shape[0])
-        return Rows(content.values.index_select(0, style.index), content.space, style.mask(content))
+        index = style.on(content.values)
+        return Rows(content.values.index_select(0, index), content.space, partner_mask(content, index))
     if not isinstance(style, PreparedStyle):
         raise TypeError(f"style must be a tensor, a PreparedStyle or Partners, got {type(style).__name__}")
     if style.values.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
@@ -136,3 +144,15 @@ def style_rows(style: Style, content: Rows, like: Tensor, channel_dim: int, styl
     rows = style.rows()
     check_pair(content, rows, like, style.shape)
     return rows
+
+
+def partner_mask(content: Rows, index: Tensor) -> Tensor | None:
+    """Return the mask of each sample's partner."""
+    mask = content.mask
+    return mask if mask is None or mask.shape[0] == 1 else mask.index_select(0, index)
+
+
+def partner_weights(strength: float | Tensor, content: Tensor) -> Tensor:
+    """Return ``strength`` as one weight per sample, ``(b,)``, in the precision of the computation."""
+    dtype = torch.float64 if content.dtype == torch.float64 else torch.float32
+    return torch.as_tensor(strength, dtype=dtype, device=content.device).reshape(-1).expand(content.shape[0])

@@ -1,6 +1,6 @@
-"""The table of matching methods. Everything that offers a choice of method reads it: layers, commands, tests, benchmarks.
+"""The table of matchers. Layers, the command line, tests and benchmarks read it.
 
-A new method is one function and one row here.
+A new matcher is a function and a row in this table.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from efdm.ops.match import efdm, histogram_match
 from efdm.ops.moments import MIX_EPS, adain, adamean, adastd
 from efdm.ops.styles import Style
 
-_MIX_STATISTICS = {"content_stats": "stop"}  # MixStyle's own code detaches them
-_OF_MOMENTS = frozenset({"channel_dim", "eps", "style_grad", "content_stats"})  # all but masks
+_DETACHED_STATS = {"content_stats": "stop"}  # as in the authors' MixStyle code
+_MOMENT_OPTIONS = frozenset({"channel_dim", "eps", "style_grad", "content_stats"})  # all options but the masks
 
 
 @dataclass(frozen=True)
 class Matcher:
-    """One row: call it as ``row(content, style, **options)``."""
+    """A row of the table, called as ``row(content, style, **options)``."""
 
     function: Callable[..., Tensor]
     title: str
     formula: str
-    matches: tuple[str, ...]  # fields of ChannelStats that the output takes from the style
-    straight_through: bool = False  # gradient of the identity: has content_grad
-    augmentation: Mapping[str, object] = field(default_factory=dict)  # options when it is used inside a network
-    # a faster way to match and blend within a batch, if all options are among the ones it knows
-    mix_partners: Callable[..., Tensor] | None = None
-    fast_options: frozenset[str] = frozenset({"channel_dim"})
+    matches: tuple[str, ...]  # fields of ChannelStats that the output shares with the style
+    straight_through: bool = False  # identity gradient; the function has the option content_grad
+    augmentation: Mapping[str, object] = field(default_factory=dict)  # default options inside a network
+    mix_partners: Callable[..., Tensor] | None = None  # fused match and blend within a batch
+    fast_options: frozenset[str] = frozenset({"channel_dim"})  # options that mix_partners supports
 
     def __call__(self, content: Tensor, style: Style, **options: Any) -> Tensor:
         return self.function(content, style, **options)
@@ -47,16 +46,16 @@ MATCHERS: Mapping[str, Matcher] = MappingProxyType({
     ),
     "adain": Matcher(
         adain, "mean and standard deviation", "(x - mu_x) / s_x * s_y + mu_y", ("mean", "std"),
-        augmentation={"eps": MIX_EPS, **_MIX_STATISTICS}, mix_partners=moments.mix_partners, fast_options=_OF_MOMENTS,
+        augmentation={"eps": MIX_EPS, **_DETACHED_STATS}, mix_partners=moments.mix_partners, fast_options=_MOMENT_OPTIONS,
     ),
     "adamean": Matcher(
-        adamean, "mean alone", "x - mu_x + mu_y", ("mean",), augmentation=_MIX_STATISTICS,
-        mix_partners=partial(moments.mix_partners, std="content"), fast_options=_OF_MOMENTS,
+        adamean, "mean only", "x - mu_x + mu_y", ("mean",), augmentation=_DETACHED_STATS,
+        mix_partners=partial(moments.mix_partners, std="content"), fast_options=_MOMENT_OPTIONS,
     ),
     "adastd": Matcher(
-        adastd, "standard deviation alone", "x / s_x * s_y (mean scaled) or (x - mu_x) / s_x * s_y + mu_x (mean kept)",
-        ("std",), augmentation={"mean": "content", "eps": MIX_EPS, **_MIX_STATISTICS},
-        mix_partners=moments.mix_partners, fast_options=_OF_MOMENTS | {"mean"},
+        adastd, "standard deviation only", "x / s_x * s_y (scaled mean) or (x - mu_x) / s_x * s_y + mu_x (content mean)",
+        ("std",), augmentation={"mean": "content", "eps": MIX_EPS, **_DETACHED_STATS},
+        mix_partners=moments.mix_partners, fast_options=_MOMENT_OPTIONS | {"mean"},
     ),
     "hm": Matcher(
         histogram_match, "histogram matching, ties merged", "F_y^-1(F_x(x))", (), straight_through=True,

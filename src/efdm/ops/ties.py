@@ -1,4 +1,7 @@
-"""The order of equal values. Every rule is a real sort by (value, key): sort by the key first, then stably by value."""
+"""Ranking of content: the order among equal values, and masks.
+
+Every tie rule sorts by (value, key): the content is brought into the order of the key and then sorted stably by value.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from torch import Tensor
 from efdm import kernels
 from efdm.kernels.floats import upcast
 from efdm.ops import gradient
+from efdm.ops.choices import Ties
 from efdm.ops.generator import generator_kwargs
 from efdm.ops.layout import Rows
 from efdm.shapes import Positions, Values, checked
@@ -22,20 +26,20 @@ def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
 
 
 def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
-    """Sum over the plus-shaped neighbourhood (5 points on an image), replicate padding."""
+    """Return the sum over each value and its direct neighbors (5 points in an image) with replicate padding."""
     x = content.values
-    picture = upcast(x).reshape(*x.shape[:2], *content.space)
-    total = picture.clone()
-    for dim in range(2, picture.ndim):
-        size = picture.shape[dim]
-        place = torch.arange(size, device=x.device)
-        total = total + picture.index_select(dim, (place - 1).clamp(min=0))
-        total = total + picture.index_select(dim, (place + 1).clamp(max=size - 1))
+    features = upcast(x).reshape(*x.shape[:2], *content.space)
+    total = features.clone()
+    for dim in range(2, features.ndim):
+        size = features.shape[dim]
+        index = torch.arange(size, device=x.device)
+        total = total + features.index_select(dim, (index - 1).clamp(min=0))
+        total = total + features.index_select(dim, (index + 1).clamp(max=size - 1))
     return total.reshape(x.shape)
 
 
-# "fast" may use any order the kernel gives; ours all sort stably, so it is "stable" without the promise
-TIES: Mapping[str, Callable[[Rows, torch.Generator | None], Tensor] | None] = MappingProxyType({
+# None sorts by value and position. All kernels are stable, so "fast" currently equals "stable" but does not promise it.
+TIES: Mapping[Ties, Callable[[Rows, torch.Generator | None], Tensor] | None] = MappingProxyType({
     "fast": None,
     "stable": None,
     "random": _random_key,
@@ -43,27 +47,53 @@ TIES: Mapping[str, Callable[[Rows, torch.Generator | None], Tensor] | None] = Ma
 })  # fmt: skip
 
 
-def rank_of(content: Rows, x: Tensor, ties: str, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Sorted values and ranks of ``x`` ``(b, c, n)``, equal values in the order of the rule.
+def _selected_first(mask: Tensor) -> Tensor:
+    """Return the index of every position after a stable partition of the mask with True first."""
+    selected, others = mask.cumsum(-1), (~mask).cumsum(-1)
+    return torch.where(mask, selected, selected[..., -1:] + others) - 1
 
-    ``x`` is the content made ready for sorting; the rule looks at the content itself.
+
+def _presort(content: Rows, ties: Ties, generator: torch.Generator | None) -> Tensor | None:
+    """Return the index of every value before the sort by value, ``(b, c, n)``, or None to keep the positions.
+
+    Values outside the mask are sorted as NaN. Selected values come first, so that selected NaN precede them.
     """
     key = TIES[ties]
     if key is None:
-        return gradient.sort_rank(x)
+        return None if content.mask is None else _selected_first(content.mask).expand_as(content.values)
     with torch.no_grad():
-        where = kernels.sort_rank(key(content, generator))[1].long()
-    by_key = torch.zeros_like(x).scatter(-1, where, x)
-    values, rank = gradient.sort_rank(by_key)
-    return values, rank.gather(-1, where)
+        index = kernels.sort_rank(key(content, generator))[1].long()
+    if content.mask is None:
+        return index
+    mask = content.mask.expand_as(index)
+    return _selected_first(torch.zeros_like(mask).scatter(-1, index, mask)).gather(-1, index)
+
+
+def sort_rank(content: Rows, ties: Ties, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Return the sorted content and the rank of every value, with selected values before the others."""
+    x, index = content.selected(), _presort(content, ties, generator)
+    if index is None:
+        return gradient.sort_rank(x)
+    values, rank = gradient.sort_rank(torch.zeros_like(x).scatter(-1, index, x))
+    return values, rank.gather(-1, index)
+
+
+def match_sorted(content: Rows, values: Tensor, ties: Ties, generator: torch.Generator | None = None) -> Tensor:
+    """Give the content of rank ``i`` the value ``values[..., i]``. A gradient flows to ``values`` if they require one."""
+    if TIES[ties] is not None or gradient.needs_grad(values):
+        return gradient.take(values, sort_rank(content, ties, generator)[1])
+    x, index = content.selected(), _presort(content, ties, generator)
+    if index is None:
+        return kernels.match_sorted(x, values)
+    return kernels.match_sorted(torch.zeros_like(x).scatter(-1, index, x), values).gather(-1, index)
 
 
 @checked
 def tie_bounds(values: Values) -> tuple[Positions, Positions]:
-    """For every sorted value, how many are smaller (where its run starts) and how many are not larger (where it ends)."""
-    fresh = values[..., 1:] != values[..., :-1]
-    run = torch.cat([torch.zeros_like(values[..., :1], dtype=torch.long), fresh.long().cumsum(-1)], -1)
-    # counted with sums and scatters, not searchsorted: they exist in ONNX
-    length = torch.zeros_like(run).scatter_add(-1, run, torch.ones_like(run))
-    end = length.cumsum(-1).gather(-1, run)
-    return end - length.gather(-1, run), end
+    """Return, for every value of sorted rows, the number of smaller values and the number of values not larger."""
+    is_new = values[..., 1:] != values[..., :-1]
+    group = torch.cat([torch.zeros_like(values[..., :1], dtype=torch.long), is_new.long().cumsum(-1)], -1)
+    # sums and scatters rather than searchsorted, which has no ONNX operator
+    length = torch.zeros_like(group).scatter_add(-1, group, torch.ones_like(group))
+    end = length.cumsum(-1).gather(-1, group)
+    return end - length.gather(-1, group), end
