@@ -71,7 +71,7 @@ def test_the_model_cards() -> None:
     (itself,) = (g for g in groups(read_records(ROOT / "results/style/identity")) if g.candidate["kind"] == "network")
     assert WEIGHTS["small"].sha256.startswith(str(itself.candidate["weights"]))
     assert all(r["content"] == r["style"] for r in itself.records)
-    assert f"comes back with an LPIPS of {formatted(itself, 'lpips')} ({len(itself.records)} photographs" in card
+    assert f"is reproduced with an LPIPS of {formatted(itself, 'lpips')} ({len(itself.records)} photographs" in card
     assert mean_and_error(itself.values("lpips"))[0] <= 0.25
 
 

@@ -1,4 +1,4 @@
-"""Draw the figures of the documents: ``python docs/figures/make.py [FOLDER]``."""
+"""Draw the figures of the documentation: ``python docs/figures/make.py [FOLDER]``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INK, STYLE, MATCHED = "#1b1b1e", "#d1495b", "#00798c"
 
 
 def one_channel() -> tuple[torch.Tensor, torch.Tensor]:
-    """A channel as networks have them: the content after a ReLU, the style with two modes and a long tail."""
+    """Return a typical channel: content after a ReLU, and a style with two modes and a long tail."""
     g = torch.Generator().manual_seed(7)
     n = 64 * 64
     content = (torch.randn(n, generator=g) * 0.8 + 0.3).relu()
@@ -32,7 +32,7 @@ def one_channel() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def distributions(folder: Path) -> Path:
-    """The distribution of one channel before and after three ways of matching."""
+    """Plot the distribution of one channel before and after three matchers."""
     content, style = one_channel()
     panels = {
         "content": content,
@@ -73,7 +73,7 @@ def distributions(folder: Path) -> Path:
 
 
 def demo(folder: Path) -> Path:
-    """The contact sheet of `make demo`, smaller."""
+    """Draw the contact sheet of `make demo` at a smaller size."""
     made = contact_sheet(Studio(Stylizer.from_pretrained("small"), 256))
     out = folder / "demo.jpg"
     write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=88)
@@ -81,7 +81,7 @@ def demo(folder: Path) -> Path:
 
 
 def photoreal(folder: Path) -> Path:
-    """The plain model and its photo-realistic settings on photographs."""
+    """Compare the plain and the photo-realistic result on photographs."""
     stylizer = Stylizer.from_pretrained("small")
     rows = []
     for content, style in (("coffee", "rocket"), ("astronaut", "coffee")):
@@ -93,7 +93,7 @@ def photoreal(folder: Path) -> Path:
     return out
 
 
-FAILURES = {  # what goes wrong: (photo, painted style)
+FAILURES = {  # name: (photo, style)
     "smooth areas": ("rocket", "wave"),
     "faces": ("hopper", "mosaic"),
     "large patterns": ("cat", "bauhaus"),
@@ -101,7 +101,7 @@ FAILURES = {  # what goes wrong: (photo, painted style)
 
 
 def failures(folder: Path) -> Path:
-    """Where the small model fails."""
+    """Draw the known failures of the small model."""
     stylizer = Stylizer.from_pretrained("small")
     rows = []
     for photo, style in FAILURES.values():
