@@ -66,6 +66,23 @@ def test_a_missing_package_is_reported_with_its_extra(tmp_path: Path, monkeypatc
     assert "pip install 'efdm[dg]'" in result.output
 
 
+def test_info_needs_no_extra_and_the_other_commands_name_theirs() -> None:
+    script = """
+        import sys
+        sys.modules.update(dict.fromkeys(["numpy", "PIL", "safetensors", "filelock"]))
+        from typer.testing import CliRunner
+        from efdm.apps.cli.group import app
+        for words in (["info", "--device", "cpu"], ["stylize", "--help"], ["train", "style"], ["dg", "list"]):
+            result = CliRunner().invoke(app, words)
+            print(result.exit_code, result.output.splitlines()[-1])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    info, stylize, train, dg = done.stdout.splitlines()
+    assert info.startswith("0 1,512,64,64 float32: torch")
+    assert all(line.startswith("2 ") and "pip install 'efdm[style]'" in line for line in (stylize, train))
+    assert "pip install 'efdm[dg]'" in dg
+
+
 def test_every_command_names_an_existing_extra() -> None:
     tomllib = pytest.importorskip("tomllib")
     pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
