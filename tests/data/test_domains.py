@@ -132,7 +132,7 @@ def test_a_split_is_the_same_for_every_copy(folder: Path, tmp_path: Path) -> Non
     assert sorted(map(key, named(data, "val"))) == VAL_OF_SEED_3
     names = [p.relative_to(folder) for p in folder.rglob("*.png")]
     random.Random(0).shuffle(names)
-    for name in names:  # another order on the disk, another format
+    for name in names:  # in another order and format
         (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.open(folder / name).save((tmp_path / "copy" / name).with_suffix(".webp"))
     copy = load_domains(tmp_path / "copy", size=2, split=0.2, seed=3)
@@ -278,7 +278,7 @@ def test_a_folder_of_zips_with_anything_else_is_not_taken_for_domains(folder: Pa
     zips.mkdir()
     for domain in DOMAINS:
         pack(folder / domain, zips / f"{domain}.zip", under=f"{domain}/")
-    (zips / "sketch.tar").touch()  # it may be a domain
+    (zips / "sketch.tar").touch()  # possibly another domain
     with pytest.raises(PictureError, match="holds no pictures; give its zips themselves"):
         load_domains(zips, size=4)
 

@@ -198,7 +198,7 @@ def decode_items(
 
 
 def _square(item: Item, size: int, fit: Fit) -> Tensor:
-    return resize(FITS[fit](read_rgb(item.source, item.name, near=size)), (size, size))
+    return resize(FITS[fit](read_rgb(item.source, item.name, size)), (size, size))
 
 
 FITS: Mapping[str, Callable[[Tensor], Tensor]] = {"stretch": lambda image: image, "crop": centre_crop}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import MAX_PIXELS, READABLE, Picture, PictureError, StrPath, decode, read_error, to_picture
+from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, read_error, to_picture
 
 MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, decompressed
 
@@ -37,10 +37,10 @@ class Source:
         except OSError as error:
             raise read_error(error, self.path) from error
 
-    def read(self, *, max_pixels: int = MAX_PIXELS) -> Picture:
+    def read(self) -> Picture:
         try:
             with self.open() as file:
-                return to_picture(decode(file, self.name, max_pixels=max_pixels))
+                return to_picture(decode(file, self.name))
         except OSError as error:
             raise read_error(error, self.path) from error
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Source, find_pictures
-from efdm.data.images import MAX_PIXELS, PictureError, StrPath, decode, on_white, read_error, resize, short_side_size
+from efdm.data.images import PictureError, StrPath, decode, on_white, read_error, resize, short_side_size
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 
@@ -68,7 +68,6 @@ class ImageSet:
         min_side: int = 256,
         workers: int | None = None,
         progress: Report = ignore,
-        max_pixels: int = MAX_PIXELS,
     ) -> ImageSet:
         """Read all pictures with ``workers`` threads (default: one per core).
 
@@ -76,7 +75,7 @@ class ImageSet:
         enlarged, so crops up to that size fit. Transparent pixels are laid on white. Damaged pictures are skipped.
         """
         sources = find_pictures(source) if isinstance(source, str | os.PathLike) else list(source)
-        read = functools.partial(_load, short_side=short_side, min_side=min_side, max_pixels=max_pixels)
+        read = functools.partial(_load, short_side=short_side, min_side=min_side)
         images, names, skipped = [], [], []
         for item, result in read_all(sources, read, workers, progress):
             if isinstance(result, Tensor):
@@ -147,11 +146,11 @@ def read_all(
             progress(Progress("reading pictures", done, len(items)))
 
 
-def read_rgb(source: Source, name: str, *, near: int | None, max_pixels: int = MAX_PIXELS) -> Tensor:
+def read_rgb(source: Source, name: str, near: int | None) -> Tensor:
     """Read a picture as uint8 ``(3, h, w)`` on white. Errors call it ``name``; ``near`` is as in `decode`."""
     try:
         with source.open() as file:
-            pixels = narrow(decode(file, name, max_pixels=max_pixels, near=near))
+            pixels = narrow(decode(file, name, near=near))
     except OSError as error:
         raise read_error(error, source.path) from error
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
@@ -160,8 +159,8 @@ def read_rgb(source: Source, name: str, *, near: int | None, max_pixels: int = M
     return image
 
 
-def _load(source: Source, short_side: int | None, min_side: int, max_pixels: int) -> Tensor:
-    image = read_rgb(source, source.name, near=short_side, max_pixels=max_pixels)
+def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:
+    image = read_rgb(source, source.name, short_side)
     height, width = image.shape[1:]
     if max(height, width) > MAX_ASPECT * min(height, width):
         raise PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it")

@@ -127,9 +127,9 @@ def from_image(image: Image.Image) -> Picture:
     return to_picture(_finish(_pixels_of(image), image))
 
 
-def read_mask(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Tensor:
+def read_mask(path: StrPath) -> Tensor:
     """Read a mask ``(h, w)``: True where the picture is at least half as bright as opaque white."""
-    picture = read_picture(path, max_pixels=max_pixels)
+    picture = read_picture(path)
     brightness = picture.rgb.mean(dim=0)
     return (brightness if picture.alpha is None else brightness * picture.alpha[0]) >= 0.5
 

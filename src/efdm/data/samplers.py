@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -82,10 +82,6 @@ class Batches:
         if epoch < 0 or not 0 <= step < self.per_epoch:
             raise ValueError(f"epoch {epoch}, step {step} does not exist; an epoch has steps 0 to {self.per_epoch - 1}")
         self._next = (epoch, step)
-
-    def resumed(self, start: int) -> Batches:
-        """Return the same batches from iteration ``start`` on, counted from the very first."""
-        return replace(self, start=start)
 
 
 def uniform_batches(pool: Tensor | Sequence[int], batch: int, *, last: Last = "drop", **options: Any) -> Batches:
