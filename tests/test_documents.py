@@ -118,7 +118,7 @@ def test_results_pages_equal_the_records(page: Path) -> None:
 RUNS = lab_report.PACS.parent
 # document -> first and last words of the passage that quotes differences, and the runs they come from
 QUOTED = {
-    "docs/guide/domain-generalization.md": ("### With a gradient to the style", "### ", ["leave-one-out", "single-source"]),
+    "docs/guide/domain-generalization.md": ("without a gradient to the style", "### ", ["leave-one-out", "single-source"]),
     "results/pacs/leave-one-out/README.md": ("# PACS", "### ", ["leave-one-out"]),
     "results/pacs/single-source/README.md": ("# PACS", "### ", ["single-source"]),
     "results/pacs/order-study/README.md": ("# PACS", "### ", ["order-study"]),
@@ -146,7 +146,7 @@ def test_the_cost_of_mixing() -> None:
     lanes = {row["lanes"]: row for record in lab_report.times() for row in record["lanes"]}
     assert lanes[1]["run_seconds"] <= 45
     words = " ".join((ROOT / "docs/guide/domain-generalization.md").read_text().split())
-    assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such trainings side by side" in words
+    assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such runs at a time" in words
     assert f"take {lanes[4]['run_seconds']:.0f} s together" in words
     ended = [r for same in lab.read_study(RUNS / "single-source").runs.values() for r in same if r["last"]]
     took = {
