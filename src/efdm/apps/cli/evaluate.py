@@ -11,6 +11,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.style_options import DEFAULT_NETWORK
 from efdm.data import find_pictures
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
@@ -95,7 +96,7 @@ def style(
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
             metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content=content_metric, device=target)
             candidates = load_candidates(
-                model or ([] if network or optimiser else ["small"]), _named_files("network", network),
+                model or ([] if network or optimiser else [DEFAULT_NETWORK]), _named_files("network", network),
                 methods=method or (), strengths=_strengths(strength), optimisers=optimiser or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip

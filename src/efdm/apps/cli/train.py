@@ -14,7 +14,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS
+from efdm.apps.cli.style_options import DEFAULT_NETWORK, WEIGHT_OPTIONS
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
@@ -25,8 +25,6 @@ from efdm.style.step import processes
 from efdm.text import plural
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training.launch import process_group
-
-ENCODER = "small"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -46,7 +44,7 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the network, the log, previews and checkpoints.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to {ENCODER}.")] = None,
+    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to {DEFAULT_NETWORK}.")] = None,
     method: Annotated[str | None, typer.Option(help=f"{', '.join(MATCHERS)}. Defaults to efdm.")] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}.")] = None,
     batch: Annotated[
@@ -99,7 +97,7 @@ def style(
             raise SettingError("photographs and paintings are required", ("content", "style"))
         with process_group(device or (started.device if started else "")) as target, show_progress() as progress:
             if started is None:
-                settings = Settings.for_encoder(given.pop("encoder", ENCODER), **given, device=str(target))
+                settings = Settings.for_encoder(given.pop("encoder", DEFAULT_NETWORK), **given, device=str(target))
             else:
                 settings = dataclasses.replace(started, **given, device=str(target))
             first = processes()[0] == 0
