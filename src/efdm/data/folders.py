@@ -48,7 +48,7 @@ class Source:
 def find_pictures(source: StrPath) -> list[Source]:
     """Return the pictures of a file, a folder with its subfolders, or a zip, sorted by name. Hidden files are skipped.
 
-    In a folder or zip, the extension tells which files are pictures. A single file may have any extension.
+    In a folder or zip, pictures are recognised by their extension. A single file may have any extension.
     """
     path = Path(source)
     if not path.is_dir() and path.suffix.lower() != ".zip":

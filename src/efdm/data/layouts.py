@@ -115,7 +115,7 @@ def _one_copy(items: list[Item]) -> list[Item]:
     for domain, splits in folders.items():
         if ("" in splits and len(splits) > 1) or not splits & {"", "train", "whole"}:
             found = ", ".join(f"{domain}/{split or 'class'}" for split in sorted(splits))
-            raise PictureError(f"found {found}, which does not tell the training pictures; {LAYOUT}")
+            raise PictureError(f"found {found}, but no folder of training pictures only; {LAYOUT}")
     return [i for i in items if ("train" in folders[i.domain]) != (i.folder in ("", "whole"))]
 
 
