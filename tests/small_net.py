@@ -1,4 +1,4 @@
-"""A network with three named parts to mix after, and whether it mixes."""
+"""A small network with three named stages, and a test of whether a model mixes."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def images(device: torch.device, batch: int = 6) -> torch.Tensor:
 
 
 def mixing(model: nn.Module, x: torch.Tensor, **kwargs) -> bool:
-    """Whether two calls differ: batch statistics aside, only mixing makes them."""
+    """Return True if two calls differ, which only mixing can cause."""
     return not torch.equal(model(x, **kwargs), model(x, **kwargs))

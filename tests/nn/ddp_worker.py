@@ -1,4 +1,4 @@
-"""One of two processes of test_ddp.py: trains a mixed model with DistributedDataParallel over gloo."""
+"""Worker of test_ddp.py: train a mixed model with DistributedDataParallel over gloo."""
 
 import gc
 import sys

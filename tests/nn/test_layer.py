@@ -1,4 +1,4 @@
-"""What every layer on features promises, whatever it does to them."""
+"""Properties that all feature layers share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from efdm import active, mix_after
 from efdm.nn import DSU, CrossNorm, DropBlock, EFDMix, FeatureLayer, MixStyle, draw, feature_layers
 
+pytestmark = pytest.mark.filterwarnings("ignore:features of shape")
 LAYERS = {
     "efdmix": lambda **s: EFDMix(1.0, 5.0, **s),
     "mixstyle": lambda **s: MixStyle(1.0, 5.0, **s),
@@ -31,7 +32,7 @@ def features(device: torch.device, batch: int = 6) -> Tensor:
     return torch.randn(batch, 4, 5, 6, device=device)
 
 
-def test_works_in_training_only(make, device: torch.device) -> None:
+def test_active_in_training_mode_only(make, device: torch.device) -> None:
     layer, x = make(), features(device)
     assert not torch.equal(layer(x), x)
     assert layer.eval()(x) is x
@@ -39,7 +40,7 @@ def test_works_in_training_only(make, device: torch.device) -> None:
     assert layer(x) is x
 
 
-def test_without_chance_nothing_happens(make, device: torch.device) -> None:
+def test_p_0_does_nothing(make, device: torch.device) -> None:
     layer, x = make(), features(device)
     layer.p = 0.0
     assert layer(x) is x
@@ -47,7 +48,9 @@ def test_without_chance_nothing_happens(make, device: torch.device) -> None:
 
 @pytest.mark.parametrize("gate", ["read", "not read"])
 @pytest.mark.parametrize("layer", [CrossNorm, DSU, EFDMix], ids=lambda c: c.__name__)
-def test_a_closed_gate_leaves_the_features(layer, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_gate_leaves_features_unchanged(
+    layer, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if gate == "not read":  # as on a GPU
         monkeypatch.setattr(draw, "closed", lambda gate: False)
     x = features(device, 4)
@@ -59,7 +62,7 @@ def test_a_closed_gate_leaves_the_features(layer, gate: str, device: torch.devic
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layer", [CrossNorm, DSU, EFDMix], ids=lambda c: c.__name__)
-def test_a_closed_gate_leaves_infinities(layer, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_gate_leaves_infinities_unchanged(layer, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "closed", lambda gate: False)  # as on a GPU
     x = torch.randn(4, 3, 5, 6)
     x[0, 1, 2, 3], x[2, 0, 0, 0] = float("inf"), float("-inf")
@@ -69,6 +72,10 @@ def test_a_closed_gate_leaves_infinities(layer, compiled: bool, monkeypatch: pyt
 
 def test_draws_come_from_the_generator(make, device: torch.device) -> None:
     x, outs = features(device), []
+    torch.manual_seed(0)
+    first = make()(x)
+    torch.manual_seed(0)
+    assert torch.equal(make()(x), first)
     for seed in (0, 1):
         torch.manual_seed(seed)
         outs.append(make(generator=torch.Generator(device).manual_seed(7))(x))
@@ -85,7 +92,7 @@ def test_small_and_odd_batches(make, batch: int, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
-def test_types_and_gradients(make, dtype: torch.dtype, device: torch.device) -> None:
+def test_dtypes_and_gradients(make, dtype: torch.dtype, device: torch.device) -> None:
     x = features(device).to(dtype).requires_grad_()
     out = make()(x)
     assert out.dtype == dtype
@@ -106,7 +113,7 @@ def test_keeps_channels_last(make, device: torch.device) -> None:
     assert make()(x).is_contiguous(memory_format=torch.channels_last)
 
 
-def test_channels_may_be_last_in_the_shape(make, device: torch.device) -> None:
+def test_channels_last_in_the_shape(make, device: torch.device) -> None:
     x = features(device)
     first = make(generator=torch.Generator(device).manual_seed(0))(x)
     last = make(generator=torch.Generator(device).manual_seed(0), channel_dim=-1)(x.movedim(1, -1))
@@ -121,7 +128,7 @@ def test_tokens_and_prefix(make, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
-def test_goes_after_stages_and_is_copied_with_a_model(make, copies, device: torch.device) -> None:
+def test_is_inserted_and_copied_with_a_model(make, copies, device: torch.device) -> None:
     model = mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).to(device), ["0", "1"], make())
     x = torch.randn(4, 3, 8, 8, device=device)
     twin = copies(model)
@@ -162,7 +169,7 @@ def test_has_no_state(make) -> None:
     ],
     ids=lambda v: type(v).__name__,
 )
-def test_truthful_repr(layer: FeatureLayer, shown: str) -> None:
+def test_repr(layer: FeatureLayer, shown: str) -> None:
     assert repr(layer) == shown
     layer.active = False
     assert "active=False" in repr(layer)

@@ -37,27 +37,27 @@ def sorted_rows(features: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_distance_of_sorted_values(norm: str, device: torch.device) -> None:
+def test_distance_of_sorted_values(norm: str, device: torch.device) -> None:
     x, y = torch.randn(SHAPE, device=device), 2 * torch.rand(SHAPE, device=device)
     expected = DISTANCES[norm](sorted_rows(x) - sorted_rows(y)).mean()
     close(distribution_loss(x, y, norm=norm), expected)
 
 
-def test_a_style_of_another_size_is_read_at_mid_ranks() -> None:
+def test_a_style_of_another_size_is_interpolated_at_mid_ranks() -> None:
     x, y = torch.randn(1, 2, 4, 4), torch.randn(1, 2, 3, 2)
     rows = zip(x.flatten(2)[0].tolist(), y.flatten(2)[0].tolist(), strict=True)
     matched = torch.tensor([efdm_row(a, interpolated(b, 16)) for a, b in rows])
     close(distribution_loss(x, y), F.mse_loss(x.flatten(2)[0], matched))
 
 
-def test_one_style_serves_a_batch() -> None:
+def test_one_style_for_a_batch() -> None:
     x, y = torch.randn(SHAPE), torch.randn(1, *SHAPE[1:])
     close(distribution_loss(x, y), distribution_loss(x, y.expand(SHAPE)))
 
 
 @pytest.mark.parametrize("unit", ["value", "spread"])
 @pytest.mark.parametrize("norm", NORMS)
-def test_nothing_to_do_costs_nothing(norm: str, unit: str) -> None:
+def test_equal_distributions_have_no_loss(norm: str, unit: str) -> None:
     x = torch.randn(SHAPE)
     shuffled = x.flatten(2)[..., torch.randperm(35)].view(SHAPE)
     assert distribution_loss(x, shuffled, norm=norm, unit=unit) == 0
@@ -67,13 +67,13 @@ def test_nothing_to_do_costs_nothing(norm: str, unit: str) -> None:
 @pytest.mark.parametrize(
     ("norm", "slope"), [("l2", lambda d: 2 * d), ("l1", torch.sign), ("huber", lambda d: (d / 0.1).clamp(-1, 1))]
 )
-def test_the_gradient_is_towards_the_matched_features(norm: str, slope: Callable[[Tensor], Tensor]) -> None:
+def test_the_gradient_points_to_the_matched_features(norm: str, slope: Callable[[Tensor], Tensor]) -> None:
     x, y = torch.randn(SHAPE, requires_grad=True), torch.randn(SHAPE, requires_grad=True)
     distribution_loss(x, y, norm=norm).backward()
     matched = MATCHERS["efdm"](x.detach(), y.detach())
     assert x.grad is not None
     close(x.grad, slope(x.detach() - matched) / x.numel())
-    assert y.grad is None  # a style is only looked at
+    assert y.grad is None
 
 
 def test_no_gradient_reaches_the_style_through_its_spread() -> None:
@@ -82,7 +82,7 @@ def test_no_gradient_reaches_the_style_through_its_spread() -> None:
     assert y.grad is None
 
 
-def test_in_units_of_the_spread_the_scale_is_gone() -> None:
+def test_the_unit_spread_is_invariant_to_scale() -> None:
     x, y = torch.randn(SHAPE), torch.randn(SHAPE)
     loss = distribution_loss(x, y, unit="spread")
     close(distribution_loss(100 * x, 100 * y, unit="spread"), loss)
@@ -90,7 +90,7 @@ def test_in_units_of_the_spread_the_scale_is_gone() -> None:
     assert distribution_loss(100 * x, 100 * y) > 1000 * loss
 
 
-def test_a_weak_channel_counts_as_much_as_a_strong_one_but_a_dead_one_does_not() -> None:
+def test_the_unit_spread_balances_channels_except_constant_ones() -> None:
     y = torch.randn(1, 3, 400)
     strong = torch.tensor([1.0, 1.0, 1.0]).view(3, 1)
     x = y + torch.tensor([0.5, 0.0, 0.0]).view(3, 1)
@@ -103,13 +103,13 @@ def test_a_weak_channel_counts_as_much_as_a_strong_one_but_a_dead_one_does_not()
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_along_the_channels_themselves_slices_are_the_channels(norm: str) -> None:
+def test_slices_along_the_channels_equal_the_distribution_loss(norm: str) -> None:
     x, y = torch.randn(SHAPE), torch.randn(2, 3, 4, 6)
     close(sliced_loss(x, y, torch.eye(3), norm=norm), distribution_loss(x, y, norm=norm))
 
 
-def test_slices_see_what_channels_do_not() -> None:
-    """The same values in both channels, together in one picture and against each other in the other."""
+def test_slices_measure_the_joint_distribution() -> None:
+    """Both channels have equal distributions, but are correlated in one image and anticorrelated in the other."""
     a = torch.randn(1, 1, 100)
     x, y = torch.cat([a, a], 1), torch.cat([a, -a], 1)
     y = torch.cat([y[:, :1], MATCHERS["efdm"](y[:, 1:], a)], 1)
@@ -117,7 +117,7 @@ def test_slices_see_what_channels_do_not() -> None:
     assert sliced_loss(x, y, F.normalize(torch.tensor([[1.0, 1.0]]))) > 0.5
 
 
-def test_slices_carry_a_gradient_to_the_features_alone() -> None:
+def test_slices_have_a_gradient_to_the_features_only() -> None:
     x, y = torch.randn(SHAPE, requires_grad=True), torch.randn(SHAPE, requires_grad=True)
     sliced_loss(x, y, random_directions(8, 3), unit="spread").backward()
     assert x.grad is not None
@@ -125,14 +125,14 @@ def test_slices_carry_a_gradient_to_the_features_alone() -> None:
     assert y.grad is None
 
 
-def test_random_directions_are_unit_vectors_everywhere() -> None:
+def test_random_directions_are_uniform_unit_vectors() -> None:
     drawn = random_directions(4000, 3, torch.Generator().manual_seed(0))
     close(drawn.norm(dim=1), torch.ones(4000))
     torch.testing.assert_close(drawn.T @ drawn / 4000, torch.eye(3) / 3, rtol=0, atol=0.03)
     assert torch.equal(drawn, random_directions(4000, 3, torch.Generator().manual_seed(0)))
 
 
-# --- one for every matcher -------------------------------------------------------------------------------------------------
+# --- losses of the matchers ------------------------------------------------------------------------------------------------
 
 
 def test_every_matcher_has_a_loss() -> None:
@@ -140,7 +140,7 @@ def test_every_matcher_has_a_loss() -> None:
 
 
 @pytest.mark.parametrize("name", MATCHERS)
-def test_after_its_matcher_a_loss_is_nothing(name: str) -> None:
+def test_matched_features_have_no_loss(name: str) -> None:
     x, y = torch.randn(2, 3, 12, 12), 2 + 3 * torch.rand(2, 3, 12, 12)
     before = STYLE_LOSSES[name](x, y)
     after = STYLE_LOSSES[name](MATCHERS[name](x, y), y)
@@ -148,7 +148,7 @@ def test_after_its_matcher_a_loss_is_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STYLE_LOSSES)
-def test_losses_draw_the_features_towards_a_style_of_any_size(name: str) -> None:
+def test_a_gradient_step_reduces_the_loss_for_a_style_of_another_size(name: str) -> None:
     y = 1 + 2 * torch.rand(2, 3, 6, 6)
     x = torch.randn(2, 3, 8, 8, requires_grad=True)
     before = STYLE_LOSSES[name](x, y)
@@ -156,7 +156,7 @@ def test_losses_draw_the_features_towards_a_style_of_any_size(name: str) -> None
     assert STYLE_LOSSES[name](x.detach() - slope / slope.square().sum() * 0.01 * before.detach(), y) < before
 
 
-def test_moments_are_compared_one_by_one() -> None:
+def test_moments_loss_sums_means_and_deviations() -> None:
     x, y = torch.randn(SHAPE), torch.randn(SHAPE)
     means = F.mse_loss(x.mean((2, 3)), y.mean((2, 3)))
     deviations = F.mse_loss((x.var((2, 3)) + 1e-5).sqrt(), (y.var((2, 3)) + 1e-5).sqrt())
@@ -166,7 +166,7 @@ def test_moments_are_compared_one_by_one() -> None:
     assert moments_loss(adain(x, y), y) < 1e-8
 
 
-def test_the_histogram_loss_is_towards_the_matched_histogram() -> None:
+def test_the_histogram_loss_is_the_distance_to_the_matched_histogram() -> None:
     x, y = torch.randn(SHAPE, requires_grad=True), torch.randn(SHAPE)
     matched = MATCHERS["hm"](x.detach(), y)
     loss = histogram_loss(x, y)
@@ -176,7 +176,7 @@ def test_the_histogram_loss_is_towards_the_matched_histogram() -> None:
     close(x.grad, 2 * (x.detach() - matched) / x.numel())
 
 
-# --- others ----------------------------------------------------------------------------------------------------------------
+# --- other losses ----------------------------------------------------------------------------------------------------------
 
 
 def test_gram_matrices_are_mean_products() -> None:
@@ -185,7 +185,7 @@ def test_gram_matrices_are_mean_products() -> None:
     close(gram(x), torch.tensor(expected))
 
 
-def test_unit_distances_have_a_gradient_where_nothing_fires() -> None:
+def test_unit_distances_have_a_finite_gradient_at_zero() -> None:
     dead, live = torch.zeros(1, 3, 4, requires_grad=True), torch.randn(1, 3, 4)
     far = unit_distances(dead, live)
     close(far.sum(1), torch.ones(1, 4))
@@ -194,7 +194,7 @@ def test_unit_distances_have_a_gradient_where_nothing_fires() -> None:
     assert dead.grad.isfinite().all()
 
 
-def test_likeness_ignores_strength_and_sees_direction() -> None:
+def test_likeness_depends_on_direction_only() -> None:
     x = torch.randn(SHAPE)
     assert likeness_loss(x, 3 * x) < 1e-10
     close(likeness_loss(x, -x), torch.tensor(4.0))
@@ -209,7 +209,7 @@ def test_likeness_ignores_strength_and_sees_direction() -> None:
         ({"unit": "spreads"}, "unit='spreads' is not one of 'value', 'spread'; did you mean 'spread'?"),
     ],
 )
-def test_wrong_choices_are_told(options: dict[str, str], message: str) -> None:
+def test_wrong_choices(options: dict[str, str], message: str) -> None:
     x = torch.randn(SHAPE)
     for call in (lambda: distribution_loss(x, x, **options), lambda: sliced_loss(x, x, torch.eye(3), **options)):
         with pytest.raises(ValueError, match="is not one of") as caught:
@@ -217,19 +217,19 @@ def test_wrong_choices_are_told(options: dict[str, str], message: str) -> None:
         assert message in str(caught.value)
 
 
-# --- other types -----------------------------------------------------------------------------------------------------------
+# --- dtypes ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float32", "bfloat16"), ("float32", "float64")], ids=str)
 @pytest.mark.parametrize("name", [*STYLE_LOSSES, "sliced"])
-def test_a_style_is_brought_to_the_type_of_the_features(name: str, types: tuple[str, str]) -> None:
+def test_a_style_is_converted_to_the_dtype_of_the_features(name: str, types: tuple[str, str]) -> None:
     loss = {**STYLE_LOSSES, "sliced": partial(sliced_loss, directions=torch.eye(3))}[name]
     x, y = torch.randn(2, 3, 20, 40).to(getattr(torch, types[0])), torch.rand(2, 3, 20, 40).to(getattr(torch, types[1]))
     assert loss(x, y) == loss(x, y.to(x.dtype))
 
 
 @pytest.mark.parametrize("name", STYLE_LOSSES)
-def test_a_single_place_has_a_loss_and_a_gradient(name: str) -> None:
+def test_a_single_position(name: str) -> None:
     x, y = torch.randn(2, 3, 1, 1, requires_grad=True), torch.randn(2, 3, 1, 1)
     loss = STYLE_LOSSES[name](x, y)
     loss.backward()
@@ -238,7 +238,7 @@ def test_a_single_place_has_a_loss_and_a_gradient(name: str) -> None:
     assert x.grad.isfinite().all()
 
 
-def test_half_precision_neither_vanishes_nor_overflows() -> None:
+def test_half_precision_neither_underflows_nor_overflows() -> None:
     nothing = torch.zeros(1, 3, 8, 8, dtype=torch.float16)
     assert distribution_loss(nothing, nothing, unit="spread") == 0
     assert sliced_loss(nothing, nothing, torch.eye(3), unit="spread") == 0

@@ -11,8 +11,8 @@ from efdm import active, mix_after, set_active
 from efdm.nn import ManifoldMixup, draw
 
 
-class Seeing(nn.Module):
-    """Two stages that pass on what they get, and remember what comes out of them after mixing."""
+class TwoStages(nn.Module):
+    """Two identity stages that return their input and both mixed outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,14 +24,14 @@ class Seeing(nn.Module):
 
 
 def batch(device: torch.device, size: int = 5) -> tuple[Tensor, Tensor]:
-    """Targets tell the samples apart, and pictures hold the same numbers: so mixing must do the same to both."""
+    """Return one-hot targets and images that repeat them, so that mixing must change both alike."""
     targets = torch.eye(size, device=device)
     return targets[:, :, None, None].expand(size, size, 2, 3).contiguous(), targets
 
 
 def mixed(device: torch.device, seed: int, **settings: float) -> tuple[list[Tensor], Tensor]:
     mixup = ManifoldMixup(2, generator=torch.Generator(device).manual_seed(seed), **settings)
-    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    model = mix_after(TwoStages(), ["one", "two"], mixup.layers)
     images, targets = mixup(*batch(device))
     return model(images), targets
 
@@ -47,16 +47,16 @@ def test_features_and_targets_have_the_same_partner_and_weight(
         seen, targets = mixed(device, seed)
         plain = batch(device)[0]
         depth = next((i for i, x in enumerate(seen) if not torch.equal(x, plain)), None)
-        if depth is None:  # a shuffle that moves nothing
+        if depth is None:  # the permutation is the identity
             continue
         depths.add(depth)
         expected = targets[:, :, None, None].expand_as(plain)
         for x in seen[depth:]:
-            assert torch.equal(x, expected), "mixed once, and as the targets"
-    assert depths == {0, 1, 2}, "pictures, and both stages"
+            assert torch.equal(x, expected), "mixed once, and like the targets"
+    assert depths == {0, 1, 2}, "the images and both stages"
 
 
-def test_class_tokens_are_mixed_with_the_rest(device: torch.device) -> None:
+def test_class_tokens_are_mixed(device: torch.device) -> None:
     mixup = ManifoldMixup(1, generator=torch.Generator(device).manual_seed(1))
     tokens = torch.eye(5, device=device)[:, None].expand(5, 4, 5)
     for _ in range(6):
@@ -76,23 +76,23 @@ def test_one_weight_for_a_batch(device: torch.device) -> None:
     assert len(set(targets.max(1).values.tolist())) == 1
 
 
-def test_without_chance_nothing_is_mixed(device: torch.device) -> None:
+def test_p_0_mixes_nothing(device: torch.device) -> None:
     images, targets = batch(device)
     seen, out = mixed(device, 3, p=0.0)
     assert torch.equal(out, targets)
     assert all(torch.equal(x, images) for x in seen)
 
 
-def test_eval_leaves_features_alone(device: torch.device) -> None:
+def test_eval_mode_mixes_nothing(device: torch.device) -> None:
     mixup = ManifoldMixup(2)
-    model = mix_after(Seeing(), ["one", "two"], mixup.layers).eval()
+    model = mix_after(TwoStages(), ["one", "two"], mixup.layers).eval()
     images, _ = batch(device)
     assert model(images)[2] is images
 
 
-def test_says_when_it_was_not_asked_first(device: torch.device) -> None:
+def test_features_without_a_draw_raise(device: torch.device) -> None:
     mixup = ManifoldMixup(2)
-    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    model = mix_after(TwoStages(), ["one", "two"], mixup.layers)
     with pytest.raises(RuntimeError, match="no batch yet"):
         model(batch(device)[0])
     mixup(*batch(device))
@@ -113,9 +113,9 @@ def test_keeps_channels_last_and_a_copied_model_works(device: torch.device) -> N
         assert copy.deepcopy(model).eval()(changed).shape == model(changed).shape
 
 
-def test_switched_off_it_leaves_the_batch_and_forgets(device: torch.device) -> None:
+def test_inactive_layers_leave_the_batch_unchanged_and_drop_the_draw(device: torch.device) -> None:
     mixup = ManifoldMixup(2)
-    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    model = mix_after(TwoStages(), ["one", "two"], mixup.layers)
     images, targets = batch(device)
     mixup(images, targets)
     with active(model, False):
@@ -126,9 +126,9 @@ def test_switched_off_it_leaves_the_batch_and_forgets(device: torch.device) -> N
         model(images)
 
 
-def test_a_depth_that_is_switched_off_mixes_no_targets(device: torch.device) -> None:
+def test_an_inactive_depth_mixes_no_targets(device: torch.device) -> None:
     mixup = ManifoldMixup(2, generator=torch.Generator(device).manual_seed(0))
-    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    model = mix_after(TwoStages(), ["one", "two"], mixup.layers)
     set_active(model.one, False)
     changed = 0
     for _ in range(20):
@@ -138,9 +138,9 @@ def test_a_depth_that_is_switched_off_mixes_no_targets(device: torch.device) -> 
     assert 5 < changed < 20
 
 
-def test_a_copied_model_does_not_mix_what_was_drawn_for_another(device: torch.device) -> None:
+def test_a_copied_model_does_not_share_the_draw(device: torch.device) -> None:
     mixup = ManifoldMixup(2)
-    model = mix_after(Seeing(), ["one", "two"], mixup.layers)
+    model = mix_after(TwoStages(), ["one", "two"], mixup.layers)
     images, _ = mixup(*batch(device))
     with pytest.raises(RuntimeError, match=r"no batch yet.*deepcopy"):
         copy.deepcopy(model)(images)
@@ -149,7 +149,7 @@ def test_a_copied_model_does_not_mix_what_was_drawn_for_another(device: torch.de
     assert torch.equal(twin(images)[2], targets[:, :, None, None].expand_as(images))
 
 
-def test_labels_and_bytes_are_not_averaged() -> None:
+def test_integer_targets_and_images_are_refused() -> None:
     images = torch.rand(4, 3, 2, 2)
     with pytest.raises(ValueError, match=r"\(4, classes\), got \(4,\)"):
         ManifoldMixup(1)(images, torch.tensor([0, 3, 1, 2]))
@@ -157,7 +157,7 @@ def test_labels_and_bytes_are_not_averaged() -> None:
         ManifoldMixup(1)(images.byte(), torch.eye(4))
 
 
-def test_wrong_settings_are_told() -> None:
+def test_wrong_settings() -> None:
     with pytest.raises(ValueError, match=r"alpha must be .* got 0"):
         ManifoldMixup(1, alpha=0)
     with pytest.raises(ValueError, match=r"p must be .* got 2"):

@@ -27,7 +27,7 @@ def test_crossdomain_always_crosses(domains: list[int], device: torch.device) ->
         assert bool((labels[partner] != labels).all())
 
 
-def test_crossdomain_draws_evenly(device: torch.device) -> None:
+def test_crossdomain_draws_uniformly(device: torch.device) -> None:
     domains = [0, 1, 1, 2, 2, 2]
     counts = torch.zeros(6)
     for seed in range(3000):
@@ -37,11 +37,11 @@ def test_crossdomain_draws_evenly(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("domains", [[3], [2, 2, 2]])
-def test_with_one_domain_everyone_stays(domains: list[int], device: torch.device) -> None:
+def test_one_domain_pairs_samples_with_themselves(domains: list[int], device: torch.device) -> None:
     assert draw("crossdomain", len(domains), device, domains).tolist() == list(range(len(domains)))
 
 
-def test_a_lonely_domain_is_fine(device: torch.device) -> None:
+def test_a_domain_with_one_sample(device: torch.device) -> None:
     partner = draw("crossdomain", 3, device, [0, 0, 1])
     assert partner[0] == partner[1] == 2
 
@@ -74,7 +74,7 @@ def test_seeded(name: str, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (3, 4, 5), (3, 4, 5, 6), (3, 1, 5, 6)], ids=str)
-def test_partners_come_in_the_same_memory_format(shape: tuple[int, ...], device: torch.device) -> None:
+def test_paired_keeps_the_memory_format(shape: tuple[int, ...], device: torch.device) -> None:
     x, partner = torch.randn(shape, device=device), torch.tensor([2, 0, 1], device=device)
     assert torch.equal(paired(x, partner), x[partner])
     if len(shape) == 4:

@@ -1,8 +1,8 @@
-"""Style losses: how far the distribution of features is from a style's. Each is zero when its matcher has nothing to do.
+"""Style losses: distances between the distribution of features and that of a style.
 
-A loss looks at a target that the features are drawn towards. The target is made from the features themselves and carries
-no gradient: with the straight-through form the difference would have the gradient of zero. A style of another
-floating-point type is brought to the features' own.
+Every loss is zero for features that its matcher has already matched. The target is computed from the features themselves and
+detached, because with a straight-through gradient the loss would have a gradient of zero. A style of another floating-point
+dtype is converted to the dtype of the features.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -22,17 +23,18 @@ from efdm.ops.layout import to_rows
 from efdm.ops.match import efdm, histogram_match
 from efdm.ops.moments import STYLE_EPS, moments_of_rows
 
-NORMS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType({
+Norm = Literal["l2", "l1", "huber"]
+Unit = Literal["value", "spread"]
+NORMS: Mapping[Norm, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType({
     "l2": F.mse_loss,  # authors' code; the squared 2-Wasserstein distance
     "l1": F.l1_loss,  # the 1-Wasserstein distance
-    "huber": partial(F.smooth_l1_loss, beta=0.1),  # l1 without its corner, for features in units of their spread
+    "huber": partial(F.smooth_l1_loss, beta=0.1),  # beta for features in units of their standard deviation
 })  # fmt: skip
-UNITS = ("value", "spread")
-SMALLEST_SPREAD = 0.1  # of the channels' usual spread: a channel that hardly fires must not decide everything
+SMALLEST_SPREAD = 0.1  # times the channels' typical deviation: bounds the weight of channels that are almost constant
 
 
 def rows(features: Tensor) -> Tensor:
-    """``(b, c, n)``: the values of every channel side by side, as the kernels want them."""
+    """Return contiguous rows ``(b, c, n)``, as the kernels require."""
     return features.flatten(2).contiguous()
 
 
@@ -40,21 +42,21 @@ def _target(style: Tensor, features: Tensor) -> Tensor:
     return style.detach().to(features.dtype)
 
 
-def _in_units(unit: str, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in units of the style's standard deviation, so that a weak channel counts as much as a strong one."""
+def _in_units(unit: Unit, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
+    """Divide both by the style's standard deviation if ``unit`` is ``"spread"``, so that all channels count alike."""
     if unit == "value":
         return features, style
-    variance = upcast(style).var(-1, keepdim=True, correction=0)  # of float16 the squares overflow, and 1e-12 is 0
+    variance = upcast(style).var(-1, keepdim=True, correction=0)  # in float16 squares overflow and 1e-12 is 0
     spread = (variance + SMALLEST_SPREAD**2 * variance.mean(1, keepdim=True) + 1e-12).sqrt().to(style.dtype)
     return features / spread, style / spread
 
 
-def distribution_loss(features: Tensor, style: Tensor, *, norm: str = "l2", unit: str = "value") -> Tensor:
-    """The distance between the sorted values of every channel: the EFDM loss.
+def distribution_loss(features: Tensor, style: Tensor, *, norm: Norm = "l2", unit: Unit = "value") -> Tensor:
+    """Compute the distance between the sorted values of every channel: the EFDM loss.
 
-    With ``norm="l2"`` the mean squared difference to the exactly matched features (authors' code); ``"l1"`` the mean
-    1-Wasserstein distance. ``unit="spread"`` measures in the style channel's standard deviation. The style's size may
-    differ; it carries no gradient.
+    ``norm="l2"`` is the mean squared difference to the exactly matched features (authors' code), ``"l1"`` the mean
+    1-Wasserstein distance. ``unit="spread"`` measures in standard deviations of the style's channel. The style may have
+    another size and receives no gradient.
 
     >>> import torch
     >>> from efdm.nn.losses import distribution_loss
@@ -63,36 +65,36 @@ def distribution_loss(features: Tensor, style: Tensor, *, norm: str = "l2", unit
     (tensor(0.), tensor(4.))
     """
     check_choice("norm", norm, NORMS)
-    check_choice("unit", unit, UNITS)
+    check_choice("unit", unit, get_args(Unit))
     x, y = _in_units(unit, rows(features), rows(_target(style, features)))
     target = kernels.sort_match(x.detach(), y) if x.shape == y.shape else efdm(x.detach(), y)
     return NORMS[norm](x, target)
 
 
-def sliced_loss(features: Tensor, style: Tensor, directions: Tensor, *, norm: str = "l2", unit: str = "value") -> Tensor:
-    """`distribution_loss` along ``directions``, ``(k, channels)``, instead of along the channels.
+def sliced_loss(features: Tensor, style: Tensor, directions: Tensor, *, norm: Norm = "l2", unit: Unit = "value") -> Tensor:
+    """Compute `distribution_loss` along ``directions`` of shape ``(k, channels)``: the sliced Wasserstein distance.
 
-    Channels can each have the style's distribution while their combinations do not. Fresh random directions at every
-    step see the joint distribution: the sliced Wasserstein distance.
+    Matching each channel does not match combinations of channels. Random directions, drawn anew in every step, measure the
+    joint distribution.
     """
     x, y = _in_units(unit, rows(features), rows(_target(style, features)))
-    turned = directions.to(x.dtype)
-    return distribution_loss(turned @ x, turned @ y, norm=norm, unit=unit)
+    projection = directions.to(x.dtype)
+    return distribution_loss(projection @ x, projection @ y, norm=norm, unit=unit)
 
 
 def random_directions(count: int, channels: int, generator: torch.Generator | None = None) -> Tensor:
-    """Unit vectors, uniformly distributed, on the generator's device."""
+    """Draw uniformly distributed unit vectors on the generator's device."""
     device = None if generator is None else generator.device
     return F.normalize(torch.randn(count, channels, generator=generator, device=device), dim=1)
 
 
 def histogram_loss(features: Tensor, style: Tensor) -> Tensor:
-    """The mean squared difference to histogram-matched features."""
+    """Compute the mean squared difference to histogram-matched features."""
     return F.mse_loss(features, histogram_match(features.detach(), _target(style, features)))
 
 
 def moments_loss(features: Tensor, style: Tensor, *, moments: tuple[str, ...] = ("mean", "std")) -> Tensor:
-    """Mean squared differences of channel means and standard deviations (AdaIN's own loss), or of one of them."""
+    """Sum the mean squared differences of channel means and standard deviations: AdaIN's style loss."""
     x, y = _moments(features), _moments(_target(style, features))
     return torch.stack([F.mse_loss(x[m], y[m]) for m in moments]).sum()
 
@@ -102,7 +104,7 @@ def _moments(features: Tensor) -> dict[str, Tensor]:
     return {"mean": mean, "std": (variance + STYLE_EPS).sqrt()}
 
 
-# one row for every matcher: the loss that its decoder is trained with
+# the loss that trains the decoder of each matcher
 STYLE_LOSSES: Mapping[str, Callable[..., Tensor]] = MappingProxyType({
     "efdm": distribution_loss,
     "hm": histogram_loss,
@@ -113,20 +115,20 @@ STYLE_LOSSES: Mapping[str, Callable[..., Tensor]] = MappingProxyType({
 
 
 def gram(features: Tensor) -> Tensor:
-    """Mean products of channels, ``(b, c, c)``; of half types in float32, where sums of products do not overflow."""
+    """Compute the Gram matrix ``(b, c, c)``, the mean products of channels, in float32 for half types to avoid overflow."""
     x = upcast(features.flatten(2))
-    with torch.autocast(x.device.type, enabled=False):  # it would multiply in half precision again
+    with torch.autocast(x.device.type, enabled=False):  # autocast would multiply in half precision
         return x @ x.mT / x.shape[-1]
 
 
 def unit_distances(features: Tensor, content: Tensor) -> Tensor:
-    """Squared differences of feature vectors brought to length 1, position by position: ``(b, c, *space)``."""
+    """Compute squared differences of feature vectors normalized to length 1 at every position, ``(b, c, *space)``."""
     return (F.normalize(features, dim=1) - F.normalize(content, dim=1)).square()
 
 
 def likeness_loss(features: Tensor, content: Tensor) -> Tensor:
-    """How far the directions of feature vectors are apart, position by position: a content loss that ignores strength.
+    """Compute the mean squared distance of normalized feature vectors, as LPIPS without learned weights.
 
-    The mean squared distance of unit vectors, as in LPIPS without its learned weights.
+    This content loss ignores the length of the vectors.
     """
     return unit_distances(features, content.detach()).sum(1).mean()

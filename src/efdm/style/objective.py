@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -148,7 +149,7 @@ class SmallObjective(nn.Module):
         output = self.transfer(content, style)
         found = dict(zip(taps, self.teacher(output, taps), strict=True))
         wanted = {t: k[t in STYLE_TAPS] for t, k in zip(taps, known, strict=True)}
-        as_seen = {"norm": "huber", "unit": "spread"}
+        as_seen: dict[str, Any] = {"norm": "huber", "unit": "spread"}
         losses = {
             "content": sum_of(w * likeness_loss(found[t], wanted[t]) for t, w in LIKENESS_TAPS.items()),
             "style": sum_of(distribution_loss(found[t], wanted[t], **as_seen) for t in STYLE_TAPS) / len(STYLE_TAPS),

@@ -1,4 +1,4 @@
-"""Models with inserted layers that others run again, or otherwise: checkpointing and compilers."""
+"""Inserted layers under gradient checkpointing and torch.compile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_gradient_checkpointing_repeats_the_draws(pairing: str, device: torch.de
         torch.testing.assert_close(a, b)
 
 
-def test_checkpointing_with_a_generator_of_ones_own_is_refused(device: torch.device) -> None:
+def test_checkpointing_with_an_own_generator_raises(device: torch.device) -> None:
     layer = EFDMix(p=1.0, generator=torch.Generator(device))
     model = mix_after(Net(checkpointed=True).to(device), ["body.0"], layer)
     with pytest.raises(RuntimeError, match="generator=None"):
@@ -41,7 +41,7 @@ def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device:
         nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, pairing="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()
     ).to(device)
     grads = []
-    # the plain run second: what it remembers must not help the other
+    # the plain run comes second, so that its stored labels cannot help the checkpointed one
     for run in (lambda x: checkpoint(net, x, use_reentrant=reentrant), net):
         torch.manual_seed(1)
         inputs = [torch.randn(4, 2, 7, device=device, requires_grad=True) for _ in range(2)]
@@ -76,7 +76,7 @@ def test_compiled_model_without_graph_breaks(pairing: str, device: torch.device)
 
 
 @pytest.mark.slow
-def test_a_plain_model_compiled_before_does_not_hide_the_mixing(device: torch.device) -> None:
+def test_code_compiled_for_an_unmixed_model_is_not_reused(device: torch.device) -> None:
     torch._dynamo.reset()
     x = images(device)
     early = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0))
@@ -87,14 +87,14 @@ def test_a_plain_model_compiled_before_does_not_hide_the_mixing(device: torch.de
     assert not mixing(torch.compile(Net().to(device), backend="aot_eager"), x)
 
 
-def test_compilers_look_at_the_hooks_of_a_loaded_model() -> None:
+def test_compilers_guard_on_the_hooks_of_a_loaded_model() -> None:
     saved = pickle.dumps(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]))
     with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):  # as in a new process
         pickle.loads(saved)
         assert not torch._dynamo.config.skip_nnmodule_hook_guards
 
 
-def test_labels_of_a_compiled_call_that_failed_are_dropped() -> None:
+def test_labels_of_a_failed_compiled_call_are_dropped() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(mix_after(Net(), ["stem"], EFDMix(p=1.0, pairing="crossdomain")), backend="eager")
     with pytest.raises(RuntimeError):
