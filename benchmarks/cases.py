@@ -1,4 +1,4 @@
-"""Shapes, each named for where it comes from."""
+"""Benchmark shapes and the networks they come from."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 class Case:
     name: str
     shape: tuple[int, ...]
-    where: tuple[str, ...]  # devices it is run on
+    where: tuple[str, ...]  # devices to run on
     origin: str
 
 
 CASES = (
-    Case("vgg_relu4_1_512px", (1, 512, 64, 64), ("cpu", "cuda"), "style transfer of one 512 px picture"),
-    Case("vgg_relu4_1_512px_batch8", (8, 512, 64, 64), ("cuda",), "style transfer of eight 512 px pictures"),
-    Case("vgg_relu4_1_256px_batch8", (8, 512, 32, 32), ("cuda",), "a training step of style transfer, 256 px crops"),
+    Case("vgg_relu4_1_512px", (1, 512, 64, 64), ("cpu", "cuda"), "style transfer of one 512 px image"),
+    Case("vgg_relu4_1_512px_batch8", (8, 512, 64, 64), ("cuda",), "style transfer of eight 512 px images"),
+    Case("vgg_relu4_1_256px_batch8", (8, 512, 32, 32), ("cuda",), "training step of style transfer, 256 px crops"),
     Case("resnet_layer1_batch32", (32, 64, 56, 56), ("cpu",), "EFDMix after ResNet-18's layer1, batch 32"),
     Case("resnet_layer1_batch128", (128, 64, 56, 56), ("cuda",), "EFDMix after ResNet-18's layer1, batch 128"),
     Case("vgg_relu3_1_112px_batch32", (32, 256, 28, 28), ("cuda",), "256 channels at 28 x 28, batch 32"),
-    Case("vgg_relu4_1_1024px", (1, 512, 128, 128), ("cuda",), "style transfer of one 1024 px picture"),
-    Case("vgg_relu1_1_256px_batch8", (8, 64, 256, 256), ("cuda",), "the style loss at relu1_1 in training"),
+    Case("vgg_relu4_1_1024px", (1, 512, 128, 128), ("cuda",), "style transfer of one 1024 px image"),
+    Case("vgg_relu1_1_256px_batch8", (8, 64, 256, 256), ("cuda",), "style loss at relu1_1 in training"),
 )

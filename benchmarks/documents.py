@@ -1,4 +1,4 @@
-"""Tables in documents. Each stands between two comments, which say its name and what made it."""
+"""Generated tables in Markdown documents. Each table is enclosed by two comments with its name and its script."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 
-class Place(NamedTuple):
+class Table(NamedTuple):
+    """A table in a document. ``render`` returns its Markdown, computed from the committed records."""
+
     document: Path
     name: str
     script: str
     render: Callable[[], str]
 
 
-def filled(text: str, place: Place) -> str:
-    """The text with the table that the records give now."""
-    begin, end = f"<!-- {place.name}: made by benchmarks/{place.script} -->", f"<!-- end of {place.name} -->"
+def with_table(text: str, table: Table) -> str:
+    """Return the text of a document with the table rendered again."""
+    begin, end = f"<!-- {table.name}: made by benchmarks/{table.script} -->", f"<!-- end of {table.name} -->"
     before, rest = text.split(begin)
-    return f"{before}{begin}\n{place.render()}\n{end}{rest.split(end)[1]}"
+    return f"{before}{begin}\n{table.render()}\n{end}{rest.split(end)[1]}"
 
 
-def fill(places: Sequence[Place]) -> None:
-    for place in places:
-        place.document.write_text(filled(place.document.read_text(), place))
+def update_documents(tables: Sequence[Table]) -> None:
+    """Render the tables and write them into their documents."""
+    for table in tables:
+        table.document.write_text(with_table(table.document.read_text(), table))
 
 
-def asked_to_fill(about: str | None) -> bool:
-    """The command line of all reports."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", action="store_true", help="put the tables into the documents")
+def parse_update_flag(description: str | None) -> bool:
+    """Parse the command line of a report and return the value of ``--readme``."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readme", action="store_true", help="update the tables in the documents")
     return bool(parser.parse_args().readme)
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
     lines = (head, ["---"] * len(head), *rows)
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

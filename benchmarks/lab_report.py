@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from documents import README, ROOT, Place, asked_to_fill, fill, markdown
+from documents import README, ROOT, Table, markdown, parse_update_flag, update_documents
 
 from efdm import lab
 
@@ -87,15 +87,15 @@ def probe_table() -> str:
     return markdown(["statistic", *found], rows)
 
 
-def _place(document: Path, name: str, render: Callable[[], str]) -> Place:
-    return Place(document, name, "lab_report.py", render)
+def _table(document: Path, name: str, render: Callable[[], str]) -> Table:
+    return Table(document, name, "lab_report.py", render)
 
 
-PLACES = (
-    _place(GUIDE, "cost table", cost_table),
-    _place(README, "PACS table", pacs_table),
-    _place(FEATURES / "README.md", "histogram table", histogram_table),
-    _place(FEATURES / "README.md", "probe table", probe_table),
+TABLES = (
+    _table(GUIDE, "cost table", cost_table),
+    _table(README, "PACS table", pacs_table),
+    _table(FEATURES / "README.md", "histogram table", histogram_table),
+    _table(FEATURES / "README.md", "probe table", probe_table),
 )
 
 
@@ -111,9 +111,9 @@ def page(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    if asked_to_fill(__doc__):
-        fill(PLACES)
+    if parse_update_flag(__doc__):
+        update_documents(TABLES)
         for path in pages():
             path.write_text(page(path))
-    for place in PLACES:
-        print(place.render(), end="\n\n")
+    for table in TABLES:
+        print(table.render(), end="\n\n")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from documents import README, ROOT, Place, asked_to_fill, fill, markdown
+from documents import README, ROOT, Table, markdown, parse_update_flag, update_documents
 
 from efdm.style.evaluate import read_records
 from efdm.style.report import Group, Sweep, groups, mean_and_error, sweeps
@@ -105,15 +105,15 @@ def equal_content_table() -> str:
     return markdown(["style distance at content LPIPS", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
 
 
-PLACES = (
-    Place(README, "style table", "pictures_report.py", readme_table),
-    Place(GUIDE, "methods table", "pictures_report.py", methods_table),
-    Place(GUIDE, "equal content table", "pictures_report.py", equal_content_table),
+TABLES = (
+    Table(README, "style table", "pictures_report.py", readme_table),
+    Table(GUIDE, "methods table", "pictures_report.py", methods_table),
+    Table(GUIDE, "equal content table", "pictures_report.py", equal_content_table),
 )
 
 
 if __name__ == "__main__":
-    if asked_to_fill(__doc__):
-        fill(PLACES)
-    for place in PLACES:
+    if parse_update_flag(__doc__):
+        update_documents(TABLES)
+    for place in TABLES:
         print(place.render(), end="\n\n")

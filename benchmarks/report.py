@@ -1,7 +1,7 @@
-"""Records as tables: what `run.py` prints, and the table of the README.
+"""Reports of benchmark records: the output of `run.py` and the speed table of the README.
 
-python benchmarks/report.py            print the reports of all records
-python benchmarks/report.py --readme   put the table into README.md
+python benchmarks/report.py            print a report of every record
+python benchmarks/report.py --readme   also update the table in README.md
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from documents import README, Place, asked_to_fill, fill
+from documents import README, Table, parse_update_flag, update_documents
 
 HERE = Path(__file__).parent
 
@@ -31,12 +31,12 @@ def _ratio(row: Record, of: str, to: str) -> float:
 
 
 def _device_ratio(row: Record, of: str, to: str) -> float:
-    """From graph replays: in a queue, small calls of either kind take what the host takes to issue them."""
+    """Return the ratio of device times. In a queue, the time of small calls is that of the host."""
     return row["times"][of]["device_us"] / row["times"][to]["device_us"]
 
 
 def _adain_float32(record: Record, row: Record) -> float:
-    """Eager AdaIN in float32 on the same case and values."""
+    """Return the time of eager AdaIN in float32 for the same case and values."""
     return next(
         _us(r, "adain")
         for r in record["rows"]
@@ -44,36 +44,36 @@ def _adain_float32(record: Record, row: Record) -> float:
     )
 
 
-def _or_queued(row: Record, which: str) -> float:
+def _time_or_median(row: Record, which: str) -> float:
     return row["times"]["efdm"].get(which) or _us(row, "efdm")
 
 
 def targets(record: Record) -> list[tuple[str, float, str, float, bool]]:
-    """Every target that a record is held to: (what, value, relation, bound, met)."""
-    found: list[tuple[str, float, str, float]] = []
+    """Return the performance targets of a record as (description, value, relation, bound, met)."""
+    rows: list[tuple[str, float, str, float]] = []
     for row in record["rows"]:
         n = row["shape"][2] * row["shape"][3]
         label = f"{row['case']} {row['dtype']} {row['values']}"
-        faster = _ratio(row, "three_sort", "efdm")
+        speedup = _ratio(row, "three_sort", "efdm")
         if record["environment"]["device"] == "cpu":
-            found.append((f"{label}: three-sort / efdm", faster, ">=", 8.0 if row["shape"][0] == 1 else 6.0))
-            found.append((f"{label}: efdm / eager AdaIN", _ratio(row, "efdm", "adain"), "<=", 1.2))
+            rows.append((f"{label}: three-sort / efdm", speedup, ">=", 8.0 if row["shape"][0] == 1 else 6.0))
+            rows.append((f"{label}: efdm / eager AdaIN", _ratio(row, "efdm", "adain"), "<=", 1.2))
             continue
         if n <= 4096:
-            found.append((f"{label}: three-sort / efdm", faster, ">=", 4.0 if row["dtype"] == "float32" else 6.0))
+            rows.append((f"{label}: three-sort / efdm", speedup, ">=", 4.0 if row["dtype"] == "float32" else 6.0))
             if row["dtype"] == "bfloat16":
                 against = _us(row, "efdm") / _adain_float32(record, row)
-                found.append((f"{label}: efdm / eager AdaIN in float32", against, "<=", 1.0))
+                rows.append((f"{label}: efdm / eager AdaIN in float32", against, "<=", 1.0))
         elif row["dtype"] == "float32":
-            found.append((f"{label}: three-sort / efdm", faster, ">=", 2.5))
-        found.append(
+            rows.append((f"{label}: three-sort / efdm", speedup, ">=", 2.5))
+        rows.append(
             (f"{label}: prepared / unprepared, device time", _device_ratio(row, "efdm_prepared", "efdm"), "<=", 0.65)
         )
-    return [(w, v, r, b, v >= b if r == ">=" else v <= b) for w, v, r, b in found]
+    return [(w, v, r, b, v >= b if r == ">=" else v <= b) for w, v, r, b in rows]
 
 
 def report(record: Record) -> str:
-    """Times with all ratios, where we are slower, and the targets."""
+    """Return a text report: times and ratios, the baselines that are faster, and the targets."""
     e = record["environment"]
     lines = [f"{e['device_name']}, torch {e['versions']['torch']}, commit {e['commit']}, {e['date']}", ""]
     head = (
@@ -98,7 +98,7 @@ def report(record: Record) -> str:
         lines.append(
             f"{row['case']:26} {row['dtype']:9} {row['values']:12} {_us(row, 'efdm'):9.1f} "
             f"{row['times']['efdm']['spread_us']:6.1f} "
-            f"{_or_queued(row, 'alone_us'):8.1f} {_or_queued(row, 'device_us'):8.1f} "
+            f"{_time_or_median(row, 'alone_us'):8.1f} {_time_or_median(row, 'device_us'):8.1f} "
             f"{against['three_sort']:11.3f} {against['adain']:7.2f} "
             f"{against['adain_compiled']:7.2f} {against['copy_limit']:6.1f} "
             f"{_ratio(row, 'efdm_prepared', 'efdm'):6.2f} {_ratio(row, 'efdmix_layer', 'efdm'):6.2f}"
@@ -109,13 +109,13 @@ def report(record: Record) -> str:
             for k, v in names.items()
             if against[k] > 1
         ]
-    lines += ["", "slower than:", *(slower or ["  nothing measured"]), "", "targets:"]
+    lines += ["", "slower than:", *(slower or ["  no measured baseline"]), "", "targets:"]
     lines += [f"  {'met   ' if met else 'MISSED'} {v:7.3f} {r} {b:<5} {what}" for what, v, r, b, met in targets(record)]
     return "\n".join(lines)
 
 
 def readme_table(all_records: list[Record]) -> str:
-    """The short table: one row for each case, float32 and (on a GPU) bfloat16, after ReLU."""
+    """Return the README table: one row per case and dtype, for values after ReLU."""
     lines = ["| machine | features | dtype | `efdm` | paper's three sorts | AdaIN eager / compiled | prepared style |"]
     lines.append("|---|---|---|---|---|---|---|")
     for record in all_records:
@@ -138,10 +138,10 @@ def _time(row: Record, name: str) -> str:
     return f"{us / 1000:.1f} ms" if us >= 1000 else f"{us:.0f} µs"
 
 
-PLACES = (Place(README, "speed table", "report.py", lambda: readme_table(records())),)
+TABLES = (Table(README, "speed table", "report.py", lambda: readme_table(records())),)
 
 
 if __name__ == "__main__":
-    if asked_to_fill(__doc__):
-        fill(PLACES)
+    if parse_update_flag(__doc__):
+        update_documents(TABLES)
     print("\n\n".join(report(r) for r in records()))

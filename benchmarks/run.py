@@ -1,11 +1,15 @@
-"""Time matching on this machine and write a record.
+"""Benchmark matching on this machine and write a record.
 
     python benchmarks/run.py [--device cpu|cuda] [--out FILE]
 
-Every time is a median, and inputs rotate through more memory than the last cache holds. On a GPU three times are taken with
-device events: the time of a call in a queue of calls (what a training loop sees; the ratios are formed from it), the time
-of one call that is waited for (which adds the host's work), and the time in a replayed CUDA graph (the device's work alone,
-where small calls end before the host has issued the next). Ratios are formed within one run.
+All times are medians. Inputs rotate through more memory than the last-level cache holds. On a GPU, three times are measured
+with device events:
+
+- the time per call in a queue of calls, as in a training loop; the ratios use this time;
+- the time of a single synchronized call, which includes the work of the host;
+- the time per call in a replayed CUDA graph, which is the work of the device alone.
+
+Ratios compare times of the same run.
 """
 
 from __future__ import annotations
@@ -33,12 +37,12 @@ from efdm.ops import Partners
 from efdm.training.device import default_device
 
 HERE = Path(__file__).parent
-ROTATED_BYTES = 256 << 20  # several times the last cache of the machines we know
+ROTATED_BYTES = 256 << 20  # several times a typical last-level cache
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def _seconds(call: Callable[[int], object], calls: int, device: str) -> float:
-    """Seconds for each of so many calls in a row."""
+    """Return the seconds per call of ``calls`` consecutive calls."""
     if device == "cpu":
         start = time.perf_counter()
         for i in range(calls):
@@ -54,26 +58,26 @@ def _seconds(call: Callable[[int], object], calls: int, device: str) -> float:
 
 
 def measure(call: Callable[[int], object], device: str, budget: float) -> dict[str, float]:
-    """Median and spread (half the interquartile range) in microseconds; on a GPU also the time of a call waited for."""
+    """Return median and spread (half the interquartile range) in microseconds; on a GPU also the other two times."""
     for i in range(3):
         call(i)
     single = _seconds(call, 1, device)
     queue = 1 if device == "cpu" else max(3, min(50, int(2e-3 / single)))
-    least = 5 if device == "cpu" else 9
+    min_samples = 5 if device == "cpu" else 9
     times: list[float] = []
-    begin = time.perf_counter()
-    while len(times) < least or (time.perf_counter() - begin < budget and len(times) < 100):
+    start = time.perf_counter()
+    while len(times) < min_samples or (time.perf_counter() - start < budget and len(times) < 100):
         times.append(_seconds(call, queue, device))
     low, middle, high = statistics.quantiles(times, n=4)
-    found = {"median_us": round(middle * 1e6, 2), "spread_us": round((high - low) / 2 * 1e6, 2), "samples": len(times)}
+    result = {"median_us": round(middle * 1e6, 2), "spread_us": round((high - low) / 2 * 1e6, 2), "samples": len(times)}
     if device == "cuda":
-        found["alone_us"] = round(statistics.median(_seconds(call, 1, device) for _ in range(21)) * 1e6, 2)
-        found["device_us"] = _graph_microseconds(call, queue)
-    return found
+        result["alone_us"] = round(statistics.median(_seconds(call, 1, device) for _ in range(21)) * 1e6, 2)
+        result["device_us"] = _graph_microseconds(call, queue)
+    return result
 
 
 def _graph_microseconds(call: Callable[[int], object], calls: int) -> float | None:
-    """The time of a call in a replayed graph, or nothing if it cannot be captured."""
+    """Return the time per call in a replayed CUDA graph, or None if the call cannot be captured."""
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
@@ -86,7 +90,8 @@ def _graph_microseconds(call: Callable[[int], object], calls: int) -> float | No
     return round(statistics.median(times) * 1e6, 2)
 
 
-def inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tuple[Tensor, Tensor]]:
+def make_inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tuple[Tensor, Tensor]]:
+    """Return enough pairs of content and style to exceed the last-level cache."""
     size = 3 * torch.tensor(case.shape).prod().item() * dtype.itemsize
     g = torch.Generator(device).manual_seed(0)
     pairs = []
@@ -100,7 +105,7 @@ def inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> list[tup
 
 @torch.no_grad()
 def run_case(case: Case, dtype_name: str, device: str, values: str, budget: float) -> dict[str, object]:
-    pairs = inputs(case, DTYPES[dtype_name], device, values)
+    pairs = make_inputs(case, DTYPES[dtype_name], device, values)
     sets, prepared = len(pairs), [prepare(y) for _, y in pairs]
     compiled = torch.compile(adain)
     layer = EFDMix(p=1.0).train()
@@ -118,7 +123,7 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
     }
     x, y = pairs[0]
     exact = bool(torch.equal(efdm(x, y).flatten(2).sort(-1).values, y.flatten(2).sort(-1).values))
-    # two rounds, so that a slow moment of the machine does not fall on one candidate alone
+    # two rounds, so that a temporary slowdown of the machine does not affect a single candidate
     rounds = [{name: measure(f, device, budget / 2) for name, f in candidates.items()} for _ in range(2)]
     times = {name: min((r[name] for r in rounds), key=lambda t: t["median_us"]) for name in candidates}
     n = pairs[0][0].flatten(2).shape[-1]
@@ -138,8 +143,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default=default_device())
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/<device>.json")
-    parser.add_argument("--budget", type=float, default=None, help="seconds for each time; default 2 on a CPU, 0.2 on a GPU")
-    parser.add_argument("--cases", default="", help="only cases whose name contains this")
+    parser.add_argument("--budget", type=float, default=None, help="seconds per measurement; default: 2 (CPU), 0.2 (GPU)")
+    parser.add_argument("--cases", default="", help="run only cases whose name contains this text")
     options = parser.parse_args()
     budget = options.budget or (2.0 if options.device == "cpu" else 0.2)
     record = {"environment": environment(options.device), "rows": []}

@@ -1,4 +1,4 @@
-"""Named rows of numbers, each with the reason it is here. ``rows(name, dtype, device)`` gives content and style (3, n)."""
+"""Named test cases. ``rows(name, dtype, device)`` returns content and style of shape (3, n)."""
 
 import math
 
@@ -15,7 +15,7 @@ def _normal(n: int) -> tuple[Tensor, Tensor]:
 
 
 def _with(values: list[float]) -> tuple[Tensor, Tensor]:
-    """Normal rows in which some values are replaced, in the content and (elsewhere) in the style."""
+    """Return normal rows in which ``values`` replace some elements, at different positions in content and style."""
     x, y = _normal(97)
     for i, v in enumerate(values):
         x[:, 7 * i + 1] = v
@@ -34,13 +34,13 @@ CASES = {
     "two_values": lambda: _normal(2),
     "three_values": lambda: _normal(3),
     "shorter_than_two_warps": lambda: _normal(63),
-    "one_more_than_a_network_of_halves": lambda: _normal(129),
-    "longest_in_a_network": lambda: _normal(512),
-    "one_more_for_the_radix_sort": lambda: _normal(513),
+    "shortest_radix_sort_of_halves": lambda: _normal(129),
+    "longest_network": lambda: _normal(512),
+    "shortest_radix_sort": lambda: _normal(513),
     "odd_length": lambda: _normal(1001),
-    "a_block_of_256_threads": lambda: _normal(4096),
-    "one_more_than_that": lambda: _normal(4097),
-    "a_whole_block": lambda: _normal(16_384),
+    "block_of_256_threads": lambda: _normal(4096),
+    "block_of_512_threads": lambda: _normal(4097),
+    "largest_block": lambda: _normal(16_384),
     "two_chunks": lambda: _normal(16_385),
     "resnet_layer1": lambda: _normal(3136),
     "all_equal": lambda: (torch.full((3, 50), 0.25), _normal(50)[1]),

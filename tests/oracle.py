@@ -1,4 +1,4 @@
-"""Slow, obvious versions in plain Python. They say what is meant."""
+"""Slow, obvious implementations that define the expected results."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ import torch
 from torch import Tensor
 
 
-def _later(value: float) -> tuple[bool, float]:
-    """Sort key with NaN last."""
+def _nan_last(value: float) -> tuple[bool, float]:
+    """Return a sort key that puts NaN last."""
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
 
 def efdm_row(x: Sequence[float], y: Sequence[float], key: Sequence[float] | None = None) -> list[float]:
-    """The i-th smallest x, ties by key and then by position, receives the i-th smallest y."""
-    order = sorted(range(len(x)), key=lambda i: (_later(x[i]), key[i] if key else 0.0, i))
+    """Assign the i-th smallest y to the i-th smallest x, with ties ordered by key and then by position."""
+    order = sorted(range(len(x)), key=lambda i: (_nan_last(x[i]), key[i] if key else 0.0, i))
     out = [0.0] * len(x)
-    for place, value in zip(order, sorted(y, key=_later), strict=True):
-        out[place] = value
+    for position, value in zip(order, sorted(y, key=_nan_last), strict=True):
+        out[position] = value
     return out
 
 
 def interpolated(y: Sequence[float], n: int) -> list[float]:
-    """Order statistics of y read at n mid-ranks."""
+    """Interpolate the order statistics of y at n mid-ranks."""
     ordered, m = sorted(y), len(y)
     out = []
     for i in range(n):
-        place = min(max((i + 0.5) * m / n - 0.5, 0.0), m - 1.0)
-        low = math.floor(place)
+        rank = min(max((i + 0.5) * m / n - 0.5, 0.0), m - 1.0)
+        low = math.floor(rank)
         high = min(low + 1, m - 1)
-        out.append(ordered[low] + (place - low) * (ordered[high] - ordered[low]))
+        out.append(ordered[low] + (rank - low) * (ordered[high] - ordered[low]))
     return out
 
 
 def nearest(y: Sequence[float], n: int) -> list[float]:
+    """Return the nearest order statistics of y at n mid-ranks."""
     ordered, m = sorted(y), len(y)
     return [ordered[min(math.floor((i + 0.5) * m / n), m - 1)] for i in range(n)]
 
 
-def plus_sums(picture: Tensor) -> Tensor:
-    """Sum over a pixel and its four neighbours, edges repeated. (h, w)"""
-    h, w = picture.shape
-    out = torch.zeros_like(picture)
+def plus_sums(image: Tensor) -> Tensor:
+    """Sum over each pixel of ``(h, w)`` and its four neighbors, with replicate padding."""
+    h, w = image.shape
+    out = torch.zeros_like(image)
     for i in range(h):
         for j in range(w):
             for a, b in ((i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
-                out[i, j] += picture[min(max(a, 0), h - 1), min(max(b, 0), w - 1)]
+                out[i, j] += image[min(max(a, 0), h - 1), min(max(b, 0), w - 1)]
     return out
 
 
 def adain(x: Tensor, y: Tensor, eps: float) -> Tensor:
-    """(b, c, h, w), channel by channel."""
+    """AdaIN of ``(b, c, h, w)`` in a loop over channels."""
     out = torch.empty_like(x)
     for b in range(x.shape[0]):
         for c in range(x.shape[1]):
@@ -62,7 +63,7 @@ def adain(x: Tensor, y: Tensor, eps: float) -> Tensor:
 
 
 def mixstyle(x: Tensor, y: Tensor, lam: Tensor, eps: float) -> Tensor:
-    """The published formula: normalise, then scale and shift with mixed statistics."""
+    """MixStyle as published: normalize, then scale and shift with mixed statistics."""
     dims = (2, 3)
     lam = lam.view(-1, 1, 1, 1)
     mean_x, mean_y = x.mean(dims, keepdim=True), y.mean(dims, keepdim=True)

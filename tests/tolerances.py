@@ -1,4 +1,4 @@
-"""One table of tolerances: (relative, absolute) for results that are computed, not moved."""
+"""Tolerances (relative, absolute) by dtype, for computed results. Moved values must be exactly equal."""
 
 import torch
 
@@ -12,5 +12,6 @@ DTYPES = tuple(COMPUTED)
 
 
 def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Assert that two tensors agree within the tolerance of the first one's dtype."""
     relative, absolute = COMPUTED[actual.dtype]
     torch.testing.assert_close(actual.double(), expected.double(), rtol=relative, atol=absolute, equal_nan=True)
