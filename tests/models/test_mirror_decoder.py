@@ -69,9 +69,9 @@ def test_decoder_round_trip() -> None:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (lambda: mirrored().state_dict(), "9 convolutions, a decoder of vgg16 from relu4_1 has 8"),
-        (lambda: {f"{i}.weight": torch.zeros(3, 3, 3, 3) for i in range(8)}, "no convs.0.bias"),
-        (lambda: {f"layer.{i}.conv": torch.zeros(1) for i in range(8)}, "no convs.0.weight"),
+        (lambda: mirrored().state_dict(), "a decoder of vgg16 from relu4_1: unexpected convs.8.weight"),
+        (lambda: {f"{i}.weight": torch.zeros(3, 3, 3, 3) for i in range(8)}, "missing convs.0.bias"),
+        (lambda: {f"layer.{i}.conv": torch.zeros(1) for i in range(8)}, "missing convs.0.weight"),
     ],
     ids=["other_vgg", "no_bias", "other_names"],
 )

@@ -207,15 +207,15 @@ def with_batch_norm() -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("encoder", "state", "message"),
     [
-        (("vgg16",), dict, "no conv1_1.weight"),
-        (("vgg16",), lambda: {"layer1.0.conv1.weight": torch.zeros(64, 64, 3, 3)}, "no conv1_1.weight"),
-        (("vgg16", "relu5_1"), lambda: numbered_vgg("vgg16", blocks=4), "no conv5_1.weight"),
-        (("vgg16",), lambda: numbered_vgg("vgg19", blocks=4), "another VGG"),
-        (("vgg19",), lambda: numbered_vgg("vgg16", blocks=4), "another VGG"),
-        (("vgg16", "relu2_1"), lambda: numbered_vgg("vgg19", blocks=4), "another VGG"),
-        (("vgg16", "relu2_1"), vgg_normalised, "another VGG"),
+        (("vgg16",), dict, "missing conv1_1.weight"),
+        (("vgg16",), lambda: {"layer1.0.conv1.weight": torch.zeros(64, 64, 3, 3)}, "missing conv1_1.weight"),
+        (("vgg16", "relu5_1"), lambda: numbered_vgg("vgg16", blocks=4), "missing conv5_1.weight"),
+        (("vgg16",), lambda: numbered_vgg("vgg19", blocks=4), "unexpected features.16"),
+        (("vgg19",), lambda: numbered_vgg("vgg16", blocks=4), "unexpected features.17"),
+        (("vgg16", "relu2_1"), lambda: numbered_vgg("vgg19", blocks=4), "unexpected features.16"),
+        (("vgg16", "relu2_1"), vgg_normalised, "unexpected 25.weight"),
         (("vgg16", "relu1_1"), grey, "(64, 1, 3, 3), expected (64, 3, 3, 3)"),
-        (("vgg16",), with_batch_norm, "batch normalisation"),
+        (("vgg16",), with_batch_norm, "unexpected features.1.weight"),
     ],
     ids=["empty", "resnet", "too_short", "19_in_16", "16_in_19", "19_in_a_short_16", "normalised_19", "grey", "batch_norm"],
 )

@@ -218,8 +218,8 @@ def test_alexnet_equals_torchvision() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("features.6.bias"), "no features.6.bias"),
-        (lambda s: s.update({"features.3.bias": torch.zeros(7)}), r"features.3.bias with shape \(7,\)"),
+        (lambda s: s.pop("features.6.bias"), "missing features.6.bias"),
+        (lambda s: s.update({"features.3.bias": torch.zeros(7)}), r"features.3.bias has shape \(7,\)"),
     ],
 )
 def test_a_wrong_alexnet_checkpoint_is_refused(change: object, message: str) -> None:

@@ -60,6 +60,6 @@ def load_alexnet(state: Mapping[str, Tensor]) -> AlexNet:
     """Return AlexNet with the ``features.N`` of torchvision's checkpoint; its classifier is ignored."""
     network = AlexNet()
     state = {key: value.float() for key, value in state.items() if key.startswith("features.")}
-    check_state(network, state)
+    check_state(network, "alexnet", state)
     network.load_state_dict(state)
     return network.eval().requires_grad_(False)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from efdm.errors import requires
 from efdm.models.compat import allow_torchvision
-from efdm.models.state_dicts import check_state
+from efdm.models.state_dicts import check_state, naming_file, rename_layers
 from efdm.models.tiny import Tiny
-from efdm.models.vgg import CONVS_PER_BLOCK, WIDTHS
+from efdm.models.vgg import CLASSIFIERS, CONVS_PER_BLOCK, WIDTHS, numbered_convs
 from efdm.models.weights import MissingWeights, checksum, find_file, folders, read
 from efdm.text import suggest
 
@@ -61,16 +61,9 @@ def _features_to_stages(state: State) -> State:
     """Rename ``features.N`` of torchvision and timm to the stages of `PlainVGG`, and drop their classifiers."""
     if not any(key.startswith("features.") for key in state):
         return state
-    dropped = ("features.", "classifier.", "pre_logits.", "head.")
-    renamed = {key: value for key, value in state.items() if not key.startswith(dropped)}
-    numbered = {(int(k.split(".")[1]), k.split(".")[2]): v for k, v in state.items() if k.startswith("features.")}
-    stage, first, previous = 1, 0, -2
-    for (number, parameter), value in sorted(numbered.items(), key=lambda item: item[0]):
-        if number > previous + 2:  # a convolution and its ReLU take two numbers; pooling adds a third
-            stage, first = stage + 1, number
-        renamed[f"stage{stage}.{number - first}.{parameter}"] = value
-        previous = number
-    return renamed
+    convs = numbered_convs("vgg16").items()
+    names = {f"features.{n}": f"stage{conv[4]}.{2 * (int(conv[6]) - 1)}" for n, conv in convs}  # every second is a ReLU
+    return rename_layers({k: v for k, v in state.items() if not k.startswith(CLASSIFIERS)}, names)
 
 
 @dataclass(frozen=True)
@@ -114,10 +107,8 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     if weights != "random":
         file = _find(weights)
         state = _strip_prefixes(read(file), model.state_dict())
-        try:
-            _load(model, state if row is None else row.rename(state))
-        except ValueError as error:
-            raise ValueError(f"{file} does not fit {name}: {error}") from error
+        with naming_file(file):
+            _load(model, name, state if row is None else row.rename(state))
     return model
 
 
@@ -202,14 +193,14 @@ def _strip_prefixes(state: State, expected: Collection[str]) -> State:
     return {strip(key): value for key, value in state.items()}
 
 
-def _load(model: nn.Module, state: State) -> None:
+def _load(model: nn.Module, name: str, state: State) -> None:
     own = model.state_dict()
     heads = tuple(f"{head}." for head in _classifiers(model))
     # all or nothing: a new weight next to the bias of another task makes no sense
     fits = all(k in state and state[k].shape == v.shape for k, v in own.items() if k.startswith(heads))
     if not fits:
         state = {k: v for k, v in state.items() if not k.startswith(heads)}
-    check_state(model, state, optional=heads)
+    check_state(model, name, state, optional=heads)
     model.load_state_dict({**own, **state})  # converts to the dtype of the model
     if not fits:
         _reset_classifiers(model)

@@ -1,27 +1,40 @@
-"""Check that a checkpoint fits a module."""
+"""Fit checkpoints to modules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 
 from efdm.text import first_few
 
 
-def check_state(module: nn.Module, state: Mapping[str, Tensor], *, optional: tuple[str, ...] = ()) -> None:
+def check_state(module: nn.Module, name: str, state: Mapping[str, Tensor], *, optional: tuple[str, ...] = ()) -> None:
     """Raise unless ``state`` fits the state dict of ``module``. Keys that start with ``optional`` may be missing."""
     own = module.state_dict()
     # old checkpoints have no batch counters, which matter only for cumulative running averages
     missing = [k for k in own if k not in state and not k.startswith(optional) and not k.endswith("num_batches_tracked")]
     unexpected = [k for k in state if k not in own]
     wrong = [k for k in own if k in state and state[k].shape != own[k].shape]
-    problems = []
-    if missing:
-        problems.append(f"has no {first_few(missing)}")
-    if unexpected:
-        problems.append(f"has unexpected {first_few(unexpected)}")
+    problems = [f"{word} {first_few(keys)}" for word, keys in (("missing", missing), ("unexpected", unexpected)) if keys]
     if wrong:
-        problems.append(f"has {wrong[0]} with shape {tuple(state[wrong[0]].shape)}, expected {tuple(own[wrong[0]].shape)}")
+        problems.append(f"{wrong[0]} has shape {tuple(state[wrong[0]].shape)}, expected {tuple(own[wrong[0]].shape)}")
     if problems:
-        raise ValueError(f"the checkpoint {' and '.join(problems)}; it may belong to another model")
+        raise ValueError(f"the checkpoint does not fit {name}: {'; '.join(problems)}")
+
+
+def rename_layers(state: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return the state with the layer of every key, all but its last part, replaced by its entry in ``names``, if any."""
+    parts = ((*key.rpartition("."), value) for key, value in state.items())
+    return {f"{names.get(layer, layer)}{dot}{parameter}": value for layer, dot, parameter, value in parts}
+
+
+@contextmanager
+def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Prefix the message of a ValueError in the ``with`` block with the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

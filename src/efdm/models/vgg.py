@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efdm.models.state_dicts import check_state
+from efdm.models.state_dicts import check_state, rename_layers
 
 CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)})
 WIDTHS = (64, 128, 256, 512, 512)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CLASSIFIERS = ("classifier.", "pre_logits.", "head.")  # prefixes of the classifiers of torchvision and timm
 PADDINGS: Mapping[str, int] = MappingProxyType({"reflect": 0, "zeros": 1})  # padding argument of the convolutions
 
 
@@ -23,7 +24,7 @@ def conv_names(name: str, until: str) -> tuple[str, ...]:
     """Return the convolutions up to a tap: ``conv_names("vgg16", "relu2_1")`` is conv1_1, conv1_2, conv2_1."""
     if name not in CONVS_PER_BLOCK:
         raise ValueError(f"{name!r} is not an encoder; choose one of {', '.join(CONVS_PER_BLOCK)}")
-    names = [f"conv{b}_{i}" for b, n in enumerate(CONVS_PER_BLOCK[name], 1) for i in range(1, n + 1)]
+    names = list(numbered_convs(name).values())
     last = until.replace("relu", "conv")
     if last not in names:
         taps = ", ".join(n.replace("conv", "relu") for n in names)
@@ -111,38 +112,30 @@ class VGG(nn.Module):
 
 
 def load_vgg(encoder: VGG, state: Mapping[str, Tensor]) -> VGG:
-    """Fill an encoder from a checkpoint and return it. Layers deeper than the encoder are ignored.
+    """Fill an encoder from a checkpoint and return it. The classifier and layers deeper than the encoder are ignored.
 
-    Accepts files of this package, ``features.N`` of torchvision and timm, and the numbered layers of `vgg_normalised.pth`,
-    whose first layer is a 1x1 convolution.
+    Accepts files of this package, ``features.N`` of torchvision and timm, and the numbered layers of `vgg_normalised.pth`.
     """
-    named = {k: v.float() for k, v in state.items() if k.split(".")[0] in ("input", *encoder.names)}
-    if not named:
-        named = _name_layers(encoder, state)
-    check_state(encoder, named, optional=("input.",))
-    encoder.load_state_dict(named, strict=False)
+    names = {f"features.{n}": conv for n, conv in numbered_convs(encoder.name).items()}
+    if "0.weight" in state:  # vgg_normalised.pth has a 1x1 convolution first, and a padding layer before every convolution
+        names = {"0": "input", **{str(n): conv for n, conv in numbered_convs(encoder.name, first=2, step=3).items()}}
+    deeper = tuple(f"{conv}." for conv in numbered_convs(encoder.name).values() if conv not in encoder.names)
+    renamed = rename_layers(state, names).items()
+    wanted = {key: value.float() for key, value in renamed if not key.startswith((*deeper, *CLASSIFIERS))}
+    check_state(encoder, encoder.name, wanted, optional=("input.",))
+    encoder.load_state_dict(wanted, strict=False)
     return encoder
 
 
-def _name_layers(encoder: VGG, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    prefix = "features." if any(k.startswith("features.") for k in state) else ""
-    layers: dict[int, dict[str, Tensor]] = {}
-    for key, value in state.items():
-        parts = key.removeprefix(prefix).split(".")
-        if key.startswith(prefix) and len(parts) == 2 and parts[0].isdigit():
-            layers.setdefault(int(parts[0]), {})[parts[1]] = value.float()
-    convs = [layers[i] for i in sorted(layers) if "weight" in layers[i]]
-    if any(layer["weight"].dim() == 1 for layer in convs):
-        raise ValueError(f"the checkpoint has batch normalisation, {encoder.name} has none")
-    convs = [layer for layer in convs if layer["weight"].dim() == 4]
-    has_input = bool(convs) and convs[0]["weight"].shape[-1] == 1
-    # compare all widths: the layers that the encoder uses may be the same in VGG-16 and VGG-19
-    found = [len(layer["weight"]) for layer in convs[has_input:]]
-    expected = [WIDTHS[b] for b, n in enumerate(CONVS_PER_BLOCK[encoder.name]) for _ in range(n)]
-    if any(f != e for f, e in zip(found, expected, strict=False)):
-        raise ValueError(f"the checkpoint has layers of widths {found}, {encoder.name} has {expected}; is it another VGG?")
-    names = ("input", *encoder.names) if has_input else encoder.names
-    return {f"{name}.{k}": v for name, layer in zip(names, convs, strict=False) for k, v in layer.items()}
+def numbered_convs(name: str, first: int = 0, step: int = 2) -> dict[int, str]:
+    """Return the convolutions of a VGG by their position in ``nn.Sequential``, by default that of torchvision."""
+    found, position = {}, first
+    for block, count in enumerate(CONVS_PER_BLOCK[name], 1):
+        for i in range(1, count + 1):
+            found[position] = f"conv{block}_{i}"
+            position += step
+        position += 1  # pooling
+    return found
 
 
 @torch.inference_mode()
@@ -210,16 +203,8 @@ class MirrorDecoder(nn.Module):
 def load_decoder(decoder: MirrorDecoder, state: Mapping[str, Tensor]) -> MirrorDecoder:
     """Fill a decoder from a file of this package, or from pytorch-AdaIN's `decoder.pth`, and return it."""
     numbers = sorted({int(part) for key in state for part in key.split(".") if part.isdigit()})
-    if len(numbers) != len(decoder.convs):
-        raise ValueError(
-            f"the checkpoint has {len(numbers)} convolutions, a decoder of {decoder.name} from {decoder.until} has "
-            f"{len(decoder.convs)}; decoder.pth of pytorch-AdaIN belongs to vgg19"
-        )
-    position = {str(number): str(i) for i, number in enumerate(numbers)}  # decoder.pth counts ReLUs and padding as well
-    renamed = {
-        ".".join(["convs", *(position.get(part, part) for part in key.removeprefix("convs.").split("."))]): value.float()
-        for key, value in state.items()
-    }
-    check_state(decoder, renamed)
-    decoder.load_state_dict(renamed)
+    # decoder.pth counts ReLUs, padding and upsampling as well
+    renamed = rename_layers(state, {str(number): f"convs.{i}" for i, number in enumerate(numbers)})
+    check_state(decoder, f"a decoder of {decoder.name} from {decoder.until}", renamed)
+    decoder.load_state_dict({key: value.float() for key, value in renamed.items()})
     return decoder

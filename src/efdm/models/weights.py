@@ -23,6 +23,7 @@ from torch import Tensor
 from efdm.errors import DamagedFileError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
+from efdm.models.state_dicts import naming_file
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
 from efdm.text import first_few
 
@@ -237,15 +238,6 @@ def _sort_metadata(file: bytes) -> bytes:
 # --- encoders --------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Prefix the message of a ValueError with the file."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def load_encoder(
     name: str, until: str, *, path: str | Path | None = None, padding: str = "reflect", pooling: str = "ceil"
 ) -> VGG:
@@ -254,7 +246,7 @@ def load_encoder(
     state = read(file)
     if _is_normalised(state):
         raise ValueError(f"{file} is normalised for a decoder; expected ImageNet weights such as {WEIGHTS[name].files[0]}")
-    with _naming(file):
+    with naming_file(file):
         return load_vgg(VGG(name, until, padding=padding, pooling=pooling), state).eval()
 
 
@@ -263,7 +255,7 @@ def load_normalised_encoder(encoder: VGG, *, path: str | Path | None = None) -> 
     row = NETWORKS[encoder.name].encoder
     file = find_checked(row, path)
     state = read(file)
-    with _naming(file):
+    with naming_file(file):
         load_vgg(encoder, state)
     if not _is_normalised(state):
         if f"{encoder.name}-means" not in WEIGHTS:
@@ -304,7 +296,7 @@ def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
     if not any(key.startswith(("decoder.", "stages.")) for key in state):
         if not isinstance(network.decoder, MirrorDecoder):
             raise ValueError(f"{path} does not hold the network {network.name}; expected a file of `save_network`")
-        with _naming(Path(path)):
+        with naming_file(path):
             load_decoder(network.decoder, state)
         return network
     whole = any(key.startswith("stages.") for key in state)
