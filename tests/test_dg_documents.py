@@ -1,6 +1,6 @@
-"""What the documents on domain generalization say: their commands are run, their table and numbers are compared.
+"""Tests of the documents on domain generalization: run their commands, compare their tables and numbers.
 
-Their Python is run by `test_documents.py`, as that of all documents.
+`test_documents.py` runs the Python examples of all documents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GUIDE, PROTOCOL_PAGE, METHOD_PAGE = (
 )
 PAGES = (GUIDE, PROTOCOL_PAGE, METHOD_PAGE)
 PLAIN = "--device cpu --weights random --iterations 1"
-# beginning of a command -> what makes it small; given again, an option goes before its first value
+# start of a command -> options that make it small; an option given twice takes its last value
 SMALL = {
     "efdm dg demo": "--iterations 1 --lanes 1",
     "efdm dg train": f"{PLAIN} --batch 4 --size 32",
@@ -62,7 +62,7 @@ def recipe_in(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the pictures and the recipe that the commands name, small."""
+    """Return a folder with small versions of the pictures and the recipe that the commands name."""
     import torch
 
     from efdm.data import write_picture
@@ -117,7 +117,7 @@ def test_the_shards_of_the_page_are_complete() -> None:
     assert table.startswith("efdm dg table runs/first runs/second")
 
 
-def test_the_recipe_on_the_page_is_a_whole_one(there: Path) -> None:
+def test_the_recipe_on_the_page_is_complete(there: Path) -> None:
     from efdm.lab import expand
     from efdm.lab.recipe import DOCSTRING_FIELDS, docstring, docstring_fields
     from efdm.models.backbones import build_backbone
@@ -151,7 +151,7 @@ def test_methods_and_recipes_in_the_text_exist(page: Path) -> None:
     assert {name for name in named if name not in recipes()} <= {"digits_domains"}
 
 
-def test_the_table_of_methods_is_the_table() -> None:
+def test_the_methods_page_lists_the_table_of_methods() -> None:
     lines = ["| method | what it does | options | batches | source |", "|---|---|---|---|---|"]
     for row in METHODS.values():
         options = ", ".join(f"`{name}={value}`" for name, value in row.options.items()) or "-"
@@ -160,7 +160,7 @@ def test_the_table_of_methods_is_the_table() -> None:
     assert METHOD_PAGE.read_text().partition(begin)[2].partition(end)[0] == "\n".join(lines)
 
 
-def test_every_protocol_rule_and_deviation_is_explained() -> None:
+def test_every_protocol_selection_and_deviation_is_explained() -> None:
     text = PROTOCOL_PAGE.read_text()
     for name in (*PROTOCOLS, *SELECTIONS):
         assert f"| `{name}` |" in text
@@ -170,14 +170,13 @@ def test_every_protocol_rule_and_deviation_is_explained() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_accuracies_in_the_text_were_published_or_measured(page: Path) -> None:
-    """Or they are in the table that is made from our records."""
     known = {f"{mean:.1f}" for lines in PUBLISHED.values() for line in lines for mean, _ in line.values.values()}
     known |= set(re.findall(r"\d\d\.\d", lab_report.pacs_table()))
     text = re.sub(r"<!-- (.+): made by benchmarks.*?<!-- end of \1 -->", "", prose(page), flags=re.DOTALL)
     assert set(re.findall(r"(?<![\d.])\d\d\.\d(?![\d.])", text)) <= known
 
 
-def test_deviations_in_the_text_are_the_largest_that_were_published() -> None:
+def test_deviations_in_the_text_are_the_largest_published_ones() -> None:
     def largest(protocol: str) -> float:
         return max(
             std or 0
@@ -193,7 +192,7 @@ def test_deviations_in_the_text_are_the_largest_that_were_published() -> None:
     assert (float(several), float(one)) == (largest("leave-one-out"), largest("single-source"))
 
 
-def test_the_link_to_a_heading_leads_somewhere() -> None:
+def test_links_to_headings_have_a_target() -> None:
     for page in PAGES:
         for target, anchor in re.findall(r"\]\(([^)#]+)#([^)]+)\)", page.read_text()):
             headings = re.findall(r"^#+ (.+)$", (page.parent / target).read_text(), re.MULTILINE)

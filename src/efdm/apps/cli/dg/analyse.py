@@ -10,7 +10,7 @@ import typer
 from efdm.apps.cli.dg.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device
-from efdm.apps.cli.printing import console, print_text
+from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.lab.analyses import ANALYSES
 from efdm.lab.analyses.trained import analyse_classifier
@@ -41,7 +41,7 @@ def analyse(
         options = {name: value for name, value in given.items() if value}
         if channel.isdecimal():
             options["channel"] = int(channel)
-        with show_progress() as progress, console.status(analysis):
+        with show_progress() as progress:
             numbers = analyse_classifier(
                 analysis, checkpoint, data or [], out, domains=parse_names("domains", domains), per_domain=per_domain,
                 device=choose_device(device), progress=progress, **options,
