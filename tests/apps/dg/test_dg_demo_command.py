@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 from dg_commands import run
+from small_digits import small_digits
 
 from efdm.dg import load_classifier
 from efdm.lab import demo
 
 
-def test_the_demo_leaves_a_table_a_plot_and_a_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
+    monkeypatch.setattr("efdm.lab.preparation.load_dataset", lambda *_, **__: small_digits())
+
+
+def test_the_demo_leaves_a_table_a_plot_and_a_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "demo"
     command = ("demo", "-o", out, "--iterations", 1, "--lanes", 1)
@@ -48,7 +54,6 @@ def test_wrong_seeds_are_refused_before_the_introduction(tmp_path: Path) -> None
 
 
 def test_several_seeds_give_a_deviation_and_a_comparison(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
     result = run("demo", "-o", tmp_path / "demo", "--iterations", 1, "--lanes", 1, "--seeds", 2)
     assert result.exit_code == 0, result.output
     assert "Mean ± population standard deviation" in result.output
