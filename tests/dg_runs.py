@@ -1,4 +1,4 @@
-"""Small trainings of classifiers for tests: settings, what is compared, and somebody who watches and interrupts."""
+"""Small classifier runs for tests: settings, weights to compare, and a callback that records losses and interrupts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from efdm.dg.settings import Settings
-from efdm.dg.training import Progress, Trained
+from efdm.dg.training import Trained
+from efdm.progress import Progress
 
 
 def settings(**changes: Any) -> Settings:
@@ -32,15 +33,15 @@ def parameters(model: nn.Module) -> Tensor:
 
 
 class Watch:
-    """Remembers the losses, and stops the run at one place."""
+    """Record the losses by label and iteration, and raise an error at one iteration."""
 
     def __init__(self, stop: int = 0, error: type[BaseException] = KeyboardInterrupt, run: str = "") -> None:
         self.stop, self.error, self.run = stop, error, run
         self.losses: dict[tuple[str, int], float] = {}
 
-    def __call__(self, told: Progress) -> None:
-        self.losses[told.run, told.iteration] = told.losses["loss"]
-        if told.iteration == self.stop and self.run in ("", told.run):
+    def __call__(self, progress: Progress) -> None:
+        self.losses[progress.label, progress.done] = progress.values["loss"]
+        if progress.done == self.stop and self.run in ("", progress.label):
             raise self.error
 
 

@@ -1,4 +1,4 @@
-"""A VGG-16 of the usual depth with a few channels: for tests of what is done with one, in a hundredth of the time."""
+"""A VGG-16 of full depth with few channels, for fast tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from efdm.models import vgg as module
 
 
 def slim_vgg(padding: str = "zeros", pooling: str = "floor", *, width: int = 8, until: str = "relu5_1") -> VGG:
-    """Random weights that keep the size of activations, always the same. No gradients to them."""
+    """Return a frozen VGG with fixed random weights that preserve the scale of activations."""
     with mock.patch.object(module, "WIDTHS", (width,) * 5):
         encoder = VGG("vgg16", until, padding=padding, pooling=pooling)
     generator = torch.Generator().manual_seed(1)
@@ -21,7 +21,7 @@ def slim_vgg(padding: str = "zeros", pooling: str = "floor", *, width: int = 8, 
             conv = encoder.get_submodule(name)
             assert isinstance(conv, nn.Conv2d)
             filters = torch.randn(conv.weight.shape, generator=generator) * (2 / (9 * conv.in_channels)) ** 0.5
-            # without their mean, as every input is positive: a channel would fire always or never
+            # zero mean, because inputs are positive: otherwise a channel would fire always or never
             conv.weight.copy_(filters - filters.mean((1, 2, 3), keepdim=True))
             conv.bias.copy_(torch.rand(width, generator=generator) * 0.2)  # type: ignore[union-attr]
     return encoder.eval().requires_grad_(False)

@@ -11,7 +11,20 @@ from typing import Literal
 FolderProblem = Literal["busy", "finished", "started", "not started", "other settings", "other data", "not a folder"]
 
 
-class SettingError(ValueError):
+class _WithFields(Exception):
+    """An error that keeps its fields when it is sent from one process to another."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(cls: type[Exception], args: tuple[object, ...], fields: dict[str, object]) -> Exception:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(fields)
+    return error
+
+
+class SettingError(_WithFields, ValueError):
     """A setting cannot be used. ``settings`` names the arguments or fields that the user can change."""
 
     def __init__(self, message: str, settings: str | Sequence[str] = ()) -> None:
@@ -19,7 +32,7 @@ class SettingError(ValueError):
         self.settings = (settings,) if isinstance(settings, str) else tuple(settings)
 
 
-class DamagedFileError(ValueError):
+class DamagedFileError(_WithFields, ValueError):
     """A file exists but cannot be read. The message names the file, the problem and what to try."""
 
     def __init__(self, path: str | os.PathLike[str], problem: str, remedy: str) -> None:
@@ -27,7 +40,7 @@ class DamagedFileError(ValueError):
         self.path, self.problem, self.remedy = Path(path), problem, remedy
 
 
-class RunFolderError(ValueError):
+class RunFolderError(_WithFields, ValueError):
     """A run can neither start nor resume in ``folder``."""
 
     def __init__(self, message: str, folder: str | os.PathLike[str], problem: FolderProblem) -> None:
@@ -35,7 +48,7 @@ class RunFolderError(ValueError):
         self.folder, self.problem = Path(folder), problem
 
 
-class DivergedError(FloatingPointError):
+class DivergedError(_WithFields, FloatingPointError):
     """The loss or the weights of a run are no longer finite. ``settings`` names what to lower."""
 
     def __init__(self, message: str, iteration: int, settings: Sequence[str] = ("lr",)) -> None:

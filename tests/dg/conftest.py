@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from efdm.dg import run as running
+from efdm.dg import training
 
 
 @pytest.fixture(scope="module")
 def quickly() -> Iterator[None]:
-    """Indices of few iterations at once, so that blocks end within a run; no TensorBoard."""
+    """Move indices of few iterations at a time, so that a run has several blocks; disable TensorBoard."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "BLOCK", 4)
+        patch.setattr(training, "BLOCK", 4)
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
         yield

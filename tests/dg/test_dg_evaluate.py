@@ -10,7 +10,7 @@ from efdm.training.lanes import finish
 
 
 class Reader(nn.Module):
-    """Reads the class off the first pixel, and sees how large its batches are."""
+    """Read the class off the first pixel, and record the sizes of the batches."""
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Reader(nn.Module):
 
 @pytest.fixture
 def data() -> DomainSet:
-    """Two domains; the pictures show their classes, but for every fifth one."""
+    """Return two domains whose images encode their class; every fifth image encodes a wrong one."""
     n = 25
     labels = torch.arange(n) % 3
     shown = torch.where(torch.arange(n) % 5 == 4, (labels + 1) % 3, labels)
@@ -56,7 +56,7 @@ def test_probabilities_of_the_classes(data: DomainSet) -> None:
 def test_counts_do_not_depend_on_the_batch(data: DomainSet, batch: int) -> None:
     model = Reader()
     assert count_correct(model, data, data.select("b"), 4, batch=batch) == (12, 15)
-    assert set(model.batches) == {min(batch, 15)}  # all of one size, the last one, too
+    assert set(model.batches) == {min(batch, 15)}  # the last batch is padded
     assert count_correct(model, data, torch.tensor([4]), 4, batch=batch) == (0, 1)
     assert count_correct(model, data, torch.tensor([], dtype=torch.int64), 4, batch=batch) == (0, 0)
 
@@ -65,10 +65,10 @@ def test_counts_for_each_split_and_domain(data: DomainSet) -> None:
     model = Reader()
     found = finish(evaluate(model, data, {"val": ["a", "b"], "test": ["b"]}, 4, batch=8))
     assert found == {"val": {"a": [4, 5], "b": [4, 5]}, "test": {"b": [12, 15]}}
-    assert sum(model.batches) == 24  # 20 pictures in batches of 8: none is looked at twice
+    assert sum(model.batches) == 24  # 20 images in batches of 8: none is evaluated twice
 
 
-def test_layers_are_in_the_mode_in_which_they_were(data: DomainSet) -> None:
+def test_evaluation_restores_the_mode_of_every_layer(data: DomainSet) -> None:
     model = Reader().train()
     model.frozen.eval()
     work = find_correct(model, data, data.select("a"), 4, batch=5)
@@ -82,8 +82,8 @@ def test_layers_are_in_the_mode_in_which_they_were(data: DomainSet) -> None:
     assert (model.training, model.norm.training, model.frozen.training) == (True, True, False)
 
 
-def test_others_may_go_on_between_batches_as_if_alone(data: DomainSet) -> None:
-    """In a pause nothing of an evaluation is left over: no inference mode, no half precision."""
+def test_evaluation_sets_no_global_state_between_batches(data: DomainSet) -> None:
+    """Other lanes run in between: no inference mode, no autocast."""
     work = evaluate(Reader(), data, {"val": ["a", "b"]}, 4, batch=5, precision="bf16")
     for _ in range(2):
         next(work)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,16 @@ from torch import Tensor
 from torn import tear_files
 
 from efdm.data.domains import DomainSet
-from efdm.dg import run as running
-from efdm.dg.checkpoint import load_classifier
+from efdm.dg import training as dg_training
+from efdm.dg.classifier import load_classifier
 from efdm.dg.evaluate import count_correct
-from efdm.dg.settings import Settings, identity, resolved
-from efdm.dg.training import Progress, Trained, train, train_together
+from efdm.dg.settings import Settings, identity, resolved, run_label
+from efdm.dg.training import Trained, train, train_together
+from efdm.errors import DamagedFileError, RunFolderError
+from efdm.progress import Progress
+from efdm.training import fit
 from efdm.training.files import read_lines
+from efdm.training.step import Step
 
 pytestmark = pytest.mark.usefixtures("quickly")
 RESUMED = ("erm", "efdmix", "mixup", "efdmix-labels")
@@ -34,15 +37,15 @@ def data() -> DomainSet:
 
 @pytest.fixture(scope="module", params=RESUMED)
 def whole(request: pytest.FixtureRequest, data: DomainSet) -> tuple[Settings, Trained, Watch]:
-    """A run that nothing happened to."""
+    """Return settings, result and losses of an uninterrupted run."""
     wanted, watch = settings(method=request.param), Watch()
     return wanted, train(wanted, data, progress=watch), watch
 
 
-# --- what a run does ---------------------------------------------------------------------------------------------------
+# --- a run ---------------------------------------------------------------------------------------------------
 
 
-def test_it_learns_something(data: DomainSet) -> None:
+def test_the_loss_decreases(data: DomainSet) -> None:
     few = dataclasses.replace(data, splits={d: {**s, "train": s["train"][:8]} for d, s in data.splits.items()})
     watch = Watch()
     trained = train(settings(iterations=40, evaluate_every=0, augmentation="none"), few, progress=watch)
@@ -54,14 +57,14 @@ def test_it_learns_something(data: DomainSet) -> None:
     assert correct >= 18
 
 
-def test_what_a_record_says(whole: tuple[Settings, Trained, Watch], data: DomainSet) -> None:
+def test_content_of_a_record(whole: tuple[Settings, Trained, Watch], data: DomainSet) -> None:
     wanted, trained, watch = whole
     assert [(r["step"], r["last"]) for r in trained.records] == [(3, False), (6, True)]
     last = trained.records[-1]
     assert last["run"] == identity(wanted)
     assert Settings(**last["settings"]) == resolved(wanted)
     assert (last["seed"], last["lanes"], last["device"]) == (0, 1, "cpu")
-    assert last["loss"] == pytest.approx(watch.losses[last["run"], 6], rel=1e-5)
+    assert last["loss"] == pytest.approx(watch.losses[run_label(wanted), 6], rel=1e-5)
     assert {domain: count for domain, (_, count) in last["val"].items()} == {
         d: len(data.splits[d]["val"]) for d in data.splits
     }
@@ -83,28 +86,28 @@ def test_evaluations_and_checkpoints_change_nothing(data: DomainSet, tmp_path: P
     assert (len(plain.records), len(busy.records)) == (1, 6)
 
 
-def test_evaluations_are_no_time_of_training(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_do_not_count_as_training_time(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 100_000, 1))
-    monkeypatch.setattr(running.time, "perf_counter", lambda: float(next(clock)))
-    evaluate = running.evaluate
+    monkeypatch.setattr(fit.time, "perf_counter", lambda: float(next(clock)))
+    evaluate = dg_training.evaluate
 
     def slow(*given: Any, **named: Any) -> Any:
         for _ in range(1000):
             next(clock)
         return evaluate(*given, **named)
 
-    monkeypatch.setattr(running, "evaluate", slow)
+    monkeypatch.setattr(dg_training, "evaluate", slow)
     trained = train(settings(evaluate_every=2), data)
     assert trained.records[-1]["seconds"] < 100
 
 
-def test_the_first_step_and_files_are_no_time_of_training(
+def test_set_up_and_files_do_not_count_as_training_time(
     data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiling, loading, searching for algorithms: whatever only the first step does is done before the clock starts."""
+    """The extra work of the first step (compilation, search for algorithms) is done before the clock starts."""
     now, first = [0.0], [1000.0]
-    monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
-    step, write = running.Step._step, running.write
+    monkeypatch.setattr(fit.time, "perf_counter", lambda: now[0])
+    step, write = Step._step, fit.write_checkpoint
 
     def slow(self: Any, indices: Tensor) -> dict[str, Tensor]:
         now[0] += 1 + (first.pop() if first else 0)
@@ -114,12 +117,12 @@ def test_the_first_step_and_files_are_no_time_of_training(
         now[0] += 500
         write(*given)
 
-    monkeypatch.setattr(running.Step, "_step", slow)
-    monkeypatch.setattr(running, "write", slow_write)
+    monkeypatch.setattr(Step, "_step", slow)
+    monkeypatch.setattr(fit, "write_checkpoint", slow_write)
     assert train(settings(), data, tmp_path / "run").records[-1]["seconds"] == 6
 
 
-def test_a_run_that_went_on_elsewhere_names_both(data: DomainSet, tmp_path: Path) -> None:
+def test_a_run_resumed_on_another_device_names_both(data: DomainSet, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(settings(), data, tmp_path / "run", progress=Watch(4))
     path = tmp_path / "run" / "checkpoint.pt"
@@ -128,7 +131,7 @@ def test_a_run_that_went_on_elsewhere_names_both(data: DomainSet, tmp_path: Path
     assert [r["device"] for r in found.records] == ["cpu", "cuda and cpu"]
 
 
-def test_what_a_run_leaves(data: DomainSet, tmp_path: Path) -> None:
+def test_files_of_a_finished_run(data: DomainSet, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     trained = train(settings(log_every=2, size=28), data, folder)
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -156,10 +159,10 @@ def test_the_learning_rate_follows_its_schedule(data: DomainSet, tmp_path: Path)
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
-def test_a_resumed_run_is_the_run(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     whole: tuple[Settings, Trained, Watch], data: DomainSet, tmp_path: Path, stop: int
 ) -> None:
-    """Losses, weights and counts to the last bit: before an evaluation, at one, in the middle of a block."""
+    """Losses, weights and counts are equal to the last bit, before and at an evaluation and inside a block."""
     wanted, expected, watch = whole
     before, after = Watch(stop), Watch()
     with pytest.raises(KeyboardInterrupt):
@@ -176,7 +179,7 @@ def test_a_resumed_run_is_the_run(
 
 
 @pytest.mark.parametrize("whole", ["efdmix"], indirect=True)
-def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
+def test_a_crashed_run_resumes_from_its_last_checkpoint(
     whole: tuple[Settings, Trained, Watch], data: DomainSet, tmp_path: Path
 ) -> None:
     wanted, expected, _ = whole
@@ -184,8 +187,8 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
         train(wanted, data, tmp_path / "run", progress=Watch(4, MemoryError))
     path = tmp_path / "run" / "records.jsonl"
     (after_checkpoint,) = lines(path)
-    assert after_checkpoint["step"] == 3  # and belongs to what is lost
-    path.write_text(json.dumps({**after_checkpoint, "loss": 77}) + '\n{"step": 4')  # cut off while it was written
+    assert after_checkpoint["step"] == 3  # the checkpoint is older
+    path.write_text(json.dumps({**after_checkpoint, "loss": 77}) + '\n{"step": 4')  # cut off by the crash
     after = Watch()
     found = train(wanted, data, tmp_path / "run", progress=after, resume=True)
     assert [i for _, i in after.losses] == [3, 4, 5, 6]
@@ -193,29 +196,29 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
     assert without_clock(found.records) == without_clock(expected.records)
 
 
-def test_whoever_cannot_wait_does_not_interrupt_the_saving(
+def test_a_second_ctrl_c_does_not_interrupt_the_saving(
     data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = running.write
+    write = fit.write_checkpoint
 
     def slow(*given: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         write(*given)
 
-    monkeypatch.setattr(running, "write", slow)
+    monkeypatch.setattr(fit, "write_checkpoint", slow)
     with pytest.raises(KeyboardInterrupt):
         train(settings(save_every=0), data, tmp_path / "run", progress=Watch(2))
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 2
 
 
 @pytest.mark.parametrize("whole", ["efdmix"], indirect=True)
-def test_after_some_minutes_a_run_is_saved_whatever_its_settings_say(
+def test_checkpoints_are_also_written_by_the_clock(
     whole: tuple[Settings, Trained, Watch], data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, expected, _ = whole
     wanted = dataclasses.replace(wanted, save_every=0)
-    looks = iter(range(100))  # one at the beginning, one in every step
-    monkeypatch.setattr(running.time, "monotonic", lambda: 90.0 * next(looks))
+    calls = iter(range(100))  # one at the beginning, one in every step
+    monkeypatch.setattr(fit.time, "monotonic", lambda: 90.0 * next(calls))
     with pytest.raises(MemoryError):
         train(wanted, data, tmp_path / "run", progress=Watch(5, MemoryError))
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 4
@@ -224,48 +227,48 @@ def test_after_some_minutes_a_run_is_saved_whatever_its_settings_say(
 
 
 @pytest.mark.parametrize("whole", ["erm"], indirect=True)
-@pytest.mark.parametrize("told_by", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle_of_an_update_or_an_evaluation_loses_nothing(
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_an_update_or_an_evaluation_loses_nothing(
     whole: tuple[Settings, Trained, Watch],
     data: DomainSet,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    told_by: signal.Signals,
+    stop: signal.Signals,
 ) -> None:
     wanted, expected, _ = whole
     update, count = torch.optim.SGD.step, iter(range(100))
 
     def interrupted(self: torch.optim.SGD, closure: None = None) -> None:
-        if next(count) == 3:  # an evaluation is due after this one; the first is undone
-            os.kill(os.getpid(), told_by)
+        if next(count) == 3:  # an evaluation follows; the first step is undone
+            os.kill(os.getpid(), stop)
         update(self)
 
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim.SGD, "step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(wanted, data, tmp_path / "run")
-    evaluate = running.evaluate
+    evaluate = dg_training.evaluate
 
     def stopped(*given: Any, **named: Any) -> Any:
         work = evaluate(*given, **named)
         next(work)
         yield
-        os.kill(os.getpid(), told_by)
+        os.kill(os.getpid(), stop)
         yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "evaluate", stopped)
+        patch.setattr(dg_training, "evaluate", stopped)
         with pytest.raises(KeyboardInterrupt):
             train(wanted, data, tmp_path / "run", resume=True)
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 3
     found = train(wanted, data, tmp_path / "run", resume=True)
     assert torch.equal(weights(found), weights(expected))
     assert without_clock(found.records) == without_clock(expected.records)
-    told = [line["iteration"] for line in read_lines(tmp_path / "run" / "log.jsonl") if line["phase"] == "train"]
-    assert told == list(range(1, wanted.iterations + 1)), "every step has its line, also the one that was interrupted"
+    logged = [line["iteration"] for line in read_lines(tmp_path / "run" / "log.jsonl")]
+    assert logged == list(range(1, wanted.iterations + 1)), "the interrupted step is logged as well"
 
 
-def test_the_file_that_a_run_began_with_may_be_gone(data: DomainSet, tmp_path: Path) -> None:
+def test_a_run_resumes_without_its_initial_weights_file(data: DomainSet, tmp_path: Path) -> None:
     first = train(settings(iterations=1), data, tmp_path / "first")
     begin = tmp_path / "begin.safetensors"
     begin.write_bytes((tmp_path / "first" / "model.safetensors").read_bytes())
@@ -279,27 +282,28 @@ def test_the_file_that_a_run_began_with_may_be_gone(data: DomainSet, tmp_path: P
     torch.testing.assert_close(*(next(t.model.parameters()) for t in (found, first)))
 
 
-def test_a_run_is_resumed_as_itself_or_not_at_all(data: DomainSet, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a run without a folder has no checkpoint"):
+def test_a_run_is_resumed_only_with_its_settings_and_data(data: DomainSet, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="without a folder"):
         train(settings(), data, resume=True)
-    with pytest.raises(ValueError, match="has no checkpoint to resume from"):
+    with pytest.raises(RunFolderError, match=r"no checkpoint\.pt"):
         train(settings(), data, tmp_path / "run", resume=True)
     with pytest.raises(KeyboardInterrupt):
         train(settings(), data, tmp_path / "run", progress=Watch(2))
-    with pytest.raises(ValueError, match="has a run already; resume it"):
+    with pytest.raises(RunFolderError, match="unfinished run"):
         train(settings(), data, tmp_path / "run")
-    with pytest.raises(ValueError, match=r"began with lr 0\.05, not 0\.1; resume it with its own settings"):
+    with pytest.raises(RunFolderError, match=r"lr=0\.05, not 0\.1"):
         train(settings(lr=0.1), data, tmp_path / "run", resume=True)
-    with pytest.raises(ValueError, match=r"not the pictures that the run in .* began with"):
-        train(settings(), small_digits(70), tmp_path / "run", resume=True)
+    renamed = dataclasses.replace(data, names=[f"other {name}" for name in data.names])
+    for other in (small_digits(70), renamed):
+        with pytest.raises(RunFolderError) as error:
+            train(settings(), other, tmp_path / "run", resume=True)
+        assert error.value.problem == "other data"
     train(settings(log_every=3, speed="graph"), data, tmp_path / "run", resume=True)
-    with pytest.raises(ValueError, match="has a finished run"):
+    with pytest.raises(RunFolderError, match="finished run"):
         train(settings(), data, tmp_path / "run", resume=True)
 
 
-def test_a_disk_that_is_full_when_a_run_goes_on_costs_no_record(
-    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_on_resume_loses_no_record(data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(settings(), data, tmp_path / "run", progress=Watch(4))
     before = (tmp_path / "run" / "records.jsonl").read_bytes()
@@ -311,33 +315,68 @@ def test_a_disk_that_is_full_when_a_run_goes_on_costs_no_record(
     train(settings(), data, tmp_path / "run", resume=True)
 
 
-def test_two_trainings_at_once_in_one_folder_are_refused(data: DomainSet, tmp_path: Path) -> None:
-    pytest.importorskip("fcntl")
+def test_a_folder_takes_one_run_at_a_time(data: DomainSet, tmp_path: Path) -> None:
     run = tmp_path / identity(settings())
 
-    def second(told: Progress) -> None:
-        with pytest.raises(ValueError, match="is at work in"):
+    def second(_: Progress) -> None:
+        with pytest.raises(RunFolderError, match="another process"):
             train(settings(), data, run, resume=True)
-        with pytest.raises(ValueError, match="is at work in"):
+        with pytest.raises(RunFolderError, match="another process"):
             train_together([settings()], data, tmp_path)
 
-    train(settings(), data, run, progress=second)
-    assert not (run / "lock").exists()
+    train(settings(iterations=1), data, run, progress=second)
 
 
-# --- what can be wrong -------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_run_killed_with_sigkill_resumes_exactly(data: DomainSet, tmp_path: Path) -> None:
+    """The process is killed in iteration 4, and its last checkpoint is of iteration 2."""
+
+    def die(progress: Progress) -> None:
+        if progress.done == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if (child := os.fork()) == 0:
+        train(settings(), data, tmp_path / "run", progress=die)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    after, watch = Watch(), Watch()
+    expected = train(settings(), data, progress=watch)
+    found = train(settings(), data, tmp_path / "run", resume=True, progress=after)
+    assert torch.equal(weights(found), weights(expected))
+    assert after.losses == {place: watch.losses[place] for place in after.losses}
+    assert without_clock(found.records) == without_clock(expected.records)
 
 
-def test_a_loss_that_explodes_stops_the_run_and_is_not_saved(data: DomainSet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["truncated", "zeroed", "garbage", "empty", "another file"])
+def test_a_damaged_checkpoint_is_refused_by_name(data: DomainSet, tmp_path: Path, damage: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(), data, tmp_path / "run", progress=Watch(2))
+    path = tmp_path / "run" / "checkpoint.pt"
+    content = bytearray(path.read_bytes())
+    middle = content.index(b"data/2") + 200  # inside a tensor
+    if damage == "zeroed":
+        content[middle : middle + 100] = bytes(100)
+    if damage == "another file":
+        torch.save({"weights": torch.ones(3)}, path)
+    else:
+        bad = {"truncated": content[: len(content) // 2], "garbage": b"\x80\x02garbage" * 99, "empty": b""}
+        path.write_bytes(bad.get(damage, content))
+    with pytest.raises(DamagedFileError, match=r"checkpoint\.pt: .*delete it"):
+        train(settings(), data, tmp_path / "run", resume=True)
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+def test_a_diverged_run_stops_and_is_not_saved(data: DomainSet, tmp_path: Path) -> None:
     with pytest.raises(
-        FloatingPointError, match=r"the loss is (nan|inf) at iteration \d of erm .*; try a lower learning rate"
+        FloatingPointError, match=r"(loss is (nan|inf)|not finite).* at iteration \d of erm.*lower the learning rate"
     ):
         train(settings(lr=1e30, save_every=1), data, tmp_path / "run")
     state = tmp_path / "run" / "checkpoint.pt"
     assert not state.exists() or torch.load(state, weights_only=True)["iteration"] < 2
 
 
-def test_a_domain_that_is_not_there_is_told(data: DomainSet) -> None:
+def test_unknown_domains_and_too_large_batches_are_refused(data: DomainSet) -> None:
     with pytest.raises(ValueError, match=r"domain 'oil'.* ink, neon"):
         train(settings(train_domains=("oil",)), data)
     with pytest.raises(ValueError, match="do not fill one batch of 1000"):
@@ -345,9 +384,8 @@ def test_a_domain_that_is_not_there_is_told(data: DomainSet) -> None:
 
 
 @pytest.mark.parametrize("how", ["train", "train_together"])
-def test_a_device_that_is_not_there_is_told_with_what_to_give_instead(data: DomainSet, how: str, tmp_path: Path) -> None:
+def test_an_unavailable_device_is_refused(data: DomainSet, how: str, tmp_path: Path) -> None:
     wanted = settings(device="cuda:99", precision="bf16", speed="graph")
-    sentence = 'device=\'cuda:99\' cannot be used here; on a CPU give device="cpu", precision="fp32", speed="plain"'
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+    with pytest.raises(ValueError, match=r"device='cuda:99'.*device='cpu', precision='fp32', speed='plain'"):
         train(wanted, data, tmp_path / "run") if how == "train" else train_together([wanted], data, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -14,7 +14,7 @@ from efdm.style.stylizer import Stylizer
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four photographs, three paintings, and a VGG that has learnt nothing."""
+    """Return a folder with four contents, three styles and a VGG with random weights."""
     folder = tmp_path_factory.mktemp("training")
     noise_pictures(folder / "content", 4, seed=1)
     noise_pictures(folder / "style", 3, seed=2)
@@ -24,7 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def quickly() -> Iterator[None]:
-    """A draw of few iterations at once, no TensorBoard unless a test wants it."""
+    """Draw few iterations at a time, so that a run has several blocks; disable TensorBoard."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "BLOCK", 2)
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)

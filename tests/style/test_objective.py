@@ -15,8 +15,8 @@ from efdm.style.objective import (
     LIKENESS_TAPS,
     STYLE_TAPS,
     PaperObjective,
+    PerceptualObjective,
     ReconstructionObjective,
-    SmallObjective,
 )
 from efdm.style.pipeline import transfer
 
@@ -48,20 +48,20 @@ def pictures() -> tuple[Tensor, Tensor]:
     return torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32).square()
 
 
-def given_back() -> StyleNetwork:
-    """A network whose features are the picture."""
+def identity_network() -> StyleNetwork:
+    """Return a network whose features are the image."""
     network = StyleNetwork(
-        "given back", [nn.Identity(), nn.Identity()], nn.Identity(), strides=(1, 1), receptive_field=(0, 0, 0)
+        "identity", [nn.Identity(), nn.Identity()], nn.Identity(), strides=(1, 1), receptive_field=(0, 0, 0)
     )
     network.unused = nn.Parameter(torch.zeros(1))
     return network
 
 
-# --- the paper's -----------------------------------------------------------------------------------------------------
+# --- paper -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", MATCHERS)
-def test_the_papers_losses_are_what_it_says(vgg: StyleNetwork, pictures: tuple[Tensor, Tensor], method: str) -> None:
+def test_losses_of_the_paper(vgg: StyleNetwork, pictures: tuple[Tensor, Tensor], method: str) -> None:
     content, style = pictures
     encoder = vgg.stages[0]
     with torch.no_grad():
@@ -87,8 +87,8 @@ def test_the_style_has_a_gradient_and_only_the_decoder_receives_it(
     vgg.zero_grad()
 
 
-def test_the_paper_trains_no_other_network(small: StyleNetwork) -> None:
-    with pytest.raises(ValueError, match="the paper's objective trains the decoder of a VGG; small is trained by 'small'"):
+def test_the_papers_objective_refuses_other_networks(small: StyleNetwork) -> None:
+    with pytest.raises(ValueError, match="decoder of a VGG, got the network 'small'"):
         PaperObjective(small)
 
 
@@ -105,10 +105,8 @@ def test_the_papers_losses_are_means_over_the_batch(vgg: StyleNetwork, pictures:
 # --- reconstruction --------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_given_back_costs_nothing_but_what_is_not_known_of_vgg(
-    teacher: VGG, pictures: tuple[Tensor, Tensor]
-) -> None:
-    objective = ReconstructionObjective(given_back(), teacher)
+def test_a_perfect_reconstruction_pays_for_distillation_only(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+    objective = ReconstructionObjective(identity_network(), teacher)
     losses = objective(*pictures)
     assert losses["pixels"] == 0
     assert losses["likeness"] < 1e-9
@@ -116,16 +114,15 @@ def test_a_picture_given_back_costs_nothing_but_what_is_not_known_of_vgg(
     close(losses["loss"], losses["distilled"])
 
 
-def test_heads_that_know_vgg_pay_nothing(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
-    told = torch.cat(pictures)
-    objective = ReconstructionObjective(given_back(), teacher)
-    targets = [F.adaptive_avg_pool2d(t, (32, 32)) for t in teacher.taps(told, DISTILLED)]
+def test_heads_that_predict_vgg_features_pay_nothing(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+    objective = ReconstructionObjective(identity_network(), teacher)
+    targets = [F.adaptive_avg_pool2d(t, (32, 32)) for t in teacher.taps(torch.cat(pictures), DISTILLED)]
     assert [h.out_channels for h in objective.heads] == [t.shape[1] for t in targets]
-    objective.heads = nn.ModuleList(Told(t) for t in targets)
+    objective.heads = nn.ModuleList(Constant(t) for t in targets)
     assert objective(*pictures)["distilled"] == 0
 
 
-class Told(nn.Module):
+class Constant(nn.Module):
     def __init__(self, answer: Tensor) -> None:
         super().__init__()
         self.answer = answer
@@ -145,24 +142,24 @@ def test_reconstruction_trains_everything_and_its_heads(
     assert all(p.grad is None for p in teacher.parameters())
 
 
-# --- the small network's ---------------------------------------------------------------------------------------------
+# --- perceptual ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["efdm", "adain"])
-def test_training_sees_what_a_transfer_makes(
+def test_training_transfers_as_inference_does(
     small: StyleNetwork, teacher: VGG, pictures: tuple[Tensor, Tensor], method: str
 ) -> None:
     content, style = pictures
     with torch.no_grad():
-        seen = SmallObjective(small, teacher, method=method).transfer(content, style)
+        seen = PerceptualObjective(small, teacher, method=method).transfer(content, style)
         made = transfer(small, content, small.features(style), method=method)
-    # moments first may move two nearly equal values past each other
+    # matching moments first may swap two nearly equal values
     assert (seen - made).abs().mean() < 1e-4 * made.abs().mean()
 
 
-def test_the_small_networks_losses(small: StyleNetwork, teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+def test_losses_of_the_perceptual_objective(small: StyleNetwork, teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
     content, style = pictures
-    objective = SmallObjective(small, teacher, style_weight=2.0, sliced_weight=3.0, identity_weight=5.0, identities=1)
+    objective = PerceptualObjective(small, teacher, style_weight=2.0, sliced_weight=3.0, identity_weight=5.0, identities=1)
     directions = [random_directions(4, c) for c in (256, 512)]
     styles = torch.stack([style[0], content[1]])  # the last is its own style
     taps = ("relu1_1", "relu2_1", "relu3_1", "relu3_3", "relu4_1", "relu4_3")
@@ -180,31 +177,29 @@ def test_the_small_networks_losses(small: StyleNetwork, teacher: VGG, pictures: 
     close(found["loss"], parts)
 
 
-def test_only_what_follows_the_first_stage_is_trained(
-    small: StyleNetwork, teacher: VGG, pictures: tuple[Tensor, Tensor]
-) -> None:
-    objective = SmallObjective(small, teacher)
+def test_the_first_stage_is_frozen(small: StyleNetwork, teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+    objective = PerceptualObjective(small, teacher)
     objective(*pictures)["loss"].backward()
     trained = {id(p) for m in objective.trained() for p in m.parameters()}
     assert all((p.grad is not None) == (id(p) in trained) for p in small.parameters())
     assert not trained & {id(p) for p in small.stages[0].parameters()}
 
 
-def test_a_picture_styled_by_itself_stays(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+def test_the_identity_loss_of_the_identity_is_zero(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
     content, style = pictures
-    objective = SmallObjective(given_back(), teacher, identities=1)
+    objective = PerceptualObjective(identity_network(), teacher, identities=1)
     assert objective(content, style)["identity"] < 1e-5
     close(objective.transfer(content, style)[0], efdm(content, style)[0])
-    assert SmallObjective(given_back(), teacher, identities=0)(content, style)["identity"] == 0
+    assert PerceptualObjective(identity_network(), teacher, identities=0)(content, style)["identity"] == 0
 
 
-def test_processes_that_share_a_batch_have_the_losses_of_one(
+def test_losses_of_several_processes_average_to_those_of_one(
     small: StyleNetwork, teacher: VGG, pictures: tuple[Tensor, Tensor]
 ) -> None:
     content, style = pictures
     directions = [random_directions(4, c) for c in (256, 512)]
-    whole = SmallObjective(small, teacher)(content, style, directions)
-    shares = [SmallObjective(small, teacher, identities=i, processes=2) for i in (0, 1)]
+    whole = PerceptualObjective(small, teacher)(content, style, directions)
+    shares = [PerceptualObjective(small, teacher, identities=i, processes=2) for i in (0, 1)]
     halves = [o(content[i : i + 1], style[i : i + 1], directions) for i, o in enumerate(shares)]
     for name, value in whole.items():
         close(value.detach(), torch.stack([h[name] for h in halves]).mean().detach())
@@ -212,8 +207,7 @@ def test_processes_that_share_a_batch_have_the_losses_of_one(
 
 @pytest.mark.parametrize(("count", "identities", "processes"), [(1, 1, 1), (2, 2, 1), (1, 2, 2)])
 def test_a_batch_of_identities_alone_is_refused(teacher: VGG, count: int, identities: int, processes: int) -> None:
-    """Its loss would be the same for every style."""
-    objective = SmallObjective(given_back(), teacher, identities=identities, processes=processes)
+    objective = PerceptualObjective(identity_network(), teacher, identities=identities, processes=processes)
     whole = count * processes
-    with pytest.raises(ValueError, match=f"a batch of {whole} with identities={identities} has no style to learn"):
+    with pytest.raises(ValueError, match=f"batch must be greater than identities={identities}, got {whole}"):
         objective(torch.rand(count, 3, 16, 16), torch.rand(count, 3, 16, 16))

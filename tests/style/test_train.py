@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,17 @@ from efdm.data import ImageSet, PictureError
 from efdm.models import build
 from efdm.models.weights import load_network, read
 from efdm.style import training
-from efdm.style.training import Batches, Settings
+from efdm.style.settings import Settings
+from efdm.style.training import CropPairs
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
 
-# --- what a run does ---------------------------------------------------------------------------------------------------
+# --- a run ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [settings, small])
-def test_the_loss_of_one_pair_goes_down(place: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
+def test_the_loss_decreases(place: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
     content, style = (str(one_picture(tmp_path / str(n), seed=n, side=16)) for n in (1, 3))
     wanted = make(place, content=content, style=style, short_side=16, sliced_weight=0.0, lr=4e-4, seed=1)
     wanted = dataclasses.replace(wanted, iterations=12, reconstruct=4 * wanted.reconstruct)
@@ -47,7 +49,7 @@ def test_only_the_decoder_of_a_vgg_is_trained(place: Path, tmp_path: Path) -> No
     assert not torch.equal(weights(before.decoder), weights(after.decoder))  # type: ignore[arg-type]
 
 
-def test_the_first_stage_learns_to_reconstruct_and_then_stays(place: Path, tmp_path: Path) -> None:
+def test_the_first_stage_is_trained_in_the_first_phase_only(place: Path, tmp_path: Path) -> None:
     one = train(small(place, iterations=1), tmp_path / "one")
     two = train(small(place, iterations=2), tmp_path / "two")
     assert torch.equal(weights(one.stages[0]), weights(two.stages[0]))  # type: ignore[arg-type]
@@ -55,20 +57,21 @@ def test_the_first_stage_learns_to_reconstruct_and_then_stays(place: Path, tmp_p
     assert not torch.equal(weights(one.stages[0]), weights(training.make_network(small(place)).stages[0]))  # type: ignore[arg-type]
 
 
-def test_what_a_run_leaves(place: Path, tmp_path: Path) -> None:
+def test_files_of_a_finished_run(place: Path, tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
     wanted = small(place, iterations=5, reconstruct=2, log_every=2, preview_every=3)
     network = train(wanted, run)
     assert Settings(**json.loads((run / "settings.json").read_text())) == wanted
-    told = json.loads((run / "environment.json").read_text())
-    assert (told["contents"], told["styles"], told["skipped"]) == (4, 3, [])
-    assert told["versions"]["torch"]
+    environment = json.loads((run / "environment.json").read_text())
+    assert (environment["contents"], environment["styles"], environment["skipped"]) == (4, 3, [])
+    assert environment["versions"]["torch"]
     lines = records(run)
     assert [(r["phase"], r["iteration"]) for r in lines] == [("reconstruct", 2), ("style", 2), ("style", 4), ("style", 5)]
     assert {"loss", "pixels", "likeness", "distilled", "gradient", "lr"} <= set(lines[0])
     assert {"loss", "content", "style", "identity", "sliced", "gradient", "lr"} <= set(lines[-1])
     assert sorted(p.name for p in (run / "previews").iterdir()) == ["final.jpg", "style-0000003.jpg"]
     assert (run / "done").exists()
+    assert not (run / "checkpoint.pt").exists()
     again = load_network(build("small"), run / "network.safetensors")
     torch.testing.assert_close(weights(again), weights(network), rtol=1e-3, atol=1e-4)
 
@@ -80,7 +83,7 @@ def test_previews_and_checkpoints_change_nothing(place: Path, tmp_path: Path) ->
     assert not (tmp_path / "plain" / "previews").exists()
 
 
-def test_tensorboard_is_written_where_it_is_installed(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_files_are_written(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard")
     pytest.importorskip("tensorboard")
     train(settings(place, iterations=1), tmp_path / "run")
@@ -88,17 +91,20 @@ def test_tensorboard_is_written_where_it_is_installed(place: Path, tmp_path: Pat
     assert b"style/loss" in events.read_bytes()
 
 
-def test_the_averaged_weights_are_what_is_saved(place: Path, tmp_path: Path) -> None:
-    network = train(small(place, reconstruct=0, ema_decay=0.5), tmp_path / "run")
-    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+def test_the_averaged_weights_are_saved(place: Path, tmp_path: Path) -> None:
+    wanted = small(place, reconstruct=0, ema_decay=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        train(wanted, tmp_path / "run", log_every=1, progress=Watch("style", 3))  # the last iteration
+    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"]
+    network = train(wanted, tmp_path / "run", resume=True)
     names = [n for n, _ in network.named_parameters() if not n.startswith("stages.0.")]
-    average = dict(zip(names, state["step"]["averaged"], strict=True))
+    average = dict(zip(names, state["averaged"], strict=True))
     saved = read(tmp_path / "run" / "network.safetensors")
     assert all(torch.equal(saved[n], average[n].half()) for n in names)
-    assert any(not torch.equal(saved[n], state["network"][n].half()) for n in names)
+    assert any(not torch.equal(saved[n], state["modules"]["network"][n].half()) for n in names)
 
 
-def test_a_run_can_start_with_a_network(place: Path, tmp_path: Path) -> None:
+def test_a_run_can_start_from_a_network(place: Path, tmp_path: Path) -> None:
     first = train(small(place, reconstruct=0), tmp_path / "first")
     start = str(tmp_path / "first" / "network.safetensors")
     still = {"reconstruct": 0, "iterations": 1, "weight_decay": 0.0, "seed": 5}
@@ -108,8 +114,8 @@ def test_a_run_can_start_with_a_network(place: Path, tmp_path: Path) -> None:
     assert not torch.equal(weights(other), weights(second))
 
 
-def test_a_run_can_go_on_counting_from_another(place: Path, tmp_path: Path) -> None:
-    """With the learning rates and the pictures of the longer run it continues."""
+def test_a_run_can_continue_the_iterations_of_another(place: Path, tmp_path: Path) -> None:
+    """It has the learning rates and the crops of the longer run."""
     still = {"reconstruct": 0, "lr": 1e-9, "weight_decay": 0.0, "iterations": 4}
     train(small(place, **still), tmp_path / "long", log_every=1)
     train(small(place, **{**still, "iterations": 2}), tmp_path / "first", log_every=1)
@@ -119,21 +125,21 @@ def test_a_run_can_go_on_counting_from_another(place: Path, tmp_path: Path) -> N
     wanted, found = read("long")[2:], read("second")
     assert [r["iteration"] for r in found] == [3, 4]
     assert [r["lr"] for r in found] == [r["lr"] for r in wanted]
-    assert [r["loss"] for r in found] == pytest.approx([r["loss"] for r in wanted], rel=1e-2)  # stored as halves
+    assert [r["loss"] for r in found] == pytest.approx([r["loss"] for r in wanted], rel=1e-2)  # stored in half precision
 
 
-def test_damaged_pictures_are_left_out_and_named(place: Path, tmp_path: Path) -> None:
+def test_damaged_images_are_skipped_and_named(place: Path, tmp_path: Path) -> None:
     noise_pictures(tmp_path / "content", 2, seed=3)
     (tmp_path / "content" / "torn.png").write_bytes((tmp_path / "content" / "0.png").read_bytes()[:60])
     (tmp_path / "content" / "empty.jpg").touch()
     train(settings(place, content=str(tmp_path / "content"), iterations=1), tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "environment.json").read_text())
-    assert told["contents"] == 2
-    assert len(told["skipped"]) == 2
-    assert all(any(name in line for line in told["skipped"]) for name in ("torn.png", "empty.jpg"))
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["contents"] == 2
+    assert len(environment["skipped"]) == 2
+    assert all(any(name in line for line in environment["skipped"]) for name in ("torn.png", "empty.jpg"))
 
 
-def test_a_damaged_picture_is_told_from_another_of_its_name(place: Path, tmp_path: Path) -> None:
+def test_skipped_images_are_named_with_their_source(place: Path, tmp_path: Path) -> None:
     for name, seed in {"photos": 3, "paintings": 4}.items():
         noise_pictures(tmp_path / name, 1, seed=seed)
         (tmp_path / name / "broken.png").touch()
@@ -150,53 +156,49 @@ def test_a_damaged_picture_is_told_from_another_of_its_name(place: Path, tmp_pat
         assert str(tmp_path) not in text
 
 
-def test_why_a_picture_was_left_out_does_not_say_where_it_lay(tmp_path: Path) -> None:
-    """Readers know a picture by its name, and the system by its path."""
+def test_reasons_for_skipping_contain_no_folders(tmp_path: Path) -> None:
     folder, one = tmp_path / "photos", tmp_path / "photos" / "a" / "1.png"
-    told = partial(training._left_out, str(folder), "a/1.png")
-    assert told(f"{one} may not be read by you") == "photos/a/1.png may not be read by you"
-    assert told(f"{folder} does not exist") == "photos/a/1.png does not exist"
-    assert told("a/1.png is empty") == "photos/a/1.png is empty"
-    assert told("too many bits") == "photos/a/1.png: too many bits"
-    assert training._left_out(str(one), "1.png", "1.png is empty") == "1.png is empty"
+    reason = partial(training._skipped, str(folder), "a/1.png")
+    assert reason(f"{one} may not be read by you") == "photos/a/1.png may not be read by you"
+    assert reason(f"{folder} does not exist") == "photos/a/1.png does not exist"
+    assert reason("a/1.png is empty") == "photos/a/1.png is empty"
+    assert reason("too many bits") == "photos/a/1.png: too many bits"
+    assert training._skipped(str(one), "1.png", "1.png is empty") == "1.png is empty"
 
 
-# --- what is drawn -----------------------------------------------------------------------------------------------------
+# --- crops -----------------------------------------------------------------------------------------------------
 
 
-def test_batches_are_the_same_wherever_a_run_begins(place: Path) -> None:
+def test_batches_are_the_same_wherever_a_run_starts(place: Path) -> None:
     wanted = small(place)
     sets = [ImageSet.load(place / n, short_side=20) for n in ("content", "style")]
-    one, two = (Batches(*sets, wanted, torch.device("cpu")) for _ in range(2))
-    forward = [one(i, 0) for i in range(7)]
+    crops, other = CropPairs(*sets, wanted), CropPairs(*sets, dataclasses.replace(wanted, seed=1))
+    forward = list(islice(crops.batches(0, 0), 7))
     for i in reversed(range(7)):
-        content, style, directions = two(i, 0)
-        assert torch.equal(content, forward[i][0])
-        assert torch.equal(style, forward[i][1])
-        assert all(torch.equal(a, b) for a, b in zip(directions, forward[i][2], strict=True))
-    assert [d.shape for d in directions] == [(128, 256), (128, 512)]
+        assert all(torch.equal(a, b) for a, b in zip(next(crops.batches(0, i)), forward[i], strict=True))
+    assert [tensor.shape for tensor in forward[0]] == [(2, 3, 16, 16), (2, 3, 16, 16), (128, 256), (128, 512)]
     contents = torch.stack([f[0] for f in forward])
     assert len(contents.unique(dim=0)) == 7
-    assert not torch.equal(one(0, 1)[0], forward[0][0])  # another phase
-    assert not torch.equal(Batches(*sets, dataclasses.replace(wanted, seed=1), torch.device("cpu"))(0, 0)[0], forward[0][0])
+    assert not torch.equal(next(crops.batches(1, 0))[0], forward[0][0])  # another phase
+    assert not torch.equal(next(other.batches(0, 0))[0], forward[0][0])
 
 
 def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = small(place, batch=4)
     sets = [ImageSet.load(place / n, short_side=20) for n in ("content", "style")]
-    whole = Batches(*sets, wanted, torch.device("cpu"))(5, 0)
+    whole = next(CropPairs(*sets, wanted).batches(0, 5))
     shares = []
     for rank in range(2):
         monkeypatch.setattr(training, "processes", lambda rank=rank: (rank, 2))
-        shares.append(Batches(*sets, wanted, torch.device("cpu"))(5, 0))
+        shares.append(next(CropPairs(*sets, wanted).batches(0, 5)))
     for place_of in (0, 1):
         assert torch.equal(torch.cat([s[place_of] for s in shares]), whole[place_of])
-    assert all(torch.equal(s[2][1], whole[2][1]) for s in shares)
-    with pytest.raises(ValueError, match="a batch of 3 cannot be shared equally by 2 processes"):
-        Batches(*sets, small(place, batch=3), torch.device("cpu"))
+    assert all(torch.equal(s[3], whole[3]) for s in shares)
+    with pytest.raises(ValueError, match="batch must be a multiple of the 2 processes, got 3"):
+        CropPairs(*sets, small(place, batch=3))
 
 
-# --- what can be wrong -------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -204,15 +206,13 @@ def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.Monke
     [
         ({"method": "efmd"}, "method='efmd' is not one of .*did you mean 'efdm'?"),
         ({"schedule": "cosin"}, "did you mean 'cosine'?"),
-        ({"precision": "fp8"}, "precision='fp8' is not one of"),
-        ({"speed": "fast"}, "speed='fast' is not one of"),
         ({"content": "nowhere"}, "nowhere"),
         ({"vgg": "nowhere.pth"}, r"there is no file nowhere\.pth with the weights of vgg16"),
         ({"start": "nowhere.pth"}, r"there is no file nowhere\.pth"),
-        ({"size": 64}, "crops of 64 pixels do not fit pictures of 20; lower --size or raise --short-side"),
+        ({"size": 64}, "size must be at most short_side=20, got 64"),
     ],
 )
-def test_wrong_settings_are_told_and_leave_nothing(
+def test_wrong_settings_are_refused_and_write_nothing(
     place: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
@@ -220,50 +220,46 @@ def test_wrong_settings_are_told_and_leave_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_training_that_names_no_device_follows_the_machine(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_precision_and_speed_follow_the_machine(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     named = dataclasses.asdict(settings(place, iterations=1))
     wanted = Settings(**{k: v for k, v in named.items() if k not in ("device", "precision", "speed")})
     train(wanted, tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "settings.json").read_text())
-    assert (told["device"], told["precision"], told["speed"]) == ("cpu", "fp32", "plain")
+    stored = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert (stored["device"], stored["precision"], stored["speed"]) == ("cpu", "fp32", "plain")
 
 
-def test_a_device_that_is_not_there_is_told_before_anything_is_read(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"device='cuda:99' cannot be used here; on a CPU give device=\"cpu\", precision="):
+def test_an_unavailable_device_is_refused_first(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="device='cuda:99' is not available"):
         train(settings(place, device="cuda:99", content="nowhere"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_network_that_does_not_exist_is_told(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'vgg13' is not a network; choose one of"):
+def test_an_unknown_network_is_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="encoder='vgg13' is not one of"):
         train(dataclasses.replace(settings(place), encoder="vgg13"), tmp_path / "run")
 
 
-def test_a_batch_with_nothing_to_learn_is_told(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="every content is its own style and none is learnt"):
+def test_a_batch_of_identities_is_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="batch must be greater than 1"):
         train(small(place, batch=1), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_no_picture_that_can_be_read(place: Path, tmp_path: Path) -> None:
+def test_a_folder_without_readable_images_is_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "style").mkdir()
     (tmp_path / "style" / "torn.png").write_bytes(b"PNG")
     with pytest.raises(PictureError, match="none of 1 pictures could be read"):
         train(settings(place, style=str(tmp_path / "style")), tmp_path / "run")
 
 
-def test_a_loss_that_explodes_stops_the_run(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match="try a lower --lr"):
+def test_a_diverged_run_stops(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
         train(settings(place, lr=1e30, iterations=5), tmp_path / "run", log_every=1)
 
 
-def test_weights_that_explode_between_two_lines_of_the_log_are_not_saved(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    update, count = torch.optim.AdamW.step, iter(range(100))
+def test_weights_that_are_not_finite_are_not_saved(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update, count = torch.optim.AdamW.step, iter(range(-1, 100))  # the first step is undone
 
     def exploding(self: torch.optim.AdamW) -> None:
         update(self)
@@ -271,8 +267,8 @@ def test_weights_that_explode_between_two_lines_of_the_log_are_not_saved(
             self.param_groups[0]["params"][0].data[0] = torch.nan
 
     monkeypatch.setattr(torch.optim.AdamW, "step", exploding)
-    with pytest.raises(FloatingPointError, match=r"no longer finite at iteration 3 of style.*try a lower --lr"):
+    with pytest.raises(FloatingPointError, match="not finite at iteration 3 of style"):
         train(settings(place, iterations=5), tmp_path / "run", log_every=1000, save_every=1)
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     assert state["iteration"] == 2
-    assert all(v.isfinite().all() for v in state["network"].values())
+    assert all(v.isfinite().all() for v in state["step"]["modules"]["network"].values())

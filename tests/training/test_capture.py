@@ -9,8 +9,8 @@ import torch
 from tolerances import close
 from torch import Tensor, nn
 
-from efdm.training import SPEEDS, Capture
-from efdm.training.checkpoint import set_rate
+from efdm.training import Capture
+from efdm.training.step import set_lr
 
 CPU = torch.device("cpu")
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -22,11 +22,11 @@ OPTIMIZERS = {
 
 
 class Learner:
-    """A network with BatchNorm and a draw of its own, and a step for it."""
+    """A network with batch norm and dropout, and a step that draws noise."""
 
-    def __init__(self, device: torch.device, how: str, optimizer: str = "sgd") -> None:
+    def __init__(self, device: torch.device, mode: Any, optimizer: str = "sgd") -> None:
         torch.manual_seed(3)
-        # no bias before BatchNorm: its gradient is all rounding, which Adam would make as large as the others
+        # no bias before the batch norm: its gradient is pure rounding error, which Adam would amplify
         layers = [nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Conv2d(4, 2, 3)]
         self.model = nn.Sequential(*layers).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -37,7 +37,7 @@ class Learner:
         self.generator = torch.Generator(device)
         changed = [*self.model.parameters(), *self.model.buffers()]
         self.run = Capture(
-            self.step, self.optimizer, device=device, changed=changed, generator=self.generator, how=how
+            self.step, self.optimizer, device=device, changed=changed, generator=self.generator, mode=mode
         )  # fmt: skip
 
     def step(self, images: Tensor) -> dict[str, Tensor]:
@@ -52,21 +52,21 @@ class Learner:
         images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(iteration))
         self.generator.manual_seed(iteration)
         torch.manual_seed(iteration)
-        set_rate(self.optimizer, self.rate / (iteration + 1))
+        set_lr(self.optimizer, self.rate / (iteration + 1))
         return {k: v.clone() for k, v in self.run(images.to(self.generator.device)).items()}
 
     def state(self) -> dict[str, Tensor]:
         return {k: v.detach().clone() for k, v in self.model.state_dict().items()}
 
 
-def test_a_plain_step_is_the_function_itself() -> None:
-    one, two = Learner(CPU, "plain"), Learner(CPU, "graph")  # graphs are for GPUs, and plain elsewhere
+def test_without_a_gpu_the_step_is_called_directly() -> None:
+    one, two = Learner(CPU, "plain"), Learner(CPU, "graph")
     for i in range(3):
         assert torch.equal(one(i)["loss"], two(i)["loss"])
     assert two.run.graph is None
 
 
-def test_graphs_are_made_and_replayed_on_their_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_are_captured_and_replayed_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """`torch.cuda.graph` captures on the current device, even if every tensor is on another."""
     current: list[torch.device] = []
     seen: list[tuple[str, list[torch.device]]] = []
@@ -91,6 +91,7 @@ def test_graphs_are_made_and_replayed_on_their_own_device(monkeypatch: pytest.Mo
 
     run = Learner(CPU, "graph").run
     second = run.device = torch.device("cuda:1")
+    run.captures = True
     monkeypatch.setattr(torch.cuda, "device", On)
     monkeypatch.setattr(run, "_record", record)
     for value in range(2):
@@ -100,7 +101,7 @@ def test_graphs_are_made_and_replayed_on_their_own_device(monkeypatch: pytest.Mo
 
 
 class PretendGraph:
-    """Stands for a CUDA graph where there is none: "replaying" is calling the step once more."""
+    """Stand in for a CUDA graph on a CPU."""
 
     def __init__(self) -> None:
         self.generators: list[torch.Generator] = []
@@ -111,7 +112,7 @@ class PretendGraph:
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Everything that recording asks of CUDA, here; and what streams were used."""
+    """Replace everything in torch.cuda that capturing needs, and return the streams that were used."""
     used: list[Any] = []
 
     class Stream:
@@ -136,11 +137,11 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("begun", [0, 2])
-def test_recording_leaves_everything_as_it_was(pretend: list[Any], optimizer: str, begun: int) -> None:
-    """Weights, BatchNorm's averages and count, the optimizer and both generators; with a state from before or without."""
+@pytest.mark.parametrize("steps", [0, 2])
+def test_capturing_changes_nothing(pretend: list[Any], optimizer: str, steps: int) -> None:
+    """Weights, buffers, the optimizer and both generators are restored, with earlier optimizer state or without."""
     one, two = Learner(CPU, "plain", optimizer), Learner(CPU, "plain", optimizer)
-    for i in range(begun):
+    for i in range(steps):
         one(i), two(i)
     images = torch.rand(4, 3, 8, 8)
     before, drawn = two.state(), [two.generator.get_state(), torch.get_rng_state()]
@@ -149,20 +150,20 @@ def test_recording_leaves_everything_as_it_was(pretend: list[Any], optimizer: st
     assert torch.equal(two.generator.get_state(), drawn[0])
     assert torch.equal(torch.get_rng_state(), drawn[1])
     assert two.run.graph.generators == [two.generator]  # type: ignore[union-attr]
-    for i in range(begun, begun + 3):
+    for i in range(steps, steps + 3):
         assert torch.equal(one(i)["loss"], two(i)["loss"])
     assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("begun", [0, 2])
+@pytest.mark.parametrize("steps", [0, 2])
 @pytest.mark.parametrize("fails", [RuntimeError("no memory"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
 @pytest.mark.parametrize("where", ["before the update", "after it"])
-def test_preparing_leaves_everything_as_it_was_also_when_it_fails(
-    monkeypatch: pytest.MonkeyPatch, optimizer: str, begun: int, fails: BaseException, where: str
+def test_a_failed_preparation_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, optimizer: str, steps: int, fails: BaseException, where: str
 ) -> None:
     one, two = Learner(CPU, "plain", optimizer), Learner(CPU, "plain", optimizer)
-    for i in range(begun):
+    for i in range(steps):
         one(i), two(i)
     images = torch.rand(4, 3, 8, 8)
     before, drawn = two.state(), [two.generator.get_state(), torch.get_rng_state()]
@@ -180,12 +181,12 @@ def test_preparing_leaves_everything_as_it_was_also_when_it_fails(
     assert all(torch.equal(value, before[name]) for name, value in two.state().items())
     assert torch.equal(two.generator.get_state(), drawn[0])
     assert torch.equal(torch.get_rng_state(), drawn[1])
-    for i in range(begun, begun + 2):  # with the same momentum, and no gradients from before
+    for i in range(steps, steps + 2):  # equal momentum, no leftover gradients
         one(i), two(i)
     assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
 
 
-def test_of_a_device_that_cannot_be_written_to_the_first_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_error_of_a_lost_device_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(CPU, "plain")
 
     def broken(*_: object) -> None:
@@ -200,7 +201,9 @@ def test_of_a_device_that_cannot_be_written_to_the_first_error_is_told(monkeypat
         learner.run.prepare(torch.rand(4, 3, 8, 8))
 
 
-def test_a_default_stream_is_not_captured_and_another_one_is(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_stream_is_replaced_and_any_other_is_captured(
+    pretend: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     learner = Learner(CPU, "plain")
     learner.run._record([torch.rand(4, 3, 8, 8)])
     assert pretend[-1][1] is not torch.cuda.default_stream()
@@ -210,7 +213,7 @@ def test_a_default_stream_is_not_captured_and_another_one_is(pretend: list[Any],
     assert pretend[-1][1] is mine
 
 
-def test_a_step_that_cannot_be_recorded_is_told(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_cannot_be_captured_is_reported(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         def __init__(self, *given: Any, **named: Any) -> None: ...
         def __enter__(self) -> None:
@@ -219,12 +222,12 @@ def test_a_step_that_cannot_be_recorded_is_told(pretend: list[Any], monkeypatch:
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(torch.cuda, "graph", Refusing)
-    with pytest.raises(RuntimeError, match=r"cannot be recorded as a CUDA graph; speed='plain'.*not permitted"):
+    with pytest.raises(RuntimeError, match=r"cannot be captured as a CUDA graph.*speed='plain'.*not permitted"):
         Learner(CPU, "plain").run._record([torch.rand(4, 3, 8, 8)])
 
 
 class BreakingCapture:
-    """A capture as torch's is when the step fails in it: its end fails, too, and leaves torch on its stream."""
+    """A capture whose end fails after the step has failed, as with torch."""
 
     def __init__(self, *given: Any, **named: Any) -> None: ...
     def __enter__(self) -> None: ...
@@ -235,14 +238,14 @@ class BreakingCapture:
 @pytest.mark.parametrize(
     ("fails", "kind", "message"),
     [
-        (RuntimeError("a number was read"), RuntimeError, r"cannot be recorded as a CUDA graph.*said: a number was read"),
+        (RuntimeError("a number was read"), RuntimeError, r"cannot be captured as a CUDA graph.*a number was read"),
         (torch.OutOfMemoryError("2 GiB"), torch.OutOfMemoryError, "2 GiB"),
         (ValueError("no such stage"), ValueError, "no such stage"),
         (KeyboardInterrupt(), KeyboardInterrupt, None),
     ],
-    ids=["cannot be recorded", "memory", "another error", "Ctrl-C"],
+    ids=["cannot be captured", "memory", "another error", "Ctrl-C"],
 )
-def test_what_failed_is_told_and_not_what_followed(
+def test_the_error_of_the_step_is_raised(
     pretend: list[Any], monkeypatch: pytest.MonkeyPatch, fails: BaseException, kind: type[BaseException], message: str | None
 ) -> None:
     restored: list[object] = []
@@ -260,7 +263,7 @@ def test_what_failed_is_told_and_not_what_followed(
     learner, count = Learner(CPU, "plain"), iter(range(10))
 
     def step(images: Tensor) -> dict[str, Tensor]:
-        if next(count) == 3:  # after the steps that warm up
+        if next(count) == 3:  # after the warm-up
             assert not gc.isenabled()
             raise fails
         return learner.step(images)
@@ -273,16 +276,12 @@ def test_what_failed_is_told_and_not_what_followed(
     assert learner.run.graph is None
 
 
-def test_a_released_step_says_so() -> None:
+def test_a_released_step_cannot_be_called() -> None:
     learner = Learner(CPU, "plain")
     learner(0)
     learner.run.release()
-    with pytest.raises(RuntimeError, match="this step was released"):
+    with pytest.raises(RuntimeError, match="released"):
         learner(1)
-
-
-def test_speeds_are_named_by_what_they_do() -> None:
-    assert {"plain", "compile", "graph", "compile+graph"} == set(SPEEDS)
 
 
 # --- on a GPU --------------------------------------------------------------------------------------------------------
@@ -291,8 +290,8 @@ def test_speeds_are_named_by_what_they_do() -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", [pytest.param("cuda", marks=ON_GPU), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
 @pytest.mark.parametrize("stream", ["default", "own"])
-def test_a_replayed_graph_does_what_plain_steps_do(name: str, optimizer: str, stream: str) -> None:
-    """With the same draws, bit for bit, and another learning rate each time."""
+def test_a_replayed_graph_equals_plain_steps(name: str, optimizer: str, stream: str) -> None:
+    """The draws are equal bit for bit; the learning rate changes in every step."""
     device = torch.device(name)
     one, two = Learner(device, "plain", optimizer), Learner(device, "graph", optimizer)
     two.model.load_state_dict(copy.deepcopy(one.state()))
@@ -313,7 +312,7 @@ def test_a_replayed_graph_does_what_plain_steps_do(name: str, optimizer: str, st
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_recording_on_a_gpu_leaves_everything_as_it_was(optimizer: str) -> None:
+def test_capturing_on_a_gpu_changes_nothing(optimizer: str) -> None:
     learner = Learner(torch.device("cuda"), "graph", optimizer)
     before = learner.state()
     learner.generator.manual_seed(5)

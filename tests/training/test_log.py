@@ -39,13 +39,13 @@ def test_a_log_keeps_the_lines_of_its_checkpoint(tmp_path: Path, monkeypatch: py
 @pytest.fixture
 def two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with Log(tmp_path) as log:
-        for iteration in (1, 2):
-            log.write("train", iteration, {"loss": 0.5})
+    log = Log(tmp_path)
+    for iteration in (1, 2):
+        log.write("train", iteration, {"loss": 0.5})
     return tmp_path / "log.jsonl"
 
 
-def test_a_disk_that_is_full_when_a_run_goes_on_costs_no_line(two_lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_on_resume_loses_no_line(two_lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = two_lines.read_bytes()
     tear_files(monkeypatch, OSError)
     with pytest.raises(OSError):  # noqa: PT011
@@ -54,22 +54,22 @@ def test_a_disk_that_is_full_when_a_run_goes_on_costs_no_line(two_lines: Path, m
 
 
 @pytest.mark.parametrize("line", ["{", '{"iteration": 2}'], ids=["torn", "of another kind"])
-def test_a_line_that_is_no_record_is_told_with_its_place(two_lines: Path, line: str) -> None:
+def test_a_damaged_line_is_refused_by_number(two_lines: Path, line: str) -> None:
     first, second = two_lines.read_text().splitlines(keepends=True)
     two_lines.write_text(f"{first}{line}\n{second}")
-    with pytest.raises(ValueError, match=r"log\.jsonl, line 2 is not a record; delete the line"):
+    with pytest.raises(ValueError, match=r"log\.jsonl: line 2 is not a record"):
         Log(two_lines.parent, keep=("train", 2))
-    two_lines.write_text(f"{first}{second}{line}")  # the machine stopped while it was written
+    two_lines.write_text(f"{first}{second}{line}")  # cut off by a crash
     Log(two_lines.parent, keep=("train", 2)).close()
     assert two_lines.read_text() == first + second
 
 
-def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_drops_values_after_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.summary.writer import event_file_writer
 
-    # files are read in the order of their names, which are told apart by the second: each of these goes has its own
+    # files are read in the order of their names, which contain the second
     seconds = itertools.count(1_800_000_000)
     monkeypatch.setattr(event_file_writer, "time", SimpleNamespace(time=lambda: next(seconds)))
 
@@ -79,9 +79,10 @@ def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path: Path, monk
 
     places = [("reconstruct", 4), ("style", 1), ("style", 2), ("style", 3)]
     for keep, loss in ((None, 1.0), (("style", 1), 2.0), (("reconstruct", 4), 3.0), (None, 4.0)):
-        with Log(tmp_path, phases=PHASES, keep=keep) as log:
-            for place in places[places.index(keep) + 1 if keep else 0 :]:
-                log.write(*place, {"loss": loss})
+        log = Log(tmp_path, phases=PHASES, keep=keep)
+        for place in places[places.index(keep) + 1 if keep else 0 :]:
+            log.write(*place, {"loss": loss})
+        log.close()
         expected = {None: [loss] * 3, ("style", 1): [1.0, loss, loss], ("reconstruct", 4): [loss] * 3}[keep]
         assert shown("style") == list(zip((1, 2, 3), expected, strict=True))
         assert shown("reconstruct") == [(4, loss if keep is None else 1.0)]

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "records.jsonl"
 
 
-def test_json_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_json(path, {"a": [1, "ü"]})
     assert json.loads(path.read_text()) == {"a": [1, "ü"]}
     assert path.read_bytes().endswith(b"\n")
@@ -31,7 +31,7 @@ def test_json_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.Mon
     assert json.loads(path.read_text()) == {"a": [1, "ü"]}
 
 
-def test_lines_are_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for records in ([TWO, UMLAUT, ONE], [TWO]):
         write_lines(path, records)
         assert read_lines(path) == records
@@ -51,8 +51,8 @@ def test_lines_are_read_in_their_order_without_empty_ones(path: Path) -> None:
     assert read_lines(path) == [TWO, ONE, UMLAUT]
 
 
-def test_wherever_the_last_line_was_cut_off_the_others_are_there_and_can_be_added_to(path: Path) -> None:
-    """Also in the middle of a letter; and a line that lacks its end alone is whole."""
+def test_a_last_line_cut_off_anywhere_is_skipped_and_mended(path: Path) -> None:
+    """Even inside a character; a line without its line break is complete."""
     before, last = lines(ONE, TWO), lines(UMLAUT)
     for cut in range(len(last)):
         path.write_bytes(before + last[:cut])
@@ -65,26 +65,26 @@ def test_wherever_the_last_line_was_cut_off_the_others_are_there_and_can_be_adde
 
 
 @pytest.mark.parametrize("content", [b"", lines(ONE), lines(ONE, TWO) + b"\n"], ids=["empty", "one", "empty_line"])
-def test_what_is_whole_is_not_mended(path: Path, content: bytes) -> None:
+def test_complete_files_are_not_changed(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     mend_lines(path)
     assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("line", [b'{"step": 1', b"[1]", b"7", b"\xff\xfe"], ids=["torn", "list", "number", "no_text"])
-def test_what_is_no_record_is_told_by_its_line(path: Path, line: bytes) -> None:
+def test_a_line_that_is_no_record_is_refused_by_number(path: Path, line: bytes) -> None:
     path.write_bytes(lines(ONE) + b"\n" + line + b"\n")
-    with pytest.raises(ValueError, match=r"records\.jsonl, line 3 is not a record; delete the line"):
+    with pytest.raises(ValueError, match=r"records\.jsonl: line 3 is not a record"):
         read_lines(path)
 
 
-def test_a_record_has_what_makes_it_one(path: Path) -> None:
+def test_records_need_the_given_keys(path: Path) -> None:
     path.write_bytes(lines(TWO, ONE))
     assert read_lines(path, ("step",)) == [TWO, ONE]
     with pytest.raises(ValueError, match="line 2 is not a record"):
         read_lines(path, ("step", "loss"))
 
 
-def test_a_file_that_is_not_there_is_an_error(path: Path) -> None:
+def test_a_missing_file_is_an_error(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_lines(path)

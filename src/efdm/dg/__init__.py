@@ -1,19 +1,18 @@
-"""Domain generalization: train a classifier on some domains so that it survives another."""
+"""Domain generalization: train a classifier on some domains so that it works on others."""
 
 from efdm.errors import requires
 
 with requires("dg"):
-    from efdm.dg.checkpoint import Classifier, load_classifier, save_classifier
+    from efdm.dg.classifier import Classifier, load_classifier, save_classifier
     from efdm.dg.evaluate import count_correct, predict
     from efdm.dg.methods import METHODS, Method, attach
     from efdm.dg.settings import Settings, identity
-    from efdm.dg.training import Progress, Trained, train, train_together
+    from efdm.dg.training import Trained, train, train_together
 
 __all__ = [
     "METHODS",
     "Classifier",
     "Method",
-    "Progress",
     "Settings",
     "Trained",
     "attach",

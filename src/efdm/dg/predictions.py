@@ -15,7 +15,7 @@ from efdm.data import PictureError, find_pictures
 from efdm.data.domains import decode_items
 from efdm.data.images import write_bytes
 from efdm.data.layouts import Item
-from efdm.dg.checkpoint import Classifier
+from efdm.dg.classifier import Classifier
 from efdm.dg.evaluate import predict
 from efdm.errors import SettingError
 from efdm.progress import Progress, Report, ignore

@@ -1,57 +1,68 @@
-"""Training of classifiers, one or several side by side on one GPU."""
+"""Training of classifiers: one run, or several side by side on one GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.dg.run import DONE, Progress, Tell, Trained, training
-from efdm.dg.settings import Settings, check, identity, resolved
+from efdm.data.samplers import Batches, domain_batches, uniform_batches
+from efdm.dg.classifier import MODEL, load_classifier, save_classifier
+from efdm.dg.evaluate import evaluate
+from efdm.dg.settings import Settings, check, identity, public, read_settings, resolved, run_label
+from efdm.dg.step import make_step
+from efdm.errors import DivergedError, SettingError
+from efdm.models.backbones import build_backbone
+from efdm.progress import Report, ignore
 from efdm.training.device import check_device
-from efdm.training.folder import check_folder
+from efdm.training.files import Record, append_line, read_lines, rounded, write_lines
+from efdm.training.fit import Phase, Status, Task, fit_steps
+from efdm.training.folder import CHECKPOINT, DONE, check_folder
 from efdm.training.lanes import Work, side_by_side
+from efdm.training.settings import check_same_run
 
-__all__ = ["Progress", "Settings", "Trained", "train", "train_together"]
+BLOCK = 1024  # iterations whose indices are moved to the device together
+RECORDS = "records.jsonl"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: the model in eval mode, and a record of each evaluation, the last at the end of the run."""
+
+    settings: Settings
+    model: nn.Module
+    records: list[Record]
+    classes: list[str]
 
 
 def train(
-    settings: Settings,
-    data: DomainSet,
-    folder: Path | None = None,
-    *,
-    resume: bool = False,
-    progress: Tell = lambda _: None,
+    settings: Settings, data: DomainSet, folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
 ) -> Trained:
-    """Train a classifier; leave it, its records and its log in ``folder``, if one is given.
+    """Train a classifier and write model, records and log to ``folder``, if given.
 
-    A run that was interrupted (by Ctrl-C or SIGTERM, which save it, or worse) goes on from its last checkpoint with
-    ``resume=True``, with the settings it began with, and on a CPU its losses are, to the last bit, those it would have had
-    without the interruption. It may go on on another device; CPUs and GPUs draw other numbers, and its records then name
-    both.
-
-    A record's ``seconds`` are of training steps alone, without set-up, compiling, evaluations and files.
+    A run that was interrupted, by Ctrl-C, SIGTERM or ``kill -9``, continues from its last checkpoint with ``resume=True``
+    and the same settings. On a CPU its losses are bit for bit those of an uninterrupted run. It may continue on another
+    device; its records then name both, since CPUs and GPUs draw different random numbers.
     """
     settings = resolved(settings)
     check(settings)
     check_device(settings.device)
     if folder is not None:
-        check_run_folder(folder, resume=resume)
+        check_folder(folder, resume=resume)
     elif resume:
-        raise ValueError("a run without a folder has no checkpoint to resume from; give its folder")
-    made: list[Trained] = []
-    run = training(settings, _on_device(data, settings.device), folder, lanes=1, progress=progress)
-    side_by_side([run], device=torch.device(settings.device), lanes=1, finished=made.append)
-    return made[0]
-
-
-def check_run_folder(folder: Path, *, resume: bool) -> None:
-    """Raise for a folder in which a training can neither begin nor go on."""
-    if (folder / DONE).exists():
-        raise ValueError(f"{folder} has a finished run; choose another folder")
-    check_folder(folder, resume=resume)
+        raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
+    trained: list[Trained] = []
+    run = train_steps(settings, _on_device(data, settings.device), folder, progress=progress)
+    side_by_side([run], device=torch.device(settings.device), lanes=1, finished=trained.append)
+    return trained[0]
 
 
 def train_together(
@@ -60,18 +71,17 @@ def train_together(
     folder: Path | None = None,
     *,
     lanes: int = 1,
-    progress: Tell = lambda _: None,
+    progress: Report = ignore,
     finished: Callable[[Trained], None] = lambda _: None,
 ) -> None:
-    """Train several, ``lanes`` of them side by side on one GPU; on a CPU one after the other. ``finished`` is told of each.
+    """Train several classifiers, ``lanes`` at a time on one GPU, or one after the other on a CPU.
 
-    Each has a folder of its own in ``folder``, named by its identity. What was interrupted goes on there, and what was
-    finished is read and told of without being trained again. One whose loss explodes does not keep the others from their
-    end; a FloatingPointError names it afterwards, and another go tries it again. When one fails otherwise, the others are
-    saved and all stop.
+    Each run has a folder in ``folder``, named by its identity. Unfinished runs are resumed, and finished ones are loaded and
+    not trained again. ``finished`` is called with each. If a run diverges, the others are still trained, and DivergedError
+    names it at the end. Any other error stops all runs after saving them.
 
-    With several lanes a record's ``seconds`` are not those of the run alone: the device is shared, and while one lane is
-    set up or evaluated, the clocks of the others go on. Records tell the number of lanes.
+    With several lanes the ``seconds`` of a record are longer than those of the run alone, because the lanes share the
+    device; records contain the number of lanes.
     """
     if not runs:
         return
@@ -79,41 +89,135 @@ def train_together(
     for settings in runs:
         check(settings)
     names = [identity(settings) for settings in runs]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"{len(twice)} of these runs are there twice, for example {min(twice)}; give each of them once")
-    if len(devices := {settings.device for settings in runs}) > 1:
-        raise ValueError(f"runs side by side share one device, these want {', '.join(sorted(devices))}; train them apart")
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"every run must be given once, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
+    if len(devices := sorted({settings.device for settings in runs})) > 1:
+        raise SettingError(f"all runs must have the same device, got {', '.join(devices)}", "device")
     check_device(runs[0].device)
     device = torch.device(runs[0].device)
     lanes = min(lanes, len(runs)) if device.type == "cuda" else 1
-    pictures = _on_device(data, device)
-    exploded: list[str] = []
+    images = _on_device(data, device)
+    diverged: list[DivergedError] = []
+
+    def call(trained: Trained | None) -> None:
+        if trained is not None:
+            finished(trained)
+
     works = (
-        _unless_it_explodes(
-            training(settings, pictures, None if folder is None else folder / name, lanes=lanes, progress=progress), exploded
-        )
+        _unless_diverged(train_steps(settings, images, folder and folder / name, lanes=lanes, progress=progress), diverged)
         for settings, name in zip(runs, names, strict=True)
     )
-    side_by_side(works, device=device, lanes=lanes, finished=lambda made: None if made is None else finished(made))
-    raise_exploded(exploded, len(runs))
+    side_by_side(works, device=device, lanes=lanes, finished=call)
+    raise_diverged(diverged, len(runs))
 
 
-def raise_exploded(told: Sequence[str], runs: int) -> None:
-    """When all others have come to their end: raise if there is anything to tell of exploded ones."""
-    if told:
-        raise FloatingPointError(f"{len(told)} of {runs} runs came to no end, all others did: {'; '.join(told)}")
+def train_steps(
+    settings: Settings, data: DomainSet, folder: Path | None = None, *, lanes: int = 1, progress: Report = ignore
+) -> Work[Trained]:
+    """Start, resume or load a run as a generator that yields after every step. The data must be on the device."""
+    if folder is not None and (folder / DONE).exists():
+        check_same_run(settings, folder)
+        found = load_classifier(folder / MODEL, settings.device)
+        return Trained(settings, found.model, read_lines(folder / RECORDS), found.classes)
+    resume = folder is not None and (folder / CHECKPOINT).exists()
+    if folder is not None and resume and not settings.weights_sha256:
+        settings = dataclasses.replace(settings, weights_sha256=read_settings(folder).weights_sha256)
+    task = ClassifierTask(settings, data, folder, resume=resume, lanes=lanes)
+    return (yield from fit_steps(task, folder, resume=resume, progress=progress))
 
 
-def _unless_it_explodes(work: Work[Trained], exploded: list[str]) -> Work[Trained | None]:
+def raise_diverged(errors: Sequence[DivergedError], runs: int) -> None:
+    """Raise one DivergedError for all runs that diverged."""
+    if errors:
+        message = f"{len(errors)} of {runs} runs diverged; the others finished: {'; '.join(map(str, errors))}"
+        raise DivergedError(message, errors[0].iteration)
+
+
+def _unless_diverged(work: Work[Trained], diverged: list[DivergedError]) -> Work[Trained | None]:
     try:
         return (yield from work)
-    except FloatingPointError as error:
-        exploded.append(str(error))  # not the error itself, which would keep the run and its memory
+    except DivergedError as error:
+        diverged.append(error.with_traceback(None))  # the traceback would keep the run and its memory
         return None
 
 
 def _on_device(data: DomainSet, device: str | torch.device) -> DomainSet:
     moved = data.to(device)
     if moved.images.device.type == "cuda":
-        torch.cuda.synchronize(moved.images.device)  # the runs' own streams do not wait for the one that copied
+        torch.cuda.synchronize(moved.images.device)  # the streams of the lanes do not wait for the copy
     return moved
+
+
+def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
+    """Return the batches of indices from iteration ``start`` on."""
+    pools = {domain: data.select(domain, "train") for domain in settings.train_domains}
+    common: dict[str, Any] = {"seed": settings.seed, "epochs": "endless", "start": start}
+    if settings.batches == "domains":
+        return domain_batches(pools, settings.batch, domains=settings.domains_per_batch, **common)
+    return uniform_batches(torch.cat(list(pools.values())), settings.batch, **common)
+
+
+class ClassifierTask(Task[Trained]):
+    """Train a classifier on some domains and count correct predictions on all."""
+
+    def __init__(self, settings: Settings, data: DomainSet, folder: Path | None, *, resume: bool, lanes: int) -> None:
+        self.settings: Settings = settings
+        self.data, self.folder, self.lanes = data, folder, lanes
+        self.run, self.label = identity(settings), run_label(settings)
+        self.official_test = [domain for domain in data.official_test if domain in settings.test_domains]
+        torch.manual_seed(settings.seed)  # initial weights
+        # a checkpoint contains all weights, and the initial file may be gone
+        weights = "random" if resume else settings.weights
+        self.model = build_backbone(settings.backbone, len(data.classes), weights=weights)
+        self.records: list[Record] = []
+        self._environment = super().environment()
+
+    def phases(self) -> list[Phase]:
+        step = lambda: make_step(self.model, self.data, self.settings)  # noqa: E731
+        return [Phase("train", self.settings.iterations, step, self._batches)]
+
+    def _batches(self, start: int) -> Iterator[tuple[Tensor]]:
+        chosen = islice(sampler(self.settings, self.data, start), self.settings.iterations - start)
+        while block := list(islice(chosen, BLOCK)):
+            for indices in torch.stack(block).to(self.settings.device).unbind(0):
+                yield (indices,)
+
+    def fingerprint(self) -> str:
+        return self.data.fingerprint()
+
+    def environment(self) -> Record:
+        return self._environment
+
+    def open(self, iteration: int) -> None:
+        if self.folder is None:
+            return
+        path = self.folder / RECORDS
+        if iteration and path.exists():
+            self.records = [record for record in read_lines(path) if record["step"] <= iteration]
+        write_lines(path, self.records)
+
+    def is_due(self, phase: Phase, iteration: int) -> bool:
+        every = self.settings.evaluate_every
+        wanted = iteration == phase.iterations or (iteration > 0 and every > 0 and iteration % every == 0)
+        return wanted and (not self.records or self.records[-1]["step"] < iteration)
+
+    def evaluate(self, status: Status) -> Work[None]:
+        settings = self.settings
+        wanted = {"val": self.data.domain_names, "test": settings.test_domains}
+        counts = yield from evaluate(self.model, self.data, wanted, settings.size, precision=settings.precision)
+        record = {
+            "run": self.run, "settings": public(settings), "seed": settings.seed, "step": status.iteration,
+            "last": status.iteration == settings.iterations, "loss": rounded(status.losses["loss"]),
+            "seconds": rounded(status.seconds), "per_second": rounded(status.iteration / status.seconds),
+            "lanes": self.lanes, "device": " and ".join(status.devices), **counts,
+            **({"official_test": self.official_test} if self.official_test else {}), "environment": self._environment,
+        }  # fmt: skip
+        self.records.append(json.loads(json.dumps(record)))  # with lists for tuples, as it is read from the file
+        if self.folder is not None:
+            append_line(self.folder / RECORDS, record)
+
+    def finish(self) -> Trained:
+        if self.folder is not None:
+            stored: dict[str, Any] = {"classes": self.data.classes, "stored_size": self.data.images.shape[-1]}
+            save_classifier(self.model, self.folder / MODEL, settings=self.settings, **stored)
+        return Trained(self.settings, self.model.eval(), self.records, self.data.classes)

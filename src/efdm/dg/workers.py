@@ -1,7 +1,7 @@
-"""Trainings side by side on a CPU: each in a process of its own.
+"""Runs side by side on a CPU, each in a process of its own.
 
-A small network keeps one core busy and gains little from a second; two of them on two cores take half the time. (On a GPU,
-`train_together` does the same inside one process.)
+A small network keeps one core busy and gains little from a second one, so two runs on two cores take half the time. On a
+GPU, `train_together` runs them in one process.
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ import os
 import queue
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing as processes
+import torch.multiprocessing as multiprocessing
 
 from efdm.data.domains import DomainSet
-from efdm.dg import Progress, Settings, Trained, identity
-from efdm.dg.run import training
-from efdm.dg.training import raise_exploded, train_together
+from efdm.dg.settings import Settings, identity
+from efdm.dg.training import Trained, raise_diverged, train_steps, train_together
+from efdm.errors import DivergedError
+from efdm.progress import Progress, Report, ignore
 from efdm.training.interrupt import stoppable
 from efdm.training.lanes import finish, side_by_side
 
-SMALL = 64  # pixels: smaller pictures gain nothing from a second thread
-PATIENCE = 1.0  # seconds without news, after which one looks whether the processes are alive
+SMALL = 64  # pixels: smaller images gain nothing from a second thread
+POLL = 1.0  # seconds without a message after which the workers are checked
 
 
 def available_cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_threads(side: int, lanes: int = 1) -> None:
-    """As many as pay for pictures of a size. On a busy machine, threads that wait for each other cost many times as much."""
+    """Set the number of torch threads for images of ``side`` pixels: 1 if they are small, otherwise shared by the lanes."""
     torch.set_num_threads(1 if side <= SMALL else max(1, torch.get_num_threads() // lanes))
 
 
@@ -45,8 +46,8 @@ def train_runs(
     folder: Path,
     *,
     lanes: int,
-    progress: Callable[[Progress], None],
-    finished: Callable[[Trained], None],
+    progress: Report = ignore,
+    finished: Callable[[Trained], None] = lambda _: None,
 ) -> None:
     """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
     on_cpu = bool(runs) and torch.device(runs[0].device).type == "cpu"
@@ -62,105 +63,95 @@ def train_in_processes(
     folder: Path,
     *,
     lanes: int,
-    progress: Callable[[Progress], None],
-    finished: Callable[[Trained], None],
+    progress: Report = ignore,
+    finished: Callable[[Trained], None] = lambda _: None,
 ) -> None:
-    """`train_together`, but in ``lanes`` processes; for runs that were checked, each there once.
+    """Do the same as `train_together`, in ``lanes`` processes. The runs must be resolved, checked and distinct.
 
-    Ctrl-C and SIGTERM are passed on: each process saves what it has.
+    On Ctrl-C and SIGTERM every process saves its run.
     """
-    context = processes.get_context("spawn")  # a fork would inherit threads that are not there
-    news = context.Queue()
-    lanes = min(lanes, len(runs))
-    workers = [
-        context.Process(target=_work, args=(list(runs[k::lanes]), data, folder, lanes, news)) for k in range(lanes)
-    ]  # fmt: skip
+    context = multiprocessing.get_context("spawn")  # a forked process would inherit locks of threads it does not have
+    messages, lanes = context.Queue(), min(lanes, len(runs))
+    shares = [list(runs[lane::lanes]) for lane in range(lanes)]
+    workers = [context.Process(target=_work, args=(share, data, folder, lanes, messages)) for share in shares]
     by_name = {identity(settings): settings for settings in runs}
 
-    def read(name: str) -> None:
-        finished(finish(training(by_name[name], data, folder / name, lanes=lanes, progress=progress)))
+    def load(name: str) -> None:
+        finished(finish(train_steps(by_name[name], data, folder / name)))
 
     with stoppable():
         try:
-            with _deaf():
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: a worker that is importing ignores Ctrl-C
+            try:
                 for worker in workers:
                     worker.start()
-            exploded = _listen(workers, news, progress, read)
+            finally:
+                signal.signal(signal.SIGINT, before)
+            diverged = _listen(workers, messages, progress, load)
         except BaseException:
             while alive := [worker for worker in workers if worker.is_alive()]:
                 for pid in (worker.pid for worker in alive if worker.pid is not None):
-                    os.kill(pid, signal.SIGINT)  # again and again: one that is still importing does not hear it
-                alive[0].join(PATIENCE)
+                    os.kill(pid, signal.SIGINT)  # repeatedly, because a worker that is importing ignores it
+                alive[0].join(POLL)
             raise
         for worker in workers:
             worker.join()
-    raise_exploded(exploded, len(runs))
+    raise_diverged(diverged, len(runs))
 
 
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Ctrl-C is not heard, and processes that begin here do not hear it until they are ready to save their work."""
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-def _listen(
-    workers: Sequence[Any], news: Any, progress: Callable[[Progress], None], finished: Callable[[str], None]
-) -> list[str]:
-    """Until all have ended. Gives what is said of trainings that exploded; any other error stops all of them."""
-    at_work, exploded = len(workers), list[str]()
-    while at_work:
+def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: Callable[[str], None]) -> list[DivergedError]:
+    """Handle messages until every worker has sent None, and return the errors of runs that diverged."""
+    working, diverged = len(workers), list[DivergedError]()
+    while working:
         try:
-            told = news.get(timeout=PATIENCE)
+            message = messages.get(timeout=POLL)
         except queue.Empty:
-            if lost := [w.exitcode for w in workers if w.exitcode]:
-                raise OSError(
-                    f"a training process ended with code {lost[0]}, perhaps for want of memory; try fewer --lanes"
-                ) from None
+            if lost := [worker.exitcode for worker in workers if worker.exitcode]:
+                text = f"a worker process ended with exit code {lost[0]}, perhaps for lack of memory; use fewer lanes"
+                raise ChildProcessError(text) from None
             continue
-        if isinstance(told, FloatingPointError):
-            exploded.append(str(told))
-        elif isinstance(told, Exception):
-            raise told
-        elif told is None:
-            at_work -= 1
-        elif isinstance(told, str):
-            finished(told)
+        if isinstance(message, Progress):
+            progress(message)
+        elif isinstance(message, str):
+            finished(message)
+        elif isinstance(message, DivergedError):
+            diverged.append(message)
+        elif message is None:
+            working -= 1
         else:
-            progress(told)
-    return exploded
+            raise message
+    return diverged
 
 
-def _work(runs: list[Settings], data: DomainSet, folder: Path, lanes: int, news: Any) -> None:
-    """Sends news: of steps, the name of each training that is finished, and at the end None or an error."""
+def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, messages: Any) -> None:
+    """Train runs one after the other. Sends progress, the name of each finished run or its DivergedError, and an error or
+    None at the end."""
 
-    def once(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the saving
         raise KeyboardInterrupt
 
-    end: Exception | None = None
+    last: Exception | None = None
     try:
-        signal.signal(signal.SIGINT, once)
+        signal.signal(signal.SIGINT, interrupt)
         set_threads(data.images.shape[-1], lanes)
         for settings in runs:
-            _train(settings, data, folder / identity(settings), lanes, news)
+            name = identity(settings)
+            run = train_steps(settings, data, folder / name, lanes=lanes, progress=messages.put)
+            try:
+                side_by_side([run], device=torch.device("cpu"), lanes=1, finished=partial(_send, messages, name))
+            except DivergedError as error:
+                messages.put(error)
     except KeyboardInterrupt:
-        news.cancel_join_thread()  # nobody listens any more
+        messages.cancel_join_thread()  # the parent no longer reads
         return
     except (ValueError, TypeError, OSError, ImportError) as error:
-        end = ValueError(str(error))  # of a kind that can be sent
+        last = error
     except Exception:
-        end = RuntimeError(traceback.format_exc())
+        last = RuntimeError(traceback.format_exc())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to save
-    news.put(end)
+    messages.put(last)
 
 
-def _train(settings: Settings, data: DomainSet, folder: Path, lanes: int, news: Any) -> None:
-    work = training(settings, data, folder, lanes=lanes, progress=news.put)  # lanes: for the records
-    try:
-        side_by_side([work], device=torch.device("cpu"), lanes=1, finished=lambda _: news.put(folder.name))
-    except FloatingPointError as error:  # the others go on
-        news.put(FloatingPointError(str(error)))
+def _send(messages: Any, name: str, _: Trained) -> None:
+    messages.put(name)

@@ -12,9 +12,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.listing import Listing, check_domains, list_domains
 from efdm.dg import METHODS, Settings
 from efdm.dg.methods import check_method, mixes
-from efdm.dg.run import DONE
-from efdm.dg.settings import check, check_same_run, read_settings
-from efdm.dg.training import check_run_folder
+from efdm.dg.settings import check, read_settings
 from efdm.errors import SettingError
 from efdm.lab.preparation import check_backbone, check_writable, choose_device, device_settings
 from efdm.lab.recipe import load_recipe
@@ -23,6 +21,8 @@ from efdm.models.backbones import BACKBONES
 from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
 from efdm.training.files import write_json
+from efdm.training.folder import DONE, check_folder
+from efdm.training.settings import check_same_run
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
@@ -87,7 +87,7 @@ def prepare_classifier(
 def _check_folder(out: Path, *, resume: bool) -> None:
     if (out / RECIPE).exists():
         raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
-    check_run_folder(out, resume=resume)
+    check_folder(out, resume=resume)
     check_writable(out)
 
 

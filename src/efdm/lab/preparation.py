@@ -23,7 +23,7 @@ from efdm.lab.recipe import Recipe
 from efdm.lab.sweep import RECIPE, check_folder
 from efdm.models.backbones import build_backbone
 from efdm.progress import Report, ignore
-from efdm.training.device import check_device, default_device, suited
+from efdm.training.device import check_device, default_device, device_defaults
 
 
 class Sweep(NamedTuple):
@@ -100,7 +100,7 @@ def device_settings(device: str, known: Mapping[str, Any], *, compile: str = "")
 
     ``compile="triton"`` compiles on a GPU if triton is installed: it takes a minute, which a sweep of many runs shares.
     """
-    made: dict[str, Any] = {**suited(device)}
+    made: dict[str, Any] = {**device_defaults(device)}
     if not device.startswith("cuda"):
         made["log_every"] = 10
     elif compile and importlib.util.find_spec(compile) is not None:

@@ -21,13 +21,11 @@ from efdm.data.domains import DomainSet
 from efdm.data.fingerprint import check_same, describe
 from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
-from efdm.dg.run import sampler
 from efdm.dg.settings import Settings, check
-from efdm.dg.training import Trained
+from efdm.dg.training import Trained, sampler
 from efdm.dg.workers import train_runs
 from efdm.environment import environment
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
-from efdm.lab.adapters import report_steps
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
 from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
@@ -125,7 +123,7 @@ def run(
         diverged: list[str] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / "runs", lanes=lanes, progress=report_steps(progress), finished=finished)
+                train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
             except FloatingPointError as error:  # raised when the other runs have finished
                 diverged.append(str(error))
         if diverged:

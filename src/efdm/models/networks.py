@@ -86,7 +86,7 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
             "small", lambda: ([SmallEncoder(), Mixer(), Mixer()], SmallDecoder()),
             strides=(4, 4, 4), receptive_field=(ENCODER, MIXER, MIXER, DECODER), objective="perceptual",
             recipe={
-                "lr": 6e-4, "schedule": "cosine", "weight_decay": 1e-4, "ema_decay": 0.999, "max_grad_norm": 50.0,
+                "lr": 6e-4, "schedule": "warmup-cosine", "weight_decay": 1e-4, "ema_decay": 0.999, "max_grad_norm": 50.0,
                 "style_weight": 50.0, "sliced_weight": 12.0, "identity_weight": 30.0, "reconstruct": 2500,
                 "iterations": 28_000,
             },

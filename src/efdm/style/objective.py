@@ -1,35 +1,42 @@
-"""What is minimised: from a batch of contents and styles to named losses. One class for each way to train."""
+"""Training objectives: modules that map a batch of contents and styles to named losses. `OBJECTIVES` is the table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efdm.models import VGG, StyleNetwork
+from efdm.models.weights import load_encoder
 from efdm.nn.losses import STYLE_LOSSES, distribution_loss, likeness_loss, sliced_loss
 from efdm.ops import MATCHERS, adain, efdm
+from efdm.training.distributed import processes
 
-STYLE_TAPS = ("relu1_1", "relu2_1", "relu3_1", "relu4_1")  # AdaIN's own code
-LIKENESS_TAPS = {"relu3_3": 0.3, "relu4_3": 1.0}  # with their weights: where things are matters more than their edges
+if TYPE_CHECKING:
+    from efdm.style.settings import Settings
+
+STYLE_TAPS = ("relu1_1", "relu2_1", "relu3_1", "relu4_1")  # AdaIN, authors' code
+LIKENESS_TAPS = {"relu3_3": 0.3, "relu4_3": 1.0}  # weights: the layout matters more than edges
 RECONSTRUCTED = ("relu2_2", "relu3_3")
 DISTILLED = ("relu2_1", "relu3_1")
-DIRECTIONS = 128  # random directions for each tap that has them
+DIRECTIONS = 128  # random directions per tap of the sliced loss
+IDENTITIES = 1  # samples of a batch that are their own style
 
 
 class PaperObjective(nn.Module):
-    """The paper's training of a decoder: authors' code, section "style transfer".
+    """The paper's objective for a decoder, as in the authors' code.
 
-    Content: the output's deepest features should be the matched ones. Style: at every tap, the method's own loss.
+    Content: the deepest features of the output should equal the matched features. Style: the loss of the method at each tap.
     """
 
     def __init__(self, network: StyleNetwork, *, method: str = "efdm", style_weight: float = 10.0) -> None:
         super().__init__()
         if not isinstance(network.stages[0], VGG) or len(network.stages) > 1:
-            raise ValueError(f"the paper's objective trains the decoder of a VGG; {network.name} is trained by 'small'")
+            raise ValueError(f"the paper's objective trains the decoder of a VGG, got the network {network.name!r}")
         self.network, self.method, self.style_weight = network, method, style_weight
 
     def trained(self) -> list[nn.Module]:
@@ -49,18 +56,18 @@ class PaperObjective(nn.Module):
 
 
 class ReconstructionObjective(nn.Module):
-    """The first lesson of a small network: give the picture back, and know what VGG knows.
+    """The first phase of a network trained from scratch: reconstruct the image and predict VGG features.
 
-    Linear heads must be able to tell VGG's features from those of the first stage, which is frozen afterwards.
+    Linear heads predict VGG features from those of the first stage, which is frozen afterwards.
     """
 
     def __init__(self, network: StyleNetwork, teacher: VGG, *, distil_weight: float = 1.0) -> None:
         super().__init__()
         self.network, self.teacher, self.distil_weight = network, teacher, distil_weight
         with torch.no_grad():
-            picture = torch.zeros(1, 3, 32, 32, device=next(network.parameters()).device)
-            width = network.stages[0](picture).shape[1]
-            known = [t.shape[1] for t in teacher.taps(picture, DISTILLED)]
+            image = torch.zeros(1, 3, 32, 32, device=next(network.parameters()).device)
+            width = network.stages[0](image).shape[1]
+            known = [t.shape[1] for t in teacher.taps(image, DISTILLED)]
         self.heads = nn.ModuleList(nn.Conv2d(width, k, 1) for k in known)
 
     def trained(self) -> list[nn.Module]:
@@ -70,15 +77,15 @@ class ReconstructionObjective(nn.Module):
         images = torch.cat([content, style])
         with torch.no_grad():
             names = sorted({*DISTILLED, *RECONSTRUCTED})
-            told = dict(zip(names, self.teacher(images, names), strict=True))
+            targets = dict(zip(names, self.teacher(images, names), strict=True))
         features = self.network.features(images)
         output = self.network.decoder(features[-1])
         pixels = F.l1_loss(output, images)
         seen = self.teacher(output, RECONSTRUCTED)
-        likeness = sum_of(likeness_loss(s, told[t]) for s, t in zip(seen, RECONSTRUCTED, strict=True))
+        likeness = sum_of(likeness_loss(s, targets[t]) for s, t in zip(seen, RECONSTRUCTED, strict=True))
         height, width = features[0].shape[-2:]
         distilled = sum_of(
-            _distance_in_spread(head(features[0]), F.adaptive_avg_pool2d(told[t], (height, width)))
+            _distance_in_spread(head(features[0]), F.adaptive_avg_pool2d(targets[t], (height, width)))
             for head, t in zip(self.heads, DISTILLED, strict=True)
         )
         loss = 10 * pixels + likeness + self.distil_weight * distilled
@@ -90,13 +97,13 @@ def _distance_in_spread(guess: Tensor, target: Tensor) -> Tensor:
     return ((guess - target) / spread).square().mean()
 
 
-class SmallObjective(nn.Module):
-    """Style and content as a VGG sees them, for a network whose features are its own.
+class PerceptualObjective(nn.Module):
+    """Style and content losses in the features of a VGG, for a network with an encoder of its own.
 
-    Style: sorted values at every tap in units of the style's spread, along the channels and along random directions.
-    Content: directions of feature vectors. ``identity``: the last samples of a batch are styled by themselves and
-    should come back unchanged. Losses are means over the batch and can be averaged over ``processes``; if only one of
-    them has identities, it counts for all.
+    Style: distances of sorted values at every tap, in units of the style's standard deviation, per channel and along random
+    directions. Content: cosine distances of feature vectors. Identity: the last ``identities`` samples of a batch are their
+    own style and should come back unchanged. Losses are means over the batch, to be averaged over ``processes``; if only
+    one process has identities, their loss is multiplied by the number of processes.
     """
 
     def __init__(
@@ -120,15 +127,15 @@ class SmallObjective(nn.Module):
         return [*self.network.stages[1:], self.network.decoder]
 
     def transfer(self, content: Tensor, style: Tensor) -> Tensor:
-        """Both pictures through the stages, matched after each."""
+        """Return the output for both images, matched after every stage."""
         c, s = content, style
         for depth, stage in enumerate(self.network.stages):
             with torch.set_grad_enabled(depth > 0 and torch.is_grad_enabled()):
                 c, s = stage(torch.cat([c, s])).chunk(2)
                 if depth and self.method == "efdm":
-                    # A match keeps only the order of the content, so its straight-through gradient would let trainable
-                    # features drift in scale; brought to the style's moments first, they cannot. Gradients to the
-                    # style are exact: a match only moves its values.
+                    # A match preserves only the order of the content, so with its straight-through gradient the scale of
+                    # trainable features would drift; matching the style's moments first prevents that. Gradients to the
+                    # style are exact, because a match permutes its values.
                     c = efdm(adain(c, s.detach()), s, style_grad="flow")
                 else:
                     c = MATCHERS[self.method](c, s)
@@ -137,10 +144,7 @@ class SmallObjective(nn.Module):
     def forward(self, content: Tensor, style: Tensor, directions: Sequence[Tensor] = ()) -> dict[str, Tensor]:
         same = self.identities
         if same and len(content) * self.processes <= same:
-            count = len(content) * self.processes
-            raise ValueError(
-                f"a batch of {count} with identities={same} has no style to learn; it takes at least {same + 1}"
-            )
+            raise ValueError(f"batch must be greater than identities={same}, got {len(content) * self.processes}")
         if same:
             style = torch.cat([style[:-same], content[-same:]])
         taps = sorted({*STYLE_TAPS, *LIKENESS_TAPS})
@@ -165,5 +169,29 @@ class SmallObjective(nn.Module):
         return {"loss": loss, **losses}
 
 
-def sum_of(values: object) -> Tensor:
-    return torch.stack(list(values)).sum()  # type: ignore[call-overload]
+def sum_of(values: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(values)).sum()
+
+
+def _paper(network: StyleNetwork, settings: Settings, device: torch.device) -> dict[str, nn.Module]:
+    return {"style": PaperObjective(network, method=settings.method, style_weight=settings.style_weight)}
+
+
+def _perceptual(network: StyleNetwork, settings: Settings, device: torch.device) -> dict[str, nn.Module]:
+    # zero padding, as the VGG was trained: nothing is decoded from its features
+    teacher = load_encoder("vgg16", "relu4_3", path=settings.vgg or None, padding="zeros", pooling="floor").to(device)
+    rank, world = processes()
+    styled = PerceptualObjective(
+        network, teacher, method=settings.method, style_weight=settings.style_weight,
+        sliced_weight=settings.sliced_weight, identity_weight=settings.identity_weight,
+        identities=IDENTITIES if settings.identity_weight and rank == world - 1 else 0, processes=world,
+    )  # fmt: skip
+    first = {"reconstruct": ReconstructionObjective(network, teacher)} if settings.reconstruct else {}
+    return {**first, "style": styled}
+
+
+# name -> function that returns the objective of each phase, in the order in which they are trained
+OBJECTIVES: Mapping[str, Callable[[StyleNetwork, Settings, torch.device], dict[str, nn.Module]]] = MappingProxyType({
+    "paper": _paper,
+    "perceptual": _perceptual,
+})  # fmt: skip

@@ -1,106 +1,78 @@
-"""Everything that decides how a training goes, and what must stay the same when it is resumed."""
+"""Settings of a style-transfer training run."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
+from pydantic import Field
+
+from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
-from efdm.training import PRECISIONS, SPEEDS
+from efdm.style.objective import IDENTITIES
 from efdm.training import settings as training
-from efdm.training.device import default_device, suited
+from efdm.training.capture import Speed
+from efdm.training.device import default_device, device_defaults
+from efdm.training.precision import Precision
+from efdm.training.schedules import Schedule
+from efdm.training.settings import Count, Natural, NonNegative, Share, Text, TrainSettings, public, validated
 
-IDENTITIES = 1  # samples of a batch that are styled by themselves (small)
-FILES = ("content", "style", "vgg", "start")  # settings that are files
-TOLD = ("log_every", "save_every", "preview_every")  # settings that change nothing but what is told of a run
-MOVABLE = (*FILES, *TOLD, "device", "speed")  # where files are and where a run goes on; everything else is the run itself
+__all__ = ["Settings", "check", "public", "read_settings"]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides how a run goes; written beside its results. The defaults are the paper's:
-    `Settings.for_encoder` begins with what suits a network."""
+@validated
+class Settings(TrainSettings):
+    """One run. The defaults are the paper's; `Settings.for_encoder` starts from the recipe of a network."""
 
-    content: str
-    style: str
+    content: Text = Field(kw_only=False)
+    style: Text = Field(kw_only=False)
     encoder: str = "vgg16"
     method: str = "efdm"
-    iterations: int = 160_000  # paper
-    batch: int = 8  # authors' code
-    size: int = 256  # authors' code
-    short_side: int = 288  # pictures are brought to this size before random crops
-    lr: float = 1e-4  # authors' code
-    schedule: str = "paper"
-    weight_decay: float = 0.0
-    ema_decay: float = 0.0  # moving average of the weights
-    max_grad_norm: float = 0.0  # gradient; 0 is any
-    style_weight: float = 10.0  # authors' code, for the normalised VGG-19
-    sliced_weight: float = 0.0
-    identity_weight: float = 0.0
-    reconstruct: int = 0  # iterations of reconstruction first (small)
-    seed: int = 0
-    precision: str = ""  # what suits the device
-    speed: str = ""  # what suits the device
-    device: str = ""  # the GPU if there is one
-    vgg: str = ""  # file of the encoder or teacher; otherwise it is looked up
-    start: str = ""  # a network to begin with
-    start_iteration: int = 0  # iterations that it has behind it: the schedule, the draws and the log go on from there
-    log_every: int = 50  # iterations
-    save_every: int = 5000
-    preview_every: int = 2000  # 0 is never
+    iterations: Count = 160_000  # paper
+    batch: Count = 8  # authors' code
+    size: Count = 256  # of the crops; authors' code
+    short_side: Count = 288  # images are resized to this before random crops
+    lr: NonNegative = 1e-4  # authors' code
+    schedule: Schedule = "inverse-time"
+    ema_decay: Share = 0.0  # of the exponential moving average of the weights; 0: none
+    max_grad_norm: NonNegative = 0.0  # 0: gradients are not clipped
+    style_weight: NonNegative = 10.0  # authors' code, for the normalised VGG-19
+    sliced_weight: NonNegative = 0.0
+    identity_weight: NonNegative = 0.0
+    reconstruct: Natural = 0  # iterations of a reconstruction phase before style transfer
+    device: Text = Field(default_factory=default_device, kw_only=True)
+    precision: Precision = Field(default_factory=lambda made: device_defaults(made["device"])["precision"], kw_only=True)
+    speed: Speed = Field(default_factory=lambda made: device_defaults(made["device"])["speed"], kw_only=True)
+    vgg: Text = ""  # file of the encoder or loss network; the default is found by `efdm.models.weights`
+    start: Text = ""  # file of a network to start from
+    start_iteration: Natural = 0  # iterations that network was trained for; schedule, draws and log continue from there
+    save_every: Natural = 5000
+    preview_every: Natural = 2000  # 0: no previews
 
-    def __post_init__(self) -> None:
-        """Settle what follows the machine: a run's settings say where and how it ran."""
-        device = self.device or default_device()
-        for name, value in {"device": device, **suited(device)}.items():
-            object.__setattr__(self, name, getattr(self, name) or value)
+    movable: ClassVar[tuple[str, ...]] = (*TrainSettings.movable, "preview_every")
+    files: ClassVar[tuple[str, ...]] = ("content", "style", "vgg", "start")
 
     @classmethod
     def for_encoder(cls, encoder: str, *, content: str, style: str, **changes: Any) -> Settings:
-        """The recipe of a network; ``changes`` go before it."""
+        """Return the recipe of a network, with ``changes``."""
         check_choice("encoder", encoder, tuple(NETWORKS))
         return cls(content=content, style=style, encoder=encoder, **{**NETWORKS[encoder].recipe, **changes})
 
 
-SCHEDULES: Mapping[str, Callable[[int, int], float]] = MappingProxyType({
-    "paper": lambda i, total: 1 / (1 + 5e-5 * i),  # authors' code
-    "cosine": lambda i, total: min(1.0, (i + 1) / 500) * (0.5 + 0.5 * math.cos(math.pi * i / total)),
-    "constant": lambda i, total: 1.0,
-})  # fmt: skip
-
-
 def check(settings: Settings) -> None:
-    """Raise for what can be seen to be wrong before a picture is read."""
-    if settings.encoder not in NETWORKS:
-        raise ValueError(f"{settings.encoder!r} is not a network; choose one of {', '.join(NETWORKS)}")
+    """Raise SettingError for settings that contradict each other or name an unknown network or method."""
+    check_choice("encoder", settings.encoder, tuple(NETWORKS))
     check_choice("method", settings.method, tuple(MATCHERS))
-    check_choice("schedule", settings.schedule, tuple(SCHEDULES))
-    check_choice("precision", settings.precision, tuple(PRECISIONS))
-    check_choice("speed", settings.speed, SPEEDS)
     if settings.size > settings.short_side:
-        wrong = f"crops of {settings.size} pixels do not fit pictures of {settings.short_side}"
-        raise ValueError(f"{wrong}; lower --size or raise --short-side")
-    if settings.encoder == "small" and settings.identity_weight and settings.batch <= IDENTITIES:
-        wrong = f"in a batch of {settings.batch} every content is its own style and none is learnt"
-        raise ValueError(f"{wrong}; raise --batch, or set --identity-weight to 0")
+        message = f"size must be at most short_side={settings.short_side}, got {settings.size}"
+        raise SettingError(message, ("size", "short_side"))
+    if settings.identity_weight and settings.batch <= IDENTITIES:
+        message = f"batch must be greater than {IDENTITIES} with identity_weight > 0, got {settings.batch}"
+        raise SettingError(message, ("batch", "identity_weight"))
 
 
-def read_settings(run: Path) -> Settings:
-    """The settings that a run began with. What an older run does not tell has its default."""
-    return training.read_settings(Settings, run)
-
-
-def check_same_run(settings: Settings, run: Path) -> None:
-    """Raise where ``settings`` are not those that the run began with."""
-    training.check_same_run(settings, run, movable=MOVABLE)
-
-
-def public(settings: Settings) -> dict[str, Any]:
-    """The settings as they go into a file that may be passed on."""
-    return training.public(settings, files=FILES)
+def read_settings(folder: Path) -> Settings:
+    """Return the settings that the run in ``folder`` was started with."""
+    return training.read_settings(Settings, folder)

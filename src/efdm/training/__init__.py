@@ -1,6 +1,6 @@
-"""What every training needs, whatever it trains: recorded steps, compiled parts, checkpoints, logs, settings, signals."""
+"""The training loop and its parts, independent of what is trained. `efdm.training.fit` is the place to start."""
 
-from efdm.training.capture import SPEEDS, Capture
-from efdm.training.precision import PRECISIONS, autocast
+from efdm.training.capture import SPEEDS, Capture, Speed
+from efdm.training.precision import PRECISIONS, Precision, autocast
 
-__all__ = ["PRECISIONS", "SPEEDS", "Capture", "autocast"]
+__all__ = ["PRECISIONS", "SPEEDS", "Capture", "Precision", "Speed", "autocast"]

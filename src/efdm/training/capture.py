@@ -1,54 +1,53 @@
-"""A training step as a recorded CUDA graph: small networks spend more time being launched than being run."""
+"""A training step as a captured CUDA graph: launching the kernels of a small network takes longer than running them."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from efdm.ops.generator import default_generator
 
-SPEEDS = ("plain", "compile", "graph", "compile+graph")
-WARM_UP = 3  # steps before recording: libraries choose their algorithms, optimizers make their state
-
-Step = Callable[..., dict[str, Tensor]]
+Speed = Literal["plain", "compile", "graph", "compile+graph"]
+SPEEDS: tuple[Speed, ...] = get_args(Speed)
+WARM_UP = 3  # steps before capturing, in which libraries choose algorithms and optimizers create their state
 
 
 class Capture:
-    """A step that is recorded at its first call and replayed from then on; ``how="plain"`` only calls it.
+    """A step that is captured at its first call and replayed afterwards; ``mode="plain"`` just calls it.
 
-    ``step`` takes tensors, changes weights and gives tensors by name. Recording runs it a few times, and leaves everything
-    as it was before: ``changed`` (weights, buffers, averages: what else a step writes to), the state of the optimizer, and
-    the generators. ``generator`` is the one that the step draws from, if not torch's own.
+    ``step`` maps tensors to named tensors and updates weights in place. Capturing runs it a few times and then restores
+    everything it changed: the tensors in ``changed`` (weights, buffers, averages), the state of the optimizer and the
+    generators. ``generator`` is the generator that the step draws from, unless it is torch's default.
 
-    Replays, as everything else, go to the current stream: several captures run side by side when each is called with a
-    stream of its own. Recording needs the device for itself: `torch.cuda.graph` waits for all work before it begins, and no
-    other thread may issue any meanwhile. A capture keeps the memory of its graph for itself, since a pool may only be shared
-    by graphs that never run at the same time.
+    Replays run on the current stream, so several captures run concurrently if each is called on its own stream. Capturing
+    needs the device exclusively: `torch.cuda.graph` synchronises first, and no other thread may launch work meanwhile. Each
+    capture has its own memory pool, because graphs that run concurrently must not share one.
     """
 
     def __init__(
         self,
-        step: Step,
+        step: Callable[..., dict[str, Tensor]],
         optimizer: torch.optim.Optimizer,
         *,
         device: torch.device,
         changed: Sequence[Tensor],
         generator: torch.Generator | None = None,
-        how: str = "graph",
+        mode: Literal["plain", "graph"] = "graph",
     ) -> None:
         self.step, self.optimizer, self.device, self.changed = step, optimizer, device, changed
-        self.generator, self.how = generator, how
+        self.generator, self.captures = generator, mode == "graph" and device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: list[Tensor] = []
         self.outputs: dict[str, Tensor] = {}
 
     def __call__(self, *inputs: Tensor) -> dict[str, Tensor]:
-        """What the step gives; of a replayed graph it is overwritten by the next one."""
-        if self.how == "plain" or self.device.type != "cuda":
+        """Return the output of the step. The next replay of a graph overwrites it."""
+        if not self.captures:
             return self.step(*inputs)
         if self.graph is None:
             self.prepare(*inputs)
@@ -59,13 +58,15 @@ class Capture:
         return self.outputs
 
     def prepare(self, *inputs: Tensor) -> None:
-        """Make the first step like all others: record the graph, or without one do a step, in which code is compiled and
-        algorithms are looked for. Only shapes and types of ``inputs`` matter, as all is undone."""
-        if self.how == "plain" or self.device.type != "cuda":
+        """Capture the graph, or run a step and undo it, so that compilation and the search for algorithms are over.
+
+        Only the shapes and dtypes of ``inputs`` matter.
+        """
+        if not self.captures:
             with self._undone():
                 self.step(*inputs)
         elif self.graph is None:
-            with torch.cuda.device(self.device):  # graphs belong to the current device, whatever that of their tensors is
+            with torch.cuda.device(self.device):  # a graph belongs to the current device, not to that of its tensors
                 self._record(inputs)
 
     def _record(self, inputs: Sequence[Tensor]) -> None:
@@ -75,8 +76,8 @@ class Capture:
 
     def _recorded(self) -> torch.cuda.CUDAGraph:
         current = torch.cuda.current_stream()
-        # torch's default stream cannot be captured; a stream of the caller's own is better than another one, as libraries
-        # keep a workspace for each stream
+        # The default stream cannot be captured. Another current stream is reused, because libraries allocate a workspace
+        # for each stream.
         stream = torch.cuda.Stream() if current == torch.cuda.default_stream() else current
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
@@ -86,11 +87,11 @@ class Capture:
         graph = torch.cuda.CUDAGraph()
         if self.generator is not None:
             graph.register_generator_state(self.generator)
-        # A step that fails leaves a broken capture, whose end fails, too: that error hides the one before it, and torch
-        # stays on the stream of the capture. Here the first one counts, and the stream is the caller's again.
+        # If the step fails, ending the capture fails as well, hides the first error and leaves torch on the stream of the
+        # capture. The first error is raised here, on the stream of the caller.
         first: list[BaseException] = []
         try:
-            # with a stream: torch's own one stays on the device of the first capture
+            # an explicit stream: the default of torch.cuda.graph stays on the device of the first capture
             with torch.cuda.stream(current), _no_collection(), torch.cuda.graph(graph, stream=stream):
                 try:
                     self.outputs = self.step(*self.inputs)
@@ -101,13 +102,13 @@ class Capture:
             cause = first[0] if first else error
             if not isinstance(cause, RuntimeError) or isinstance(cause, torch.OutOfMemoryError):
                 raise cause from None
-            hint = "speed='plain' and 'compile' run it as it is"
-            raise RuntimeError(f"this step cannot be recorded as a CUDA graph; {hint}. CUDA said: {cause}") from cause
+            hint = "use speed='plain' or 'compile'"
+            raise RuntimeError(f"this step cannot be captured as a CUDA graph; {hint}. The error was: {cause}") from cause
         return graph
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
-        """What steps in the block change is afterwards as it was before, also when one of them fails."""
+        """Restore everything that steps in this block change, even if one of them fails."""
         generators = [default_generator(self.device)]
         generators += [] if self.generator is None else [self.generator]
         drawn = [g.get_state() for g in generators]
@@ -117,7 +118,7 @@ class Capture:
             with torch.no_grad():
                 for tensor, value in zip(self.changed, before, strict=True):
                     tensor.copy_(value)
-                # what was not there before begins at zero: so do momentum, moments and counts of torch's optimizers
+                # new state is zeroed: momentum, moments and counts of torch's optimizers start at zero
                 for key, value in self._optimizer_state().items():
                     value.copy_(state[key]) if key in state else value.zero_()
             for g, at in zip(generators, drawn, strict=True):
@@ -126,8 +127,8 @@ class Capture:
         try:
             yield
         except BaseException:
-            with suppress(RuntimeError):  # of a device that takes no more work; what made it so is told
-                self.optimizer.zero_grad(set_to_none=True)  # the step did not come to where it does so itself
+            with suppress(RuntimeError):  # of a device that accepts no more work; its first error is raised below
+                self.optimizer.zero_grad(set_to_none=True)
                 undo()
             raise
         undo()
@@ -141,8 +142,7 @@ class Capture:
         return found
 
     def release(self) -> None:
-        """Give the memory of the graph back. Not left to Python: a step and its capture know each other, and what does so
-        is found late, or never when all that is short is the memory of the device."""
+        """Free the memory of the graph now: a step and its capture form a cycle, which Python collects late."""
         if self.graph is not None:
             self.graph.reset()
         self.graph, self.inputs, self.outputs, self.step = None, [], {}, _released
@@ -150,7 +150,7 @@ class Capture:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Python collects its garbage before the block and not in it: to free what belongs to CUDA would break a capture."""
+    """Collect garbage before the block and not inside: freeing CUDA memory would break a capture."""
     was = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -162,4 +162,4 @@ def _no_collection() -> Iterator[None]:
 
 
 def _released(*_: Tensor) -> dict[str, Tensor]:
-    raise RuntimeError("this step was released")
+    raise RuntimeError("this step has been released")

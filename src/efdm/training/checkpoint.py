@@ -1,8 +1,9 @@
-"""The state of a training in one file: written whole or not at all, and only while its numbers are finite. And the folder
-of a run: whether one can begin there, and that nobody else does."""
+"""The state of a run in one file, ``checkpoint.pt``: written atomically, checked when it is read."""
 
 from __future__ import annotations
 
+import pickle
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,43 +11,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from efdm.errors import DamagedFileError
 from efdm.files import atomic_write
 
-SECONDS = 300.0  # a checkpoint is never older than this and one step: what a machine that stops without a word may cost
-OF_THE_DEVICE = ("lr", "fused", "capturable")  # options of an optimizer that a run on another device does not take over
+REMEDY = "restore a copy of it, or delete it and start the run again"
 
 
-def check_finite(content: Mapping[str, Any], when: str) -> None:
-    """Raise for weights that must not take the place of good ones; ``when`` is told."""
-    if not all(bool(tensor.isfinite().all()) for tensor in _tensors(content)):
-        raise FloatingPointError(f"the weights are no longer finite at {when}, and were not saved; try a lower --lr")
-
-
-def write(content: Mapping[str, Any], path: Path) -> None:
+def write_checkpoint(state: Mapping[str, Any], path: Path) -> None:
     with atomic_write(path) as file:
-        torch.save(content, file)
+        torch.save(state, file)
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Fill an optimizer from the ``state_dict`` of another, which may have been on another device."""
-    # before it is loaded: they decide where the optimizer keeps its count of steps
-    own = [{name: group[name] for name in OF_THE_DEVICE if name in group} for group in optimizer.param_groups]
-    groups = [{**theirs, **mine} for theirs, mine in zip(state["param_groups"], own, strict=True)]
-    optimizer.load_state_dict({**state, "param_groups": groups})
+def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
+    """Return the state in ``path``. Raise DamagedFileError if its checksums do not match or it is no checkpoint."""
+    try:
+        with zipfile.ZipFile(path) as archive:  # torch.save writes a zip with CRC-32 checksums, which torch.load ignores
+            if (damaged := archive.testzip()) is not None:
+                raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
+        state = torch.load(path, map_location=device, weights_only=True)
+        return {**state, "phase": str(state["phase"]), "iteration": int(state["iteration"])}
+    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, LookupError, TypeError, ValueError) as error:
+        raise DamagedFileError(path, f"the checkpoint is damaged ({_first_line(error)})", REMEDY) from error
 
 
-def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """In place where the rate is a tensor: a recorded graph reads it there."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
+def is_finite(state: object) -> bool:
+    """Return whether all tensors anywhere in ``state`` are finite."""
+    return all(bool(tensor.isfinite().all()) for tensor in _tensors(state))
 
 
-def _tensors(content: object) -> Iterator[Tensor]:
-    if isinstance(content, Tensor):
-        yield content
-    elif isinstance(content, Mapping | list | tuple):
-        for part in content.values() if isinstance(content, Mapping) else content:
+def _tensors(state: object) -> Iterator[Tensor]:
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, Mapping | list | tuple):
+        for part in state.values() if isinstance(state, Mapping) else state:
             yield from _tensors(part)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

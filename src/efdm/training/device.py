@@ -1,32 +1,36 @@
-"""Where a training runs when nothing is said, what suits the place, and whether there is such a place."""
+"""The default device, and the precision and speed that suit a device."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import torch
 
-SUITED: Mapping[str, Mapping[str, str]] = MappingProxyType({
+from efdm.errors import SettingError
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "cuda": {"precision": "bf16", "speed": "graph"},
     "cpu": {"precision": "fp32", "speed": "plain"},
 })  # fmt: skip
 
 
 def default_device() -> str:
-    """The GPU if there is one."""
+    """Return "cuda" if there is a GPU, otherwise "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def suited(device: str) -> Mapping[str, str]:
-    """Precision and speed on a device as torch writes it. A CPU's run anywhere: also where we know nothing of the device."""
-    return SUITED.get(device.partition(":")[0], SUITED["cpu"])
+def device_defaults(device: str) -> Mapping[str, Any]:
+    """Return the precision and speed for a device such as "cuda:1". Unknown kinds of devices get those of a CPU."""
+    return DEFAULTS.get(device.partition(":")[0], DEFAULTS["cpu"])
 
 
 def check_device(device: str) -> None:
-    """Raise where nothing can be computed on the device, before anything is read."""
+    """Raise SettingError if the device cannot compute."""
     try:
-        torch.zeros(1, device=device).item()  # "meta" can hold tensors, but no values
+        torch.zeros(1, device=device).item()  # "meta" has tensors without values
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        instead = ", ".join(f'{name}="{value}"' for name, value in {"device": "cpu", **SUITED["cpu"]}.items())
-        raise ValueError(f"device={device!r} cannot be used here; on a CPU give {instead}") from error
+        cpu = ", ".join(f"{name}={value!r}" for name, value in {"device": "cpu", **DEFAULTS["cpu"]}.items())
+        message = f"device={device!r} is not available here; use {cpu}"
+        raise SettingError(message, ("device", *DEFAULTS["cpu"])) from error

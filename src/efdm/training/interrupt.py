@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: work that can be saved is saved, and what must not be cut in two is not."""
+"""Ctrl-C and SIGTERM: finish the current step, then save."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-STOPS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C; clusters, services and `timeout`
+STOPS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C; schedulers, services and `timeout`
 
 
 @contextmanager
 def unbroken() -> Iterator[None]:
-    """Whoever wants to stop the process waits until the end of this: half an update could not be saved."""
-    # signals arrive in the main thread alone; a handler that is not Python's (None) could not be put back
-    usual = {number: signal.getsignal(number) for number in STOPS} if _in_main_thread() else {}
-    usual = {number: handler for number, handler in usual.items() if handler is not None}
-    asked: list[int] = []
-    for number in usual:
-        signal.signal(number, lambda number, _: asked.append(number))
+    """Delay signals that stop the process until the end of this block: half an update cannot be saved."""
+    # only the main thread receives signals; a handler that Python did not set (None) could not be restored
+    before = {number: signal.getsignal(number) for number in STOPS} if _in_main_thread() else {}
+    before = {number: handler for number, handler in before.items() if handler is not None}
+    received: list[int] = []
+    for number in before:
+        signal.signal(number, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        for number, handler in usual.items():
+        for number, handler in before.items():
             signal.signal(number, handler)
-    for told in dict.fromkeys(asked):
-        signal.raise_signal(told)
+    for stop in dict.fromkeys(received):
+        signal.raise_signal(stop)
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM is a Ctrl-C in this block, so that work is saved. One alone: the next ones must not interrupt the saving.
+    """Raise KeyboardInterrupt on the first SIGTERM in this block and ignore the next: they must not interrupt the saving.
 
-    Where somebody else listens to it, or where no signals arrive, nothing is changed.
+    Does nothing where SIGTERM already has a handler, or outside the main thread.
     """
     if not _in_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

@@ -1,8 +1,8 @@
-"""Several long pieces of work side by side on one GPU, in one thread.
+"""Several runs side by side on one GPU, in one thread.
 
-A piece of work is a generator that pauses after every step. Each lane has a stream of its own, on which the device runs what
-the work issues while other lanes issue theirs. Small networks leave most of a GPU idle, which others can use this way; what
-they have in common (data, compiled code) is there once, as it is all one process.
+A run is a generator that yields after every step. Each lane has its own stream, so the device executes the steps of one
+lane while the next launches its own. Small networks leave much of a GPU idle, which further lanes use, and all lanes share
+data and compiled code, since they are one process.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import torch
 
 from efdm.training.interrupt import stoppable
 
-# Steps of a lane that may wait for the device: enough to keep it busy while another lane is set up, few enough to be stopped
-# within a second.
+# Steps of a lane that may be queued: enough to keep the device busy while another lane is set up, few enough to stop within
+# a second.
 AHEAD = 32
-PAUSE = 2e-4  # seconds, when all lanes have that many
+PAUSE = 2e-4  # seconds, when every lane has that many
 
 Value = TypeVar("Value")
-Work = Generator[None, None, Value]  # pauses after every step, returns what it made; closed in a pause, it saves itself
+Work = Generator[None, None, Value]  # yields after every step and returns a result; closed at a yield, it saves its state
 
 
 def finish(work: Work[Value]) -> Value:
-    """Do all of it at once, on the current stream."""
+    """Run ``work`` to its end on the current stream and return its result."""
     while True:
         try:
             next(work)
@@ -38,10 +38,10 @@ def finish(work: Work[Value]) -> Value:
 def side_by_side(
     works: Iterable[Work[Value]], *, device: torch.device, lanes: int, finished: Callable[[Value], None]
 ) -> None:
-    """Do all works, ``lanes`` of them at a time, in the order in which they come; ``finished`` is told what each made.
+    """Run all works, ``lanes`` at a time, in their order, and call ``finished`` with the result of each.
 
-    A lane with enough steps waiting for the device is passed over, so that fast ones do not wait for slow ones. When one
-    fails, or Ctrl-C or SIGTERM comes, all others are closed in their pause.
+    A lane whose queue is full is skipped, so fast lanes do not wait for slow ones. If one fails, or on Ctrl-C or SIGTERM,
+    all others are closed.
     """
     waiting, places = iter(works), [_Lane[Value](device) for _ in range(lanes)]
     with stoppable(), ExitStack() as stack:
@@ -56,7 +56,7 @@ def side_by_side(
                 return
             ready = [lane for lane in running if lane.has_room()]
             if not ready:
-                time.sleep(PAUSE)  # not for a certain step: nobody knows which one ends first
+                time.sleep(PAUSE)
             for lane in ready:
                 lane.advance(finished)
 
@@ -64,13 +64,13 @@ def side_by_side(
 class _Lane(Generic[Value]):
     def __init__(self, device: torch.device) -> None:
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self.issued: deque[torch.cuda.Event] = deque()  # one for each step that the device has not finished
+        self.queue: deque[torch.cuda.Event] = deque()  # an event for each step that the device has not finished
         self.work: Work[Value] | None = None
 
     def has_room(self) -> bool:
-        while self.issued and self.issued[0].query():
-            self.issued.popleft()
-        return len(self.issued) < AHEAD
+        while self.queue and self.queue[0].query():
+            self.queue.popleft()
+        return len(self.queue) < AHEAD
 
     def advance(self, finished: Callable[[Value], None]) -> None:
         assert self.work is not None
@@ -80,12 +80,12 @@ class _Lane(Generic[Value]):
             except StopIteration as done:
                 self.work = None
                 if self.stream is not None:
-                    self.stream.synchronize()  # what was made may be used on any stream
+                    self.stream.synchronize()  # the result may be used on any stream
                 finished(done.value)
             if self.stream is not None:
                 event = torch.cuda.Event()
                 event.record()
-                self.issued.append(event)
+                self.queue.append(event)
 
     def close(self) -> None:
         if self.work is not None:

@@ -1,31 +1,29 @@
-"""What a run tells while it goes: JSON lines, and TensorBoard's files."""
+"""The log of a run: JSON lines, and TensorBoard where it is installed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from efdm.training.files import Record, read_lines, rounded, write_lines
+from efdm.training.files import Record, append_line, read_lines, rounded, write_lines
 
 
 class Log:
-    """JSON lines, and TensorBoard where it is installed. A resumed run keeps the lines up to its checkpoint, which is the
-    (phase, iteration) ``keep``; a new one keeps none. ``phases`` are the parts of a run in their order."""
+    """``log.jsonl`` in ``folder``, and TensorBoard's files where it is installed.
 
-    def __init__(self, run: Path, *, phases: Sequence[str] = ("train",), keep: tuple[str, int] | None = None) -> None:
-        path = run / "log.jsonl"
-        write_lines(path, _until(path, phases, *keep) if keep is not None and path.exists() else ())
-        self.folder, self.keep = run / "tensorboard", keep
+    A resumed run keeps the lines up to its checkpoint, the (phase, iteration) ``keep``. ``phases`` are given in their order.
+    """
+
+    def __init__(self, folder: Path, *, phases: Sequence[str] = ("train",), keep: tuple[str, int] | None = None) -> None:
+        self.path, self.folder, self.keep = folder / "log.jsonl", folder / "tensorboard", keep
+        write_lines(self.path, _until(self.path, phases, *keep) if keep is not None and self.path.exists() else ())
         self.boards: dict[str, Any] = {}
-        self.file = path.open("a")
 
     def write(self, phase: str, iteration: int, values: Mapping[str, float]) -> None:
-        told = {name: rounded(value) for name, value in values.items()}
-        self.file.write(json.dumps({"phase": phase, "iteration": iteration, **told}) + "\n")
-        self.file.flush()
+        numbers = {name: rounded(value) for name, value in values.items()}
+        append_line(self.path, {"phase": phase, "iteration": iteration, **numbers})
         if phase not in self.boards:
             self.boards[phase] = self._board(phase)
         if (board := self.boards[phase]) is not None:
@@ -34,7 +32,7 @@ class Log:
             board.flush()
 
     def _board(self, phase: str) -> Any:
-        """A folder for each phase: TensorBoard forgets the lines after a checkpoint by their iteration alone."""
+        """Return a writer for a phase. Each has a folder, because TensorBoard drops lines by their iteration alone."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -43,15 +41,9 @@ class Log:
         return SummaryWriter(self.folder / phase, purge_step=first)
 
     def close(self) -> None:
-        for opened in (self.file, *self.boards.values()):
-            if opened is not None:
-                opened.close()
-
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        for board in self.boards.values():
+            if board is not None:
+                board.close()
 
 
 def _until(path: Path, phases: Sequence[str], phase: str, iteration: int) -> Iterator[Record]:

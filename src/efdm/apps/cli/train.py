@@ -18,13 +18,13 @@ from efdm.apps.cli.style_options import DEFAULT_NETWORK, WEIGHT_OPTIONS
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS
-from efdm.progress import Progress, ignore
+from efdm.progress import ignore
 from efdm.style import training
-from efdm.style.settings import SCHEDULES, Settings, read_settings
-from efdm.style.step import processes
+from efdm.style.settings import Settings, read_settings
 from efdm.text import plural
 from efdm.training import PRECISIONS, SPEEDS
-from efdm.training.launch import process_group
+from efdm.training.distributed import process_group, processes
+from efdm.training.schedules import SCHEDULES
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -101,12 +101,7 @@ def style(
             else:
                 settings = dataclasses.replace(started, **given, device=str(target))
             first = processes()[0] == 0
-            report = progress if first else ignore
-
-            def report_step(p: training.Progress) -> None:
-                report(Progress(p.phase, p.iteration, p.iterations, {"iterations/s": p.per_second, **p.losses}))
-
-            training.train(settings, out, resume=resume, progress=report_step, reading=report)
+            training.train(settings, out, resume=resume, progress=progress if first else ignore)
     if first:
         if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
             print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / 'environment.json'}")

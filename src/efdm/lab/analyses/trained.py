@@ -9,7 +9,7 @@ from typing import Any
 
 from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.listing import check_domains
-from efdm.dg.checkpoint import find_classifier, load_classifier
+from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import ANALYSES, pick
 from efdm.lab.classifier import dataset_name

@@ -17,7 +17,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
-from efdm.dg.checkpoint import find_classifier, load_classifier
+from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.dg.predictions import (
     Columns,
     Labels,

@@ -16,13 +16,12 @@ from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.dg.checkpoint import MODEL
+from efdm.dg.classifier import MODEL
 from efdm.dg.methods import mixes, options_of
-from efdm.dg.run import CHECKPOINT
-from efdm.lab.adapters import report_steps
 from efdm.lab.classifier import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.text import plural
+from efdm.training.folder import CHECKPOINT
 
 app = typer.Typer(add_completion=False)
 
@@ -95,7 +94,7 @@ def train_command(
                 print_text(f"the run is finished: {out / MODEL}")
                 return
             _print_plan(settings, pictures)
-            trained = train(settings, pictures, out, resume=resume, progress=report_steps(progress))
+            trained = train(settings, pictures, out, resume=resume, progress=progress)
         print_skipped(pictures, out / PICTURES)
         _print_results(trained, out)
 

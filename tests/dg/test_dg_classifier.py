@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from efdm.dg.checkpoint import Classifier, load_classifier, save_classifier
+from efdm.dg.classifier import Classifier, load_classifier, save_classifier
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.models.backbones import build_backbone

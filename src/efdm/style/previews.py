@@ -1,4 +1,4 @@
-"""What a run shows while it goes: preview sheets."""
+"""Preview sheets of a training run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from efdm.style.pipeline import transfer
 
 @torch.no_grad()
 def preview(network: StyleNetwork, contents: ImageSet, styles: ImageSet, path: Path, device: torch.device) -> None:
-    """The first contents in the first styles, as a sheet."""
+    """Write a sheet of the first contents in the first styles."""
 
     def pictures(images: ImageSet, count: int) -> list[Tensor]:
         return [images[i].to(device)[None].float() / 255 for i in range(min(count, len(images)))]

@@ -1,0 +1,273 @@
+"""The training loop. A kind of training is a `Task`; `fit` runs it: steps, log, checkpoints, resuming, signals, lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from efdm.environment import environment
+from efdm.errors import DamagedFileError, DivergedError, RunFolderError
+from efdm.progress import Progress, Report, ignore
+from efdm.training.checkpoint import REMEDY, is_finite, read_checkpoint, write_checkpoint
+from efdm.training.distributed import mean_losses, processes
+from efdm.training.files import Record, write_json
+from efdm.training.folder import CHECKPOINT, DONE, lock_folder
+from efdm.training.interrupt import unbroken
+from efdm.training.lanes import Work, side_by_side
+from efdm.training.log import Log
+from efdm.training.schedules import SCHEDULES
+from efdm.training.settings import FILE, TrainSettings, check_same_run
+from efdm.training.step import Step
+
+SECONDS = 300.0  # between checkpoints at most; what a machine that fails without warning may cost
+
+Result = TypeVar("Result")
+
+
+class Phase(NamedTuple):
+    """A part of a run with a step of its own. ``batches(i)`` yields the inputs of iteration ``i`` and those after it."""
+
+    name: str
+    iterations: int
+    make_step: Callable[[], Step]
+    batches: Callable[[int], Iterable[Sequence[Tensor]]]
+    start_iteration: int = 0
+
+
+class Status(NamedTuple):
+    """Where a run stands. ``seconds`` counts training steps only: no set-up, evaluation or files."""
+
+    phase: Phase
+    iteration: int
+    losses: Mapping[str, float]
+    seconds: float
+    devices: Sequence[str]
+
+
+class Task(ABC, Generic[Result]):
+    """What is special to a kind of training.
+
+    ``settings`` are those of the run, and ``label`` names it in progress reports and messages; with several phases, each
+    has its own name there.
+    """
+
+    settings: TrainSettings
+    label: str = ""
+
+    @abstractmethod
+    def phases(self) -> Sequence[Phase]:
+        """Return the phases in the order in which they are trained."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a hash of the training data. A run is resumed only with the data it was started with."""
+
+    @abstractmethod
+    def finish(self) -> Result:
+        """Write the result of a finished run and return it."""
+
+    def open(self, iteration: int) -> None:
+        """Prepare files in the folder for a run that starts (0) or resumes at an iteration."""
+
+    def environment(self) -> Record:
+        """Return the content of ``environment.json``: device, versions and date, and what a task adds."""
+        return environment(self.settings.device)
+
+    def is_due(self, phase: Phase, iteration: int) -> bool:
+        """Return whether `evaluate` has to be called after this iteration."""
+        return False
+
+    def evaluate(self, status: Status) -> Work[None]:
+        """Evaluate or preview the model."""
+        yield
+
+
+def fit(task: Task[Result], folder: Path | None = None, *, resume: bool = False, progress: Report = ignore) -> Result:
+    """Train a task and return its result; see `fit_steps`. SIGTERM is handled like Ctrl-C: the run is saved."""
+    results: list[Result] = []
+    device = torch.device(task.settings.device)
+    side_by_side(
+        [fit_steps(task, folder, resume=resume, progress=progress)], device=device, lanes=1, finished=results.append
+    )
+    return results[0]
+
+
+def fit_steps(
+    task: Task[Result], folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
+) -> Work[Result]:
+    """Train a task as a generator that yields after every step and returns the result.
+
+    Settings, log, checkpoints and the mark of a finished run are written to ``folder``, which is locked meanwhile. A run
+    that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses and
+    weights are bit for bit those of an uninterrupted run.
+    """
+    writes = folder is not None and processes()[0] == 0  # the first of several processes
+    with lock_folder(folder) if folder is not None and writes else nullcontext():
+        state = _read_state(task, folder) if folder is not None and resume else None
+        run = _Run(task, folder if writes else None, state, progress)
+        try:
+            yield from run.phases(state)
+        except (KeyboardInterrupt, GeneratorExit):
+            with suppress(DivergedError), unbroken():  # the weights of a diverged run are not worth saving
+                run.save()
+            raise
+        finally:
+            run.close()
+        result = task.finish()
+        if folder is not None and writes:
+            (folder / DONE).touch()
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+    return result
+
+
+def _read_state(task: Task[Any], folder: Path) -> dict[str, Any]:
+    check_same_run(task.settings, folder)
+    state = read_checkpoint(folder / CHECKPOINT, task.settings.device)
+    if state.get("data") != task.fingerprint():
+        message = f"the run in {folder} was started with other data; give the same data, or start another run"
+        raise RunFolderError(message, folder, "other data")
+    return state
+
+
+class _Clock:
+    """Seconds of training. It is stopped during evaluations and while files are written.
+
+    With several lanes the clock of one keeps running while others are set up or evaluated.
+    """
+
+    def __init__(self, before: float = 0.0) -> None:
+        self.before, self.since = before, math.nan  # nan: stopped
+
+    def start(self) -> None:
+        self.since = time.perf_counter()
+
+    def stop(self) -> None:
+        self.before, self.since = self.seconds(), math.nan
+
+    def seconds(self) -> float:
+        return self.before + (0.0 if math.isnan(self.since) else time.perf_counter() - self.since)
+
+
+class _Run:
+    def __init__(self, task: Task[Any], folder: Path | None, state: Mapping[str, Any] | None, report: Report) -> None:
+        self.task, self.settings, self.folder, self.report = task, task.settings, folder, report
+        self.parts = task.phases()
+        self.phase, self.done, self.losses = self.parts[0], 0, dict[str, Any]()
+        self.step: Step | None = None  # while there is something to save
+        before = [] if state is None else state["devices"]
+        self.devices = list(dict.fromkeys([*before, torch.device(self.settings.device).type]))
+        self.clock = _Clock(0.0 if state is None else state["seconds"])
+        self.saved = time.monotonic()
+        self.log: Log | None = None
+        self.data = ""
+        if folder is not None:
+            self.data = task.fingerprint() if state is None else state["data"]
+            if state is None:
+                write_json(folder / FILE, dataclasses.asdict(self.settings))  # type: ignore[call-overload]
+                write_json(folder / "environment.json", task.environment())
+            place = None if state is None else (state["phase"], state["iteration"])
+            self.log = Log(folder, phases=[phase.name for phase in self.parts], keep=place)
+        task.open(0 if state is None else state["iteration"])
+
+    def phases(self, state: Mapping[str, Any] | None) -> Work[None]:
+        for phase in self.parts:
+            if state is None or phase.name == state["phase"]:  # otherwise the phase was finished before
+                yield from self._train(phase, state)
+                state = None
+
+    def _train(self, phase: Phase, state: Mapping[str, Any] | None) -> Work[None]:
+        settings, total = self.settings, phase.iterations
+        step, self.phase, self.done = phase.make_step(), phase, phase.start_iteration
+        if state is not None:
+            self._restore(step, state)
+        upcoming = islice(phase.batches(self.done), max(0, total - self.done))
+        first = list(islice(upcoming, 1))
+        for inputs in first:
+            step.prepare(*inputs)
+        batches = chain(first, upcoming)
+        self.step = step
+        logged = (self.done, self.clock.seconds())
+        self.clock.start()
+        while True:
+            if self.task.is_due(phase, self.done):
+                self.clock.stop()
+                status = Status(phase, self.done, self.losses, self.clock.seconds(), self.devices)
+                yield from self.task.evaluate(status)
+                self.clock.start()
+            if self.done >= total:
+                break
+            lr = settings.lr * SCHEDULES[settings.schedule](self.done, total)
+            inputs = next(batches)
+            with unbroken():  # a step and its line in the log: a checkpoint between them would lose the line
+                self.losses = step(self.done, *inputs, lr=lr)
+                self.done += 1
+                last = self.done == total
+                logs = last or self.done % settings.log_every == 0
+                if logs or self.task.is_due(phase, self.done):
+                    self.losses = mean_losses(self.losses)  # waits for the device, so the clock is right
+                    self._check_loss()
+                if logs:
+                    now = self.clock.seconds()
+                    self._log(lr, (self.done - logged[0]) / (now - logged[1]))
+                    logged = (self.done, now)
+            late = time.monotonic() - self.saved > SECONDS
+            if last or late or (settings.save_every and self.done % settings.save_every == 0):
+                self.losses = {name: float(value) for name, value in self.losses.items()}
+                self.clock.stop()
+                self.save()
+                self.clock.start()
+            yield
+        self.clock.stop()
+        self.step = None
+        step.finish()
+
+    def _restore(self, step: Step, state: Mapping[str, Any]) -> None:
+        try:
+            step.restore(state["step"])
+            self.done, self.losses = state["iteration"], state["losses"]
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+            path = Path("checkpoint") if self.folder is None else self.folder / CHECKPOINT
+            raise DamagedFileError(path, "the checkpoint belongs to another model or version", REMEDY) from error
+
+    def _check_loss(self) -> None:
+        if not math.isfinite(loss := float(self.losses["loss"])):
+            raise DivergedError(f"the loss is {loss} at {self._place()}; lower the learning rate", self.done)
+
+    def _place(self) -> str:
+        return f"iteration {self.done} of {self.task.label or self.phase.name}"
+
+    def _log(self, lr: float, per_second: float) -> None:
+        if self.log is not None:
+            self.log.write(self.phase.name, self.done, {**self.losses, "lr": lr, "per_second": per_second})
+        values = {"iterations/s": per_second, **self.losses}
+        self.report(Progress(self.task.label or self.phase.name, self.done, self.phase.iterations, values))
+
+    def save(self) -> None:
+        """Write a checkpoint, unless the loss or the weights are not finite."""
+        self.saved = time.monotonic()
+        if self.step is None:
+            return
+        losses = {name: float(value) for name, value in self.losses.items()}
+        state = self.step.state()
+        if not (all(map(math.isfinite, losses.values())) and is_finite(state)):  # in every process: none waits for another
+            raise DivergedError(f"the weights are not finite at {self._place()}; lower the learning rate", self.done)
+        if self.folder is not None:
+            place = {"phase": self.phase.name, "iteration": self.done, "losses": losses, "seconds": self.clock.seconds()}
+            content = {**place, "devices": self.devices, "data": self.data, "step": state}
+            write_checkpoint(content, self.folder / CHECKPOINT)
+
+    def close(self) -> None:
+        if self.step is not None:
+            self.step.release()
+        if self.log is not None:
+            self.log.close()
