@@ -266,11 +266,11 @@ def test_tiny_round_trip(tmp_path: Path) -> None:
 
 
 def test_plain_vgg_equals_torchvision(tmp_path: Path) -> None:
-    models = pytest.importorskip("torchvision.models")
+    vgg = pytest.importorskip("torchvision.models.vgg")
     state = numbered_vgg("vgg16")
     file = saved({**state, "classifier.0.weight": torch.zeros(3, 3)}, tmp_path / "w.pth")
     model = build_backbone("vgg16-gap", 7, weights=file).eval()
-    features = models.vgg16(weights=None).features
+    features = vgg.make_layers(vgg.cfgs["D"])
     features.load_state_dict({k.removeprefix("features."): v for k, v in state.items()})
     x = torch.randn(1, 3, 48, 37)
     with torch.no_grad():

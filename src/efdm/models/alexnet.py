@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from efdm.models.state_dicts import check_state
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 
-# torchvision's layers: index in `features`, channels in and out, kernel size, stride, padding, pooled before
+# torchvision's layers: index in `features`, channels in and out, kernel, stride, padding, and whether pooling precedes it
 LAYERS: Mapping[str, tuple[int, int, int, int, int, int, bool]] = {
     "relu1": (0, 3, 64, 11, 4, 2, False),
     "relu2": (3, 64, 192, 5, 1, 2, True),

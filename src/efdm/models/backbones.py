@@ -25,7 +25,7 @@ from efdm.text import suggest
 State = dict[str, Tensor]
 NAMED_WEIGHTS = ("random", "timm")  # any other value of ``weights`` is a file
 TIMEOUT = 5  # seconds to wait for the hub
-PREFIXES = ("module.", "model.", "backbone.")  # of wrapped models
+PREFIXES = ("module.", "model.", "backbone.")  # added to keys by wrappers
 
 
 class PlainVGG(nn.Module):
@@ -42,7 +42,7 @@ class PlainVGG(nn.Module):
             layers: list[nn.Module] = []
             for _ in range(convs):
                 conv = nn.Conv2d(inputs, width, 3, padding=1)
-                # torch's default initialisation vanishes over thirteen layers without normalisation
+                # with torch's default initialisation, activations vanish over thirteen layers
                 nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
                 layers += [conv, nn.ReLU(inplace=True)]
@@ -62,7 +62,9 @@ def _features_to_stages(state: State) -> State:
     if not any(key.startswith("features.") for key in state):
         return state
     convs = numbered_convs("vgg16").items()
-    names = {f"features.{n}": f"stage{conv[4]}.{2 * (int(conv[6]) - 1)}" for n, conv in convs}  # every second is a ReLU
+    names = {
+        f"features.{n}": f"stage{conv[4]}.{2 * (int(conv[6]) - 1)}" for n, conv in convs
+    }  # ReLUs take every second position
     return rename_layers({k: v for k, v in state.items() if not k.startswith(CLASSIFIERS)}, names)
 
 

@@ -23,7 +23,7 @@ class StyleNetwork(nn.Module):
     ``strides[i]`` is the stride of the features after stage ``i``, in pixels of the image. ``receptive_field[i]`` is the
     radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by that
     much and start at multiples of ``max_stride``, the largest stride inside the network. The first stage is frozen while
-    the rest is trained, because a match preserves the order of its features.
+    the rest is trained, because a match preserves the content only as the order of its features.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ def _vgg_radius(name: str) -> int:
     return sum(2 ** (int(conv[4]) - 1) for conv in conv_names(name, "relu4_1")) + 8
 
 
-# radii of the small network: those of its 3x3 convolutions, summed; bilinear upsampling adds one position at stride 8
+# radii of the small network: sums over its 3x3 convolutions; bilinear upsampling adds one position at stride 8
 ENCODER, MIXER, DECODER = 1 + 1 + 2 + 4 + 4, 4 + 8 + 8 + 8 + 8, 4 + 4 + 2 + 1 + 1
 
 NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
@@ -95,7 +95,7 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
         NetworkSpec(
             "vgg16", lambda: ([VGG("vgg16")], MirrorDecoder("vgg16")),
             strides=(8,), receptive_field=(_vgg_radius("vgg16"),) * 2, objective="paper",
-            recipe={"style_weight": 8.0},  # of 2, 4 and 8: results/style/style-weight; all three preserve the content well
+            recipe={"style_weight": 8.0},  # chosen among 2, 4 and 8: results/style/style-weight
             weights={"efdm": "vgg16-efdm"}, encoder="vgg16",
         ),
         NetworkSpec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,8 @@ CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 
 WIDTHS = (64, 128, 256, 512, 512)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLASSIFIERS = ("classifier.", "pre_logits.", "head.")  # prefixes of the classifiers of torchvision and timm
+Padding = Literal["reflect", "zeros"]
+Pooling = Literal["ceil", "floor"]
 PADDINGS: Mapping[str, int] = MappingProxyType({"reflect": 0, "zeros": 1})  # padding argument of the convolutions
 
 
@@ -58,7 +60,7 @@ class VGG(nn.Module):
     """
 
     def __init__(
-        self, name: str = "vgg16", until: str = "relu4_1", *, padding: str = "reflect", pooling: str = "ceil"
+        self, name: str = "vgg16", until: str = "relu4_1", *, padding: Padding = "reflect", pooling: Pooling = "ceil"
     ) -> None:
         super().__init__()
         if padding not in PADDINGS or pooling not in ("ceil", "floor"):

@@ -24,7 +24,7 @@ from efdm.errors import DamagedFileError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.state_dicts import naming_file
-from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, normalise
+from efdm.models.vgg import VGG, MirrorDecoder, Padding, Pooling, load_decoder, load_vgg, normalise
 from efdm.text import first_few
 
 with requires("style"):
@@ -43,7 +43,7 @@ class Weight:
     files: tuple[str, ...]  # accepted file names; the first is the original
     source: str
     licence: str
-    sha256: str = ""  # of the first file, or its first digits
+    sha256: str = ""  # checksum of the first file, or its first digits
     card: str = ""  # model card below docs/models
     place: Literal["user", "package"] = "user"
     argument: str = ""  # name of the argument that takes the path of the user's file
@@ -185,7 +185,7 @@ def _reading(path: str | Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingWeights(f"file not found: {path}") from error
     except Exception as error:
-        # the readers raise cryptic numbers or pages of text for a damaged file; only messages of the system help
+        # for a damaged file, only messages of the operating system help; those of the readers are cryptic
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise DamagedFileError(
             path, f"cannot be read as weights{reason}", "expected .safetensors, or a .pth that holds tensors only"
@@ -218,7 +218,7 @@ def metadata(path: str | Path) -> dict[str, str]:
 
 def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict[str, str]) -> None:
     """Write a safetensors file atomically. Equal input gives equal bytes."""
-    # not by safetensors.torch.save_file, whose files only their owner can read
+    # safetensors.torch.save_file would write files that only their owner can read
     data = _sort_metadata(save({k: v.contiguous() for k, v in tensors.items()}, metadata))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
@@ -239,7 +239,7 @@ def _sort_metadata(file: bytes) -> bytes:
 
 
 def load_encoder(
-    name: str, until: str, *, path: str | Path | None = None, padding: str = "reflect", pooling: str = "ceil"
+    name: str, until: str, *, path: str | Path | None = None, padding: Padding = "reflect", pooling: Pooling = "ceil"
 ) -> VGG:
     """Return a VGG with its ImageNet weights, not normalised."""
     file = find_checked(name, path)
@@ -305,7 +305,7 @@ def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
             network.load_state_dict(state)
         else:
             network.decoder.load_state_dict({key.removeprefix("decoder."): value for key, value in state.items()})
-    except RuntimeError as error:  # its message lists every tensor
+    except RuntimeError as error:  # the original message lists every tensor
         stored = metadata(path).get("network", "an unnamed network")
         raise ValueError(f"{path} does not fit the network {network.name}; it holds tensors of {stored}") from error
     return network

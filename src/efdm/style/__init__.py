@@ -1,4 +1,4 @@
-"""Style transfer: networks run with matching, trained and measured."""
+"""Style transfer: stylize pictures and videos, train networks, and evaluate them."""
 
 from efdm.errors import requires
 

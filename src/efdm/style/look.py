@@ -109,7 +109,7 @@ def without_overlap(masks: Sequence[Tensor]) -> list[Tensor]:
 
 
 def style_cells(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
-    """Return a style mask on a feature map: cells covered at least by half, or every touched cell if there are none."""
+    """Return a style mask on a feature map: cells that are at least half covered, or else every touched cell."""
     share = coverage(mask, size, stride)
     return share >= 0.5 if (share >= 0.5).any() else share > 0
 

@@ -263,7 +263,7 @@ class Stylizer:
 
 
 def check_picture(given: Tensor, role: str) -> None:
-    """Raise unless ``given`` is RGB in floats in [0, 1], with some tolerance for the overshoot of resizing."""
+    """Raise unless ``given`` is an RGB float tensor in [0, 1], with some tolerance for the overshoot of resizing."""
     shape = tuple(given.shape)
     if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
         raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
@@ -275,7 +275,7 @@ def check_picture(given: Tensor, role: str) -> None:
 
 
 def check_strength(strength: float | Tensor, batch: int) -> None:
-    """Raise unless ``strength`` is a number in [0, 1], or a tensor with one for each image."""
+    """Raise unless ``strength`` is a number in [0, 1], or a tensor of such numbers, one for each image."""
     given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
     if given.ndim > 1 or given.numel() not in (1, batch):
         raise ValueError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}")
