@@ -119,6 +119,7 @@ RUNS = lab_report.PACS.parent
 # document -> first and last words of the passage that quotes differences, and the runs they come from
 QUOTED = {
     "docs/guide/domain-generalization.md": ("without a gradient to the style", "### ", ["leave-one-out", "single-source"]),
+    "results/pacs/README.md": ("## Does", "The network", ["leave-one-out", "single-source"]),
     "results/pacs/leave-one-out/README.md": ("# PACS", "### ", ["leave-one-out"]),
     "results/pacs/single-source/README.md": ("# PACS", "### ", ["single-source"]),
     "results/pacs/order-study/README.md": ("# PACS", "### ", ["order-study"]),
