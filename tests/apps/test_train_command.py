@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from efdm.apps.cli.group import app
 from efdm.models import NETWORKS
 from efdm.models.weights import read
+from efdm.progress import Progress
 from efdm.style import training
 
 runner = CliRunner()
@@ -71,7 +72,7 @@ def test_a_run(place: Path, tmp_path: Path) -> None:
     assert "torn.png" in (tmp_path / "run" / "environment.json").read_text()
     assert len(records(tmp_path / "run")) == 3
     stored = json.loads((tmp_path / "run" / "settings.json").read_text())
-    expected = {"lr": 0.002, "seed": 3, "iterations": 3, "precision": "fp32", "speed": "plain", "schedule": "paper"}
+    expected = {"lr": 0.002, "seed": 3, "iterations": 3, "precision": "fp32", "speed": "plain", "schedule": "inverse-time"}
     assert {name: stored[name] for name in expected} == expected
 
 
@@ -109,8 +110,8 @@ def interrupted(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that was interrupted after two of three iterations."""
     folder = tmp_path_factory.mktemp("interrupted") / "run"
 
-    def stop(report: Any) -> None:
-        if (report.phase, report.iteration) == ("style", 2):
+    def stop(report: Progress) -> None:
+        if (report.label, report.done) == ("style", 2):
             raise KeyboardInterrupt
 
     settings = training.Settings.for_encoder(
