@@ -153,7 +153,7 @@ class Stylizer:
         options = _options(method, ties, generator)
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
-        where = [self._region(rgb, opaque, mask, look) for mask, look in self._looks(style, regions, size, tile)]
+        where = self._regions(rgb, opaque, style, regions, size, tile)
         if COLORS[preserve_color].before is not None:
             where = [Region(mask, self._recolored(look, rgb, mask, preserve_color, tile)) for mask, look in where]
         resized = resize(rgb, working_size(rgb, size)).contiguous(memory_format=torch.channels_last)
@@ -214,37 +214,31 @@ class Stylizer:
 
     # --- arguments ---------------------------------------------------------------------------------------------------
 
-    def _looks(
+    def _regions(
         self,
+        content: Tensor,
+        opaque: Tensor | None,
         style: Styles | Look | None,
-        regions: Sequence[tuple[Tensor, Styles | Look]] | None,
+        regions: Sequence[tuple[Tensor | None, Styles | Look]] | None,
         size: Size,
         tile: str | int,
-    ) -> list[tuple[Tensor | None, Look]]:
-        def look(given: Styles | Look) -> Look:
-            return given if isinstance(given, Look) else self.prepare(given, size=size, tile=tile)
-
-        if regions is None:
-            if style is None:
-                raise ValueError("style is missing; pass a style, or regions with a style each")
-            return [(None, look(style))]
-        found: list[tuple[Tensor | None, Look]] = []
-        for mask, part in regions:
-            if isinstance(part, Tensor) and part.dtype == torch.bool:
-                if style is None or isinstance(style, Look):
-                    raise ValueError("a region with a style mask needs style to be a picture, not a Look or None")
-                found.append((mask, self.prepare(style, size=size, masks=part, tile=tile)))
-            else:
-                found.append((mask, look(part)))
+    ) -> list[Region]:
+        if regions is None and style is None:
+            raise ValueError("style is missing; pass a style, or regions with a style each")
+        found = []
+        for mask, part in [(None, style)] if regions is None else regions:
+            selected = part if isinstance(part, Tensor) and part.dtype == torch.bool else None
+            if selected is not None and (style is None or isinstance(style, Look)):
+                raise ValueError("a region with a style mask needs style to be a picture, not a Look or None")
+            given = part if selected is None else style
+            look = given if isinstance(given, Look) else self.prepare(given, size=size, masks=selected, tile=tile)
+            batch = look.features[0][0].values.shape[0]
+            if batch not in (1, len(content)):
+                raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
+            found.append(Region(intersect(self._mask(mask, content, "content"), opaque), look))
         if not found:
             raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
         return found
-
-    def _region(self, content: Tensor, opaque: Tensor | None, mask: Tensor | None, look: Look) -> Region:
-        batch = look.features[0][0].values.shape[0]
-        if batch not in (1, len(content)):
-            raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
-        return Region(intersect(self._mask(mask, content, "content"), opaque), look)
 
     def _mask(self, mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
         if mask is None:
