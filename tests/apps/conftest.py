@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(weights: Path):
-    from stylize_commands import app, runner  # late: skips the test without typer
+    from stylize_commands import app, runner  # imported here because it skips the test if typer is missing
 
     def call(*arguments: object):
         given = [str(a) for a in arguments]

@@ -78,7 +78,7 @@ def test_a_run(place: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[training.Settings]:
-    """The settings of runs that are not trained."""
+    """Collect the settings that are passed to the training function, which is replaced."""
     found: list[training.Settings] = []
 
     def train(settings: training.Settings, *_: object, **__: object) -> None:

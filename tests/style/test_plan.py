@@ -127,7 +127,7 @@ def test_a_read_only_folder() -> None:
 )
 def test_inputs_are_not_overwritten(content: str, styles: list[str], options: dict, out: str) -> None:
     Path("link.png").symlink_to("style.png")
-    Path("contents/a__style.png").touch()  # of an earlier run
+    Path("contents/a__style.png").touch()  # left by an earlier run
     with pytest.raises(ValueError, match="would overwrite"):
         plan_files(content, styles, out, **options)
 

@@ -28,7 +28,7 @@ Row = list[Tensor | None]
 
 
 class Studio:
-    """Square photos, paintings and looks of one size, each made once, and a count of the stylized pictures."""
+    """Cached square photos, paintings and looks of one size. Counts the stylized pictures for progress reports."""
 
     def __init__(self, stylizer: Stylizer, side: int, progress: Report = ignore) -> None:
         self.stylizer, self.side, self._progress, self._done = stylizer, side, progress, 0

@@ -28,7 +28,7 @@ FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one
 
 
 class Result(NamedTuple):
-    """How many pictures (or frames of a video) were written, and how many pictures failed."""
+    """The number of pictures, or frames of a video, that were written, and the number of pictures that failed."""
 
     done: int
     failed: int = 0
@@ -70,7 +70,7 @@ def stylize_files(
             progress(Progress("stylizing", attempted, total))
             attempted += 1
             if source in unreadable:
-                continue  # reported for an earlier look
+                continue  # already reported for an earlier look
             try:
                 picture = source.read()
             except FAILURES as error:

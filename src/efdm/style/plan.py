@@ -34,7 +34,7 @@ Audio = Literal["keep", "drop"]
 
 @dataclass(frozen=True)
 class Options:
-    """How files are stylized. `Stylizer.stylize` and `stylize_frames` describe the settings they share with it."""
+    """Options for stylizing files. `Stylizer.stylize` and `stylize_frames` document those that they share."""
 
     strength: float = 1.0
     method: str = "efdm"
@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class LookSpec:
-    """One look: its name in file names, its styles and their weights, and the masks of styles and content regions."""
+    """The styles of one look with their weights and masks, the masks of its content regions, and its name in file names."""
 
     name: str
     styles: tuple[Source, ...]
@@ -75,7 +75,7 @@ class LookSpec:
         return [*(style.path for style in self.styles), *self.content_masks, *self.style_masks]
 
     def prepare(self, stylizer: Stylizer, size: Size) -> list[Look]:
-        """Read the styles. Return one look, or one per content mask."""
+        """Read the styles and return one look, or one per content mask."""
         pictures = [style.read() for style in self.styles]
         if len(pictures) == 1 and self.content_masks:
             pictures *= len(self.content_masks)
@@ -97,7 +97,7 @@ def read_mask_for(path: Path, picture: Picture) -> Tensor:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is read and where the results go. Made by `plan_files`, which reports most mistakes before a model is loaded."""
+    """The files to read and to write. `plan_files` makes it and reports most mistakes before a model is loaded."""
 
     content: Path
     out: Path

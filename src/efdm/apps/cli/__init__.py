@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_interrupt() -> Iterator[None]:
-    """Let Ctrl-C end the process without a traceback. For imports, which leave nothing to save."""
-    python_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores Ctrl-C
+    """Let Ctrl-C end the process without a traceback, for example during imports, when there is nothing to save."""
+    python_handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # background jobs ignore Ctrl-C
     if python_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

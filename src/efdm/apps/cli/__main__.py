@@ -1,4 +1,4 @@
 from efdm.apps.cli import main
 
-if __name__ == "__main__":  # processes started with "spawn" import this file
+if __name__ == "__main__":  # multiprocessing with "spawn" imports this file
     main()

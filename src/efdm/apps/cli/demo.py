@@ -1,4 +1,4 @@
-"""``efdm demo``."""
+"""The command ``efdm demo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``efdm evaluate``."""
+"""The command ``efdm evaluate``."""
 
 from __future__ import annotations
 

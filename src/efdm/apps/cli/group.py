@@ -26,12 +26,12 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "stylize": Command("efdm.apps.cli.stylize", "Stylize pictures or a video.", "style"),
-    "demo": Command("efdm.apps.cli.demo", "Stylize the pictures of the package into three contact sheets.", "style"),
+    "demo": Command("efdm.apps.cli.demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
     "train": Command("efdm.apps.cli.train", "Train a style transfer network.", "style"),
     "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),
-    "weights": Command("efdm.apps.cli.weights", "List weight files, find them and convert them.", "style"),
+    "weights": Command("efdm.apps.cli.weights", "List weight files, locate them, and normalise a VGG.", "style"),
     "dg": Command("efdm.apps.cli.dg", "Domain generalization: train and compare classifiers.", "dg"),
-    "info": Command("efdm.apps.cli.info", "Show versions, devices and the kernel used for a shape and dtype.", "cli"),
+    "info": Command("efdm.apps.cli.info", "Show versions, devices, and the kernel for a shape and dtype.", "cli"),
 }
 
 
@@ -43,7 +43,7 @@ class LazyGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, row in self.table.items():
-            self.add_command(TyperCommand(name, help=row.help))  # for the help text only
+            self.add_command(TyperCommand(name, help=row.help))  # listed in the help text; never run
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -61,7 +61,7 @@ def _load(row: Command) -> Any:
     except MissingExtraError:
         raise
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "efdm":  # a mistake in this package
+        if error.name is None or error.name.partition(".")[0] == "efdm":  # a wrong import in this package
             raise
         raise MissingExtraError(error.name, row.extra) from error
     return typer.main.get_command(module.app)

@@ -1,4 +1,4 @@
-"""``efdm info``."""
+"""The command ``efdm info``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console, and plain text on it: file names may contain brackets, and long lines are left unbroken for copying."""
+"""The console of all commands, and functions that print plain text to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ console = Console()
 
 
 def print_text(text: object, *, style: str | None = None, end: str = "\n") -> None:
-    """Print text as it is, without markup, highlighting or line breaks."""
+    """Print text verbatim: brackets in file names are no markup, and long lines are not wrapped, so they can be copied."""
     console.print(str(text), style=style, end=end, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -21,13 +21,10 @@ from efdm.apps.cli.printing import console as standard_console
 from efdm.progress import Progress, Report
 
 BAR = 20  # characters
-BAR_COUNT_TIME = 46  # characters at most; the label has the rest
-SHARE, MIN_SECONDS, MAX_SECONDS = (
-    0.1,
-    5.0,
-    30.0,
-)  # a log line after a tenth of the work, at most every 5, at least every 30 s
-SPEED_PERIOD = 600.0  # seconds that an estimate of the time left is based on
+BAR_COUNT_TIME = 46  # characters that bar, count and time need at most; labels get the rest
+SHARE = 0.1  # of the work, after which a log prints the next line
+MIN_SECONDS, MAX_SECONDS = 5.0, 30.0  # between two lines of a log
+SPEED_PERIOD = 600.0  # seconds of progress from which the time left is estimated
 
 
 @contextmanager
@@ -48,7 +45,7 @@ def _values(values: Mapping[str, float]) -> list[str]:
 
 
 class Bars:
-    """One bar per unfinished task. A finished one is removed when the next task starts."""
+    """One bar per task. A finished bar is removed when the next task starts."""
 
     def __init__(self, console: Console) -> None:
         self.progress = bars.Progress(*columns(), console=console, speed_estimate_period=SPEED_PERIOD)
@@ -108,7 +105,7 @@ class _Task:
 
 
 class Lines:
-    """One line when a task starts and when it ends, and some in between."""
+    """A line when a task starts, when it ends, and from time to time in between."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock

@@ -1,4 +1,4 @@
-"""``efdm stylize``."""
+"""The command ``efdm stylize``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``efdm train``."""
+"""The command ``efdm train``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``efdm weights``."""
+"""The command ``efdm weights``."""
 
 from __future__ import annotations
 
