@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -59,7 +59,7 @@ def prepare_sweep(
         check_domains("domains", domains, list_domains(recipe.data, sources))
     settings = {**recipe.settings, **changes}
     device = choose_device(settings.get("device"))
-    changes = {**device_settings(device, settings, compile="triton"), **changes, "device": device}
+    changes = {**device_settings(device, settings, runs="many"), **changes, "device": device}
     if not (out / RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings)
     size = changes.get("size") or recipe.picture_size or settings.get("size", Settings.size)
@@ -95,15 +95,15 @@ def choose_device(name: str | None = None) -> str:
     return device
 
 
-def device_settings(device: str, known: Mapping[str, Any], *, compile: str = "") -> dict[str, Any]:
+def device_settings(device: str, known: Mapping[str, Any], *, runs: Literal["one", "many"] = "one") -> dict[str, Any]:
     """Return the settings that suit a device, without those already in ``known``.
 
-    ``compile="triton"`` compiles on a GPU if triton is installed: it takes a minute, which a sweep of many runs shares.
+    For many runs on a GPU, steps are compiled if triton is installed: the runs share the minute that it takes.
     """
     made: dict[str, Any] = {**device_defaults(device)}
     if not device.startswith("cuda"):
         made["log_every"] = 10
-    elif compile and importlib.util.find_spec(compile) is not None:
+    elif runs == "many" and importlib.util.find_spec("triton") is not None:
         made["speed"] = "compile+graph"
     return {name: value for name, value in made.items() if name not in known}
 
