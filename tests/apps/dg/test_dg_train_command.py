@@ -12,7 +12,7 @@ from dg_commands import Interrupted, draw, run, training
 from efdm.data.domains import load_domains
 from efdm.dg import Settings, count_correct, load_classifier
 from efdm.lab import load_recipe
-from efdm.lab.classifier import default_settings
+from efdm.lab.single_run import default_settings
 
 
 def test_a_run_leaves_a_model_and_its_accuracy(trained: Path, pictures: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(pictures: Path, tmp_path: Path, 
     assert str(tmp_path / "run") in result.output
     result = run("train", "--resume", "--data", pictures, "-o", tmp_path / "run", "--lr", 9)
     assert result.exit_code == 2
-    assert re.search(r"lr\b.* 0\.001.* 9\.0", result.output)
+    assert re.search(r"lr\b.*0\.001.* 9\.0", result.output)
     result = run(*hint.split()[2:])
     assert result.exit_code == 0, result.output
     one, two = (load_classifier(tmp_path / name / "model.safetensors").model.state_dict() for name in ("run", "whole"))
@@ -137,7 +137,7 @@ def test_a_finished_run_is_recognised_before_pictures_are_read(trained: Path, pi
     assert f"finished: {trained / 'model.safetensors'}" in result.output
     result = run("train", "--data", pictures, "-o", trained, "--resume", "--iterations", 41)
     assert result.exit_code == 2
-    assert re.search(r"iterations\b.* 40.* 41", result.output)
+    assert re.search(r"iterations\b.*40.* 41", result.output)
 
 
 @pytest.mark.usefixtures("no_reading")
@@ -146,7 +146,7 @@ def test_other_settings_are_refused_before_pictures_are_read(trained: Path, pict
     (tmp_path / "checkpoint.pt").touch()
     result = run("train", "--resume", "--data", pictures, "-o", tmp_path, "--iterations", 41)
     assert result.exit_code == 2
-    assert re.search(r"iterations\b.* 40.* 41", result.output)
+    assert re.search(r"iterations\b.*40.* 41", result.output)
 
 
 def test_only_a_started_run_can_be_resumed(pictures: Path, tmp_path: Path) -> None:

@@ -15,12 +15,15 @@ from dg_commands import run
 
 from efdm.data.domains import load_domains
 from efdm.dg import Settings, identity, workers
+from efdm.dg.settings import run_label
+from efdm.errors import DivergedError
 from efdm.lab import read_study
+from efdm.progress import Progress
 
 
 @pytest.mark.slow
-def test_trainings_in_several_processes_are_the_same_trainings(recipe: Path, pictures: Path, tmp_path: Path) -> None:
-    """Also where two rows are one training."""
+def test_runs_in_several_processes_equal_runs_in_one(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    """Two rows with the same settings are one run."""
     text = recipe.read_text()
     assert '"erm": {}' in text
     recipe.write_text(text.replace('"erm": {}', '"erm": {}, "again": {"method": "erm"}'))
@@ -42,65 +45,64 @@ def settings(**changes: Any) -> Settings:
     return Settings(**{**common, **changes})  # type: ignore[arg-type]
 
 
-def at_work(runs: list[Settings], pictures: Path, folder: Path, news: Any) -> None:
-    workers._work(runs, load_domains(pictures, size=16), folder, 2, news)
+def work(runs: list[Settings], pictures: Path, folder: Path, messages: Any) -> None:
+    """Do the work of a worker process in this one."""
+    workers._work(runs, load_domains(pictures, size=16), folder, 2, messages)
 
 
 @pytest.fixture
-def signals(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was done at a Ctrl-C, one after the other; it stays as it is."""
-    handlers: list[Any] = []
-    monkeypatch.setattr(signal, "signal", lambda number, handler: handlers.append(handler))
-    return handlers
+def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Collect the signal handlers that are set, without setting them."""
+    found: list[Any] = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: found.append(handler))
+    return found
 
 
-def test_what_fails_in_another_process_is_told_in_this_one(pictures: Path, tmp_path: Path, signals: list[Any]) -> None:
-    news = Queue[Any]()
-    at_work([settings(batch=500)], pictures, tmp_path, news)
-    with pytest.raises(ValueError, match="do not fill one batch of 500"):
-        workers._listen([None], news, lambda _: None, lambda _: None)
+@pytest.mark.usefixtures("handlers")
+def test_an_error_of_a_worker_is_raised_in_the_parent(pictures: Path, tmp_path: Path) -> None:
+    messages = Queue[Any]()
+    work([settings(batch=500)], pictures, tmp_path, messages)
+    with pytest.raises(ValueError, match="500"):
+        workers._listen([None], messages, lambda _: None, lambda _: None)
 
 
-@pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "another"])
-def test_when_a_process_says_its_last_word_ctrl_c_is_ignored(
-    pictures: Path, tmp_path: Path, signals: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception | None
+@pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "unexpected"])
+def test_a_worker_ignores_ctrl_c_while_it_sends_its_last_message(
+    pictures: Path, tmp_path: Path, handlers: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    """It would be heard on the way out and leave a traceback."""
+    class Messages(Queue[Any]):
+        def put(self, message: Any, *_: Any) -> None:
+            assert handlers[-1] is signal.SIG_IGN
+            super().put(message)
 
-    class News(Queue[Any]):
-        def put(self, told: Any, *_: Any) -> None:
-            assert signals[-1] is signal.SIG_IGN
-            super().put(told)
-
-    def training(*_: object) -> None:
+    def side_by_side(*_: object, **__: object) -> None:
         if error is not None:
             raise error
 
-    monkeypatch.setattr(workers, "_train", training)
-    news = News()
-    at_work([settings()], pictures, tmp_path, news)
-    assert isinstance(news.get_nowait(), type(None) if error is None else (ValueError, RuntimeError))
+    monkeypatch.setattr(workers, "side_by_side", side_by_side)
+    messages = Messages()
+    work([settings()], pictures, tmp_path, messages)
+    assert isinstance(messages.get_nowait(), type(None) if error is None else (ValueError, RuntimeError))
 
 
-def test_what_explodes_in_another_process_does_not_stop_the_rest(pictures: Path, tmp_path: Path, signals: list[Any]) -> None:
-    news, told, finished = Queue[Any](), list[Any](), list[str]()
+@pytest.mark.usefixtures("handlers")
+def test_a_diverged_run_does_not_stop_the_other_runs_of_a_worker(pictures: Path, tmp_path: Path) -> None:
+    messages, reports, finished = Queue[Any](), list[Progress](), list[str]()
     runs = [settings(lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1))]
-    at_work(runs, pictures, tmp_path, news)
-    (exploded,) = workers._listen([None], news, told.append, finished.append)
-    assert "the loss is" in exploded
-    assert {p.settings.seed for p in told if p.iteration == 3} == {1}
+    work(runs, pictures, tmp_path, messages)
+    (diverged,) = workers._listen([None], messages, reports.append, finished.append)
+    assert isinstance(diverged, DivergedError)
+    assert {report.label for report in reports if report.done == 3} == {run_label(runs[1])}
     assert [(tmp_path / identity(one) / "done").exists() for one in runs] == [False, True]
     assert finished == [identity(runs[1])]
 
 
 @pytest.mark.slow
-def test_every_training_is_told_of_when_it_is_finished_and_what_exploded_at_the_end(pictures: Path, tmp_path: Path) -> None:
+def test_diverged_runs_are_raised_after_the_others_have_finished(pictures: Path, tmp_path: Path) -> None:
     runs = [settings(lr=lr, seed=seed) for seed, lr in enumerate((1e30, 0.1, 0.1))]
     trained: list[Any] = []
-    with pytest.raises(FloatingPointError, match="1 of 3 runs came to no end, all others did: the loss is"):
-        workers.train_in_processes(
-            runs, load_domains(pictures, size=16), tmp_path, lanes=2, progress=lambda _: None, finished=trained.append
-        )
+    with pytest.raises(DivergedError, match="1 of 3 runs"):
+        workers.train_in_processes(runs, load_domains(pictures, size=16), tmp_path, lanes=2, finished=trained.append)
     assert sorted(t.settings.seed for t in trained) == [1, 2]
     assert {r["lanes"] for t in trained for r in t.records} == {2}
 
@@ -108,7 +110,7 @@ def test_every_training_is_told_of_when_it_is_finished_and_what_exploded_at_the_
 @pytest.mark.parametrize(
     ("side", "lanes", "threads"), [(32, 1, 1), (224, 1, 6), (224, 2, 3), (224, 9, 1)], ids=["small", "one", "two", "many"]
 )
-def test_threads_are_shared_and_small_pictures_take_one(
+def test_processes_share_the_threads_and_small_pictures_use_one(
     monkeypatch: pytest.MonkeyPatch, side: int, lanes: int, threads: int
 ) -> None:
     seen: list[int] = []
@@ -118,33 +120,33 @@ def test_threads_are_shared_and_small_pictures_take_one(
     assert seen == [threads]
 
 
-def test_a_process_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lost:
+def test_a_killed_worker_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed:
         exitcode = -9
 
-    monkeypatch.setattr(workers, "PATIENCE", 0.01)
-    with pytest.raises(OSError, match=r"code -9.*--lanes"):
-        workers._listen([Lost()], Queue(), lambda _: None, lambda _: None)
+    monkeypatch.setattr(workers, "POLL", 0.01)
+    with pytest.raises(OSError, match=r"-9"):
+        workers._listen([Killed()], Queue(), lambda _: None, lambda _: None)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_ctrl_c_stops_all_processes_and_each_saves_its_work(tmp_path: Path) -> None:
-    """To all of them, as a terminal does, and twice, as people do."""
+def test_ctrl_c_stops_all_processes_and_each_saves_its_run(tmp_path: Path) -> None:
+    """The signal goes to the whole process group, as from a terminal."""
     pytest.importorskip("sklearn")
     command = [sys.executable, "-m", "efdm.apps.cli", "dg", "demo", "-o", tmp_path / "demo", "--iterations", "100000"]
-    started = subprocess.Popen(
+    process = subprocess.Popen(
         [*map(str, command), "--lanes", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    until = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while len([p for p in (tmp_path / "demo" / "runs").glob("*/log.jsonl") if p.stat().st_size]) < 2:
-        assert started.poll() is None
-        assert time.monotonic() < until
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.2)
-    os.killpg(started.pid, signal.SIGINT)
-    told, _ = started.communicate(timeout=60)
-    assert started.returncode == 130, told
-    assert "interrupted; repeat the command" in told
-    assert "Traceback" not in told
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "interrupted; repeat the command" in output
+    assert "Traceback" not in output
     assert len(list((tmp_path / "demo" / "runs").glob("*/checkpoint.pt"))) == 2

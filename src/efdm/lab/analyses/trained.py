@@ -12,7 +12,7 @@ from efdm.data.listing import check_domains
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import ANALYSES, pick
-from efdm.lab.classifier import dataset_name
+from efdm.lab.single_run import dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 

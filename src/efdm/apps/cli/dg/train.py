@@ -18,7 +18,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.classifier import MODEL
 from efdm.dg.methods import mixes, options_of
-from efdm.lab.classifier import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
+from efdm.lab.single_run import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.text import plural
 from efdm.training.folder import CHECKPOINT
