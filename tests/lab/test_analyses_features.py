@@ -1,4 +1,4 @@
-"""Which pictures are looked at, and what is seen after a stage."""
+"""Selection of pictures, and features after stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.dg.augment import prepared
 from efdm.lab.analyses import ANALYSES, features_of, pick
-from efdm.lab.analyses.features import DomainNumbers, facts
+from efdm.lab.analyses.features import DomainNumbers, metadata
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +36,13 @@ def gathered(model: nn.Module, data: DomainSet, indices: Tensor, stage: str, **o
 # --- pick ------------------------------------------------------------------------------------------------------------
 
 
-def test_as_many_of_each_domain_and_none_twice(data: DomainSet) -> None:
+def test_equally_many_of_each_domain(data: DomainSet) -> None:
     picked = pick(data, 7)
     assert data.domains[picked].bincount().tolist() == [7] * 4
     assert len(picked.unique()) == len(picked)
 
 
-def test_pictures_are_spread_over_the_domain(data: DomainSet) -> None:
+def test_pictures_are_spread_evenly(data: DomainSet) -> None:
     domain = data.domain_names[1]
     everything = data.select(domain, "test")
     assert torch.equal(pick(data, 5, domains=[domain]), everything[::4])
@@ -50,29 +50,29 @@ def test_pictures_are_spread_over_the_domain(data: DomainSet) -> None:
     assert torch.equal(pick(data, 1000, domains=[domain]), everything)
 
 
-def test_nothing_to_pick_is_an_error(data: DomainSet) -> None:
-    with pytest.raises(ValueError, match="per_domain is 0"):
+def test_empty_selections(data: DomainSet) -> None:
+    with pytest.raises(ValueError, match="per_domain must be >= 1"):
         pick(data, 0)
-    with pytest.raises(ValueError, match="no 'test' pictures"):
+    with pytest.raises(ValueError, match="no pictures to analyse"):
         pick(data.subset(torch.tensor([], dtype=torch.int64)), 3)
 
 
 # --- features --------------------------------------------------------------------------------------------------------
 
 
-def test_features_are_those_of_the_stage_in_order(data: DomainSet) -> None:
+def test_features_of_a_stage(data: DomainSet) -> None:
     model, indices = two_stages().eval(), torch.tensor([30, 2, 71, 5, 44])
     expected = model[0](prepared(data.images[indices], 32))
     torch.testing.assert_close(gathered(model, data, indices, "0", batch=2), expected.detach())
 
 
-def test_the_copy_is_safe_from_modules_that_work_in_place(data: DomainSet) -> None:
-    assert (gathered(two_stages(), data, pick(data, 2), "0") < 0).any()  # the ReLU behind it has not touched it
+def test_features_are_copied_before_in_place_modules(data: DomainSet) -> None:
+    assert (gathered(two_stages(), data, pick(data, 2), "0") < 0).any()  # not yet changed by the ReLU
 
 
-def test_the_size_of_a_batch_does_not_matter_and_the_model_is_left_alone(data: DomainSet) -> None:
+def test_the_model_is_unchanged(data: DomainSet) -> None:
     model = mix_after(two_stages(), ["0"], EFDMix(p=1))
-    model[2].eval()  # some modules may be frozen
+    model[2].eval()  # a frozen module
     before = {k: v.clone() for k, v in model.state_dict().items()}
     modes = [m.training for m in model.modules()]
     hooks = len(model[0]._forward_hooks)
@@ -80,10 +80,10 @@ def test_the_size_of_a_batch_does_not_matter_and_the_model_is_left_alone(data: D
     torch.testing.assert_close(gathered(model, data, indices, "0", batch=5), gathered(model, data, indices, "0", batch=12))
     assert [m.training for m in model.modules()] == modes
     assert len(model[0]._forward_hooks) == hooks
-    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())  # nor batch norm's averages
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())  # including batch norm's averages
 
 
-def test_a_reader_that_stops_early_leaves_the_model_as_it_was(data: DomainSet) -> None:
+def test_stopping_early_leaves_the_model_unchanged(data: DomainSet) -> None:
     model = two_stages()
     next(features_of(model, data, pick(data, 3), "0", 32, batch=2))
     assert model.training
@@ -104,38 +104,38 @@ def test_tokens_become_channels_first_without_the_class_token(data: DomainSet) -
     assert gathered(model, data, pick(data, 1), "stage1").shape == (4, 12, 16)
 
 
-def test_bf16_is_what_the_model_computes_in(data: DomainSet) -> None:
+def test_bf16_features(data: DomainSet) -> None:
     _, features = next(features_of(two_stages(), data, pick(data, 1), "2", 32, precision="bf16"))
     assert features["2"].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(
-    ("stage", "says"), [("3x", "has no stage '3x'"), ("4", "no space left"), ("spare", "never calls spare")]
+    ("stage", "message"), [("3x", "has no stage '3x'"), ("4", "without positions"), ("spare", "does not call spare")]
 )
-def test_stages_that_cannot_be_looked_at(data: DomainSet, stage: str, says: str) -> None:
+def test_wrong_stages(data: DomainSet, stage: str, message: str) -> None:
     class Model(nn.Sequential):
         def forward(self, x: Tensor) -> Tensor:
             return self[4](self[3](self[2](self[1](self[0](x)))))
 
     model = Model(*two_stages())
     model.add_module("spare", nn.ReLU())
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         list(features_of(model, data, pick(data, 1), stage, 32))
 
 
 # --- domains ---------------------------------------------------------------------------------------------------------
 
 
-def test_domains_are_numbered_without_gaps(data: DomainSet) -> None:
+def test_domain_numbers_are_consecutive(data: DomainSet) -> None:
     names = [data.domain_names[3], data.domain_names[1]]
     picked = pick(data, 2, domains=names)
     numbers = DomainNumbers(data, picked)
     assert [numbers.names[n] for n in numbers.of(picked).tolist()] == [names[0], names[0], names[1], names[1]]
-    assert facts("x", two_stages(), data, picked, 32, "")["pictures"] == dict.fromkeys(
+    assert metadata("x", two_stages(), data, picked, 32, "")["pictures"] == dict.fromkeys(
         sorted(names, key=data.domain_names.index), 2
     )
 
 
-def test_every_analysis_says_what_it_is() -> None:
+def test_rows_are_complete() -> None:
     assert set(ANALYSES) == {"histogram", "tsne", "ties"}
     assert all(row.about and row.files and row.per_domain > 0 for row in ANALYSES.values())

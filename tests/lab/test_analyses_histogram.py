@@ -12,49 +12,49 @@ from torch import Tensor, nn
 
 from efdm.data.digits import load_digits_domains
 from efdm.lab.analyses import ANALYSES, histogram, pick
-from efdm.lab.analyses.histogram import Histograms, choose_channel, histograms, normal_shares, standardised
+from efdm.lab.analyses.histogram import Histograms, choose_channel, histograms, normal_shares, standardized
 
 
 def zeros_and_ones() -> Tensor:
-    """(1, 1, 4) with mean 1/4 and unbiased deviation 1/2: standardised -0.5 three times and 1.5."""
+    """Return features (1, 1, 4) with mean 1/4 and unbiased standard deviation 1/2."""
     return torch.tensor([[[0.0, 0.0, 1.0, 0.0]]])
 
 
-# --- computing -------------------------------------------------------------------------------------------------------
+# --- computation -----------------------------------------------------------------------------------------------------
 
 
-def test_standardised_by_hand() -> None:
-    values, stats = standardised(zeros_and_ones())
+def test_standardized_by_hand() -> None:
+    values, stats = standardized(zeros_and_ones())
     assert values.tolist() == [[[-0.5, -0.5, 1.5, -0.5]]]
     assert (stats.mean.item(), stats.std.item()) == (0.25, 0.5)
 
 
-def test_every_sample_and_channel_has_mean_0_and_deviation_1() -> None:
+def test_standardized_moments() -> None:
     x = torch.randn(3, 4, 5, 6).exp() * torch.tensor([1.0, 100, 0.01, 1]).view(1, 4, 1, 1) + 7
-    values, _ = standardised(x.double())
+    values, _ = standardized(x.double())
     assert values.shape == (3, 4, 30)
     torch.testing.assert_close(values.mean(-1), torch.zeros(3, 4).double(), atol=1e-12, rtol=0)
     torch.testing.assert_close(values.std(-1), torch.ones(3, 4).double(), atol=1e-12, rtol=0)
 
 
 def test_counts_by_hand() -> None:
-    found = histograms([(zeros_and_ones(), torch.tensor([1]))], ["a", "b"], bins=4, reach=2)
-    # bins [-2,-1) [-1,0) [0,1) [1,2), with what is below and above around them
+    found = histograms([(zeros_and_ones(), torch.tensor([1]))], ["a", "b"], bins=4, limit=2)
+    # below, [-2, -1), [-1, 0), [0, 1), [1, 2), above
     assert found.edges.tolist() == [-2, -1, 0, 1, 2]
     assert found.counts[1, 0].tolist() == [0, 0, 3, 0, 1, 0]
     assert found.counts[0].sum() == 0
 
 
-def test_values_outside_are_counted_there() -> None:
-    found = histograms([(zeros_and_ones(), torch.tensor([0]))], ["a"], bins=2, reach=0.4)
+def test_values_outside_the_bins() -> None:
+    found = histograms([(zeros_and_ones(), torch.tensor([0]))], ["a"], bins=2, limit=0.4)
     assert found.counts[0, 0].tolist() == [3, 0, 0, 1]
     assert found.shares()[0, 0].tolist() == [0.75, 0, 0, 0.25]
 
 
-def test_counts_are_those_of_numpy_whatever_the_batches() -> None:
+def test_counts_equal_numpy() -> None:
     x, domains = torch.randn(7, 3, 40).exp(), torch.tensor([0, 1, 1, 0, 1, 0, 0])
     found = histograms([(x[:3], domains[:3]), (x[3:], domains[3:])], ["a", "b"])
-    values = standardised(x)[0]
+    values = standardized(x)[0]
     for domain in range(2):
         for channel in range(3):
             mine = values[domains == domain][:, channel].numpy()
@@ -63,15 +63,15 @@ def test_counts_are_those_of_numpy_whatever_the_batches() -> None:
             assert found.counts[domain, channel].sum() == mine.size
 
 
-def test_moments_are_those_of_all_standardised_values() -> None:
+def test_pooled_moments() -> None:
     x = torch.randn(5, 2, 30).exp()
     found = histograms([(x[:2], torch.zeros(2).long()), (x[2:], torch.zeros(3).long())], ["a"])
-    values = standardised(x.double())[0].transpose(0, 1).flatten(1)
+    values = standardized(x.double())[0].transpose(0, 1).flatten(1)
     torch.testing.assert_close(found.skewness[0], (values**3).mean(1), rtol=1e-5, atol=0)
     torch.testing.assert_close(found.kurtosis[0], (values**4).mean(1), rtol=1e-5, atol=0)
 
 
-def test_constant_samples_are_left_out_and_counted() -> None:
+def test_constant_samples() -> None:
     x = torch.cat([zeros_and_ones(), torch.full((2, 1, 4), 0.1)])
     found = histograms([(x, torch.zeros(3).long())], ["a"])
     assert found.counts.sum() == 4
@@ -80,7 +80,7 @@ def test_constant_samples_are_left_out_and_counted() -> None:
     torch.testing.assert_close(found.skewness, alone.skewness)
 
 
-def test_normal_values_are_close_to_the_normal_curve_and_others_far() -> None:
+def test_distance_to_normal() -> None:
     x = torch.stack([torch.randn(40, 2000), torch.randn(40, 2000).relu()], 1)
     found = histograms([(x, torch.zeros(40).long())], ["a"])
     near, far = found.normal_distance()[0].tolist()
@@ -95,71 +95,71 @@ def test_normal_shares_by_hand() -> None:
     assert shares == pytest.approx([0.5 - one, one, one, 0.5 - one])
 
 
-def test_distance_of_domains_is_0_for_equal_and_1_for_disjoint_histograms() -> None:
+def test_distance_between_domains() -> None:
     counts = torch.tensor([[[0, 4, 0, 0], [0, 4, 0, 0]], [[0, 8, 0, 0], [0, 0, 4, 0]]])
     none = torch.zeros(2, 2)
     found = Histograms(["a", "b"], torch.linspace(-1, 1, 3), counts, none, none, none.long())
     assert found.domain_distance().tolist() == [0, 1]
 
 
-# --- the channel -----------------------------------------------------------------------------------------------------
+# --- channels --------------------------------------------------------------------------------------------------------
 
 
 def with_distances(*distances: float) -> Histograms:
-    """Two domains; the second has moved that share of its values to another bin. None of a channel's values: NaN."""
+    """Return histograms of two domains that differ by the given shares of values; NaN for an empty channel."""
     first = torch.tensor([[0.0, 100, 0, 0]] * len(distances))
     second = torch.tensor([[0.0, 100 - 100 * d, 100 * d, 0] if d == d else [0.0] * 4 for d in distances])
     none = torch.zeros(2, len(distances))
     return Histograms(["a", "b"], torch.linspace(-1, 1, 3), torch.stack([first, second]), none, none, none.long())
 
 
-def test_rules_for_the_channel() -> None:
+def test_channel_rules() -> None:
     found = with_distances(0.9, math.nan, 0.1, 0.4)
     assert choose_channel(found, "typical") == 3
     assert choose_channel(found, "farthest") == 0
     assert choose_channel(found, 2) == 2
 
 
-def test_a_single_domain_is_enough_and_constant_channels_are_passed_over() -> None:
+def test_rules_skip_constant_channels() -> None:
     x = torch.cat([torch.ones(2, 1, 9), torch.randn(2, 1, 9)], 1)
     found = histograms([(x, torch.zeros(2).long())], ["a"])
     assert [choose_channel(found, rule) for rule in ("typical", "farthest")] == [1, 1]
 
 
 @pytest.mark.parametrize(
-    ("channel", "distances", "says"),
-    [(4, (0.1,), "channels 0 to 0"), ("best", (0.1,), "'best' is not one of"), ("typical", (math.nan,), "constant in some")],
+    ("channel", "distances", "message"),
+    [(4, (0.1,), "between 0 and 0"), ("best", (0.1,), "'best' is not one of"), ("typical", (math.nan,), "constant in some")],
 )
-def test_channels_that_cannot_be_chosen(channel: int | str, distances: tuple[float, ...], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_wrong_channels(channel: int | str, distances: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         choose_channel(with_distances(*distances), channel)
 
 
-# --- all of it -------------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_files_and_numbers(tmp_path: Path) -> None:
     data = load_digits_domains(per_domain=10)
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    told = histogram.analyse(model, data, pick(data, 6), 32, tmp_path / "new", stage="0", name="small")
+    content = histogram.analyse(model, data, pick(data, 6), 32, tmp_path / "new", stage="0", name="small")
     assert {p.name for p in (tmp_path / "new").iterdir()} == set(ANALYSES["histogram"].files)
-    assert json.loads((tmp_path / "new" / "histogram.json").read_text()) == told
-    assert told["pictures"] == dict.fromkeys(data.domain_names, 6)
-    assert (told["model"], told["channels"], told["chosen"]) == ("small", 5, "typical")
+    assert json.loads((tmp_path / "new" / "histogram.json").read_text()) == content
+    assert content["pictures"] == dict.fromkeys(data.domain_names, 6)
+    assert (content["model"], content["channels"], content["chosen"]) == ("small", 5, "typical")
     with (tmp_path / "new" / "histogram.csv").open() as file:
         head, *rows = csv.reader(file)
     assert head == ["from", "to", *data.domain_names]
     assert len(rows) == 100
-    for column, domain in enumerate(data.domain_names, 2):  # densities, and what is outside, make 1
+    for column, domain in enumerate(data.domain_names, 2):  # densities and outside shares sum to 1
         inside = sum(float(row[column]) for row in rows) * 0.08
-        assert inside + sum(told["domains"][domain]["outside"].values()) == pytest.approx(1, abs=1e-3)
+        assert inside + sum(content["domains"][domain]["outside"].values()) == pytest.approx(1, abs=1e-3)
 
 
-def test_a_channel_that_is_constant_in_one_domain_can_be_asked_for_and_gives_valid_json(tmp_path: Path) -> None:
+def test_a_channel_that_is_constant_in_one_domain(tmp_path: Path) -> None:
     data = load_digits_domains(per_domain=2)
-    data.images[data.domains == 1] = 7  # all features of this domain are constant
+    data.images[data.domains == 1] = 7  # constant features
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    told = histogram.analyse(model, data, pick(data, 2), 32, tmp_path, stage="0", channel=1)
-    empty = told["domains"][data.domain_names[1]]
+    content = histogram.analyse(model, data, pick(data, 2), 32, tmp_path, stage="0", channel=1)
+    empty = content["domains"][data.domain_names[1]]
     assert (empty["kurtosis"], empty["constant_samples"]) == (None, 2)
     assert "NaN" not in (tmp_path / "histogram.json").read_text()

@@ -21,7 +21,7 @@ def data() -> DomainSet:
 
 
 class Bottleneck(nn.Module):
-    """A stage with an activation inside and none at its end."""
+    """A stage with an activation inside and none at the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def test_share_by_hand() -> None:
     assert share.positions == 4
 
 
-def test_share_is_the_slow_count() -> None:
+def test_share_equals_a_slow_count() -> None:
     x = torch.randint(0, 9, (3, 4, 5, 2)).float()
     share = Share(1)
     share.add(x, torch.zeros(3).long())
@@ -59,7 +59,7 @@ def test_share_is_the_slow_count() -> None:
     assert share.percent() == pytest.approx(100 * sum(slow) / len(slow))
 
 
-def test_each_stage_and_domain_is_counted_apart(data: DomainSet) -> None:
+def test_shares_by_stage_and_domain(data: DomainSet) -> None:
     indices = torch.cat([data.select(d, "test")[:1] for d in data.domain_names[:2]])
     tied, free = torch.zeros(1, 1, 4), torch.arange(4.0).view(1, 1, 4)
     batch = {"a": torch.cat([tied, free]), "b": torch.cat([free, free])}
@@ -71,21 +71,21 @@ def test_each_stage_and_domain_is_counted_apart(data: DomainSet) -> None:
 
 
 @pytest.mark.parametrize(("to", "slope"), [("prelu", 0.25), ("leaky", 0.01)])
-def test_swapped_activations_keep_what_is_below_zero_and_the_model_its_own(to: str, slope: float) -> None:
+def test_swapped_activations(to: str, slope: float) -> None:
     model = nn.Sequential(nn.ReLU(inplace=True), nn.Sequential(nn.ReLU6())).eval()
     swapped = swap_activations(model, to)
     x = torch.tensor([-4.0, 2, 8])
-    torch.testing.assert_close(swapped(x.clone()), torch.tensor([-4 * slope**2, 2, 8]))  # no top at 6 either
+    torch.testing.assert_close(swapped(x.clone()), torch.tensor([-4 * slope**2, 2, 8]))  # not clipped at 6
     assert model(x.clone()).tolist() == [0, 2, 6]
     assert not any(m.training for m in swapped.modules())
 
 
-def test_one_relu_of_two_names_is_swapped_under_both() -> None:
+def test_a_shared_relu_is_swapped_under_all_names() -> None:
     relu = nn.ReLU()
     assert relus_of(swap_activations(nn.Sequential(relu, relu, nn.Sequential(relu)))) == []
 
 
-def test_weights_stay_and_names_of_modules_too() -> None:
+def test_swapping_keeps_weights_and_names() -> None:
     model = classifier(Bottleneck())
     swapped = swap_activations(model)
     assert dict(swapped.named_modules()).keys() == dict(model.named_modules()).keys()
@@ -100,51 +100,51 @@ def test_a_model_without_relu_cannot_be_swapped() -> None:
         swap_activations(nn.Sequential(nn.ReLU()), "swish")
 
 
-def test_the_last_activation_of_a_stage() -> None:
+def test_last_activation() -> None:
     assert last_activation(classifier(Bottleneck()), "0") == "0.act"
     assert last_activation(classifier(nn.Conv2d(3, 4, 3)), "0") is None
 
 
-# --- all of it -------------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_relu_makes_ties_prelu_does_not_and_bf16_does_again(data: DomainSet, tmp_path: Path) -> None:
+def test_ties_of_relu_prelu_and_bf16(data: DomainSet, tmp_path: Path) -> None:
     model = classifier(Bottleneck())
-    told = ties.analyse(model, data, pick(data, 3), 32, tmp_path, stages=["0"])
+    content = ties.analyse(model, data, pick(data, 3), 32, tmp_path, stages=["0"])
     assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["ties"].files)
-    assert json.loads((tmp_path / "ties.json").read_text()) == told
-    assert told["own"] == "ReLU6"
-    percent = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in told["rows"]}
+    assert json.loads((tmp_path / "ties.json").read_text()) == content
+    assert content["own"] == "ReLU6"
+    percent = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in content["rows"]}
     inside = {key[2:]: value for key, value in percent.items() if key[:2] == ("0", "activation")}
     assert inside["own", "fp32"] > inside["prelu", "fp32"] + 20
     assert inside["own", "bf16"] > inside["own", "fp32"]
     assert inside["prelu", "bf16"] > inside["prelu", "fp32"] + 20
     assert percent["0", "output", "own", "fp32"] < inside["own", "fp32"]
     assert percent["pictures", "output", "", "uint8"] > 90
-    assert (tmp_path / "ties.md").read_text() == table(told["rows"], "ReLU6")
+    assert (tmp_path / "ties.md").read_text() == table(content["rows"], "ReLU6")
 
 
-def test_a_stage_that_ends_with_its_activation_is_told_once(data: DomainSet, tmp_path: Path) -> None:
+def test_a_final_activation_is_listed_once(data: DomainSet, tmp_path: Path) -> None:
     stage = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-    told = ties.analyse(classifier(stage), data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
-    assert [(r["stage"], r["at"]) for r in told["rows"]] == [("pictures", "output"), ("0", "output"), ("0", "output")]
+    content = ties.analyse(classifier(stage), data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
+    assert [(r["stage"], r["at"]) for r in content["rows"]] == [("pictures", "output"), ("0", "output"), ("0", "output")]
 
 
-def test_a_model_without_relu_is_looked_at_as_it_is(data: DomainSet, tmp_path: Path) -> None:
+def test_a_model_without_relu(data: DomainSet, tmp_path: Path) -> None:
     model = classifier(nn.Sequential(nn.Conv2d(3, 4, 3), nn.GELU()))
-    told = ties.analyse(model, data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
-    assert [r["activation"] for r in told["rows"]] == ["", "own"]
+    content = ties.analyse(model, data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
+    assert [r["activation"] for r in content["rows"]] == ["", "own"]
 
 
-def test_stages_of_a_known_family_by_default(data: DomainSet, tmp_path: Path) -> None:
+def test_default_stages(data: DomainSet, tmp_path: Path) -> None:
     models = pytest.importorskip("torchvision.models")
     model = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
-    told = ties.analyse(model, data, pick(data, 1), 64, tmp_path, precisions=["fp32"], activations=["own"])
-    assert [r["stage"] for r in told["rows"]] == ["pictures", "stage1", "stage2", "stage3", "stage4"]
-    assert [r["positions"] for r in told["rows"]] == [1024, 256, 64, 16, 4]
+    content = ties.analyse(model, data, pick(data, 1), 64, tmp_path, precisions=["fp32"], activations=["own"])
+    assert [r["stage"] for r in content["rows"]] == ["pictures", "stage1", "stage2", "stage3", "stage4"]
+    assert [r["positions"] for r in content["rows"]] == [1024, 256, 64, 16, 4]
 
 
-def test_an_unknown_model_needs_names_of_stages(data: DomainSet, tmp_path: Path) -> None:
+def test_an_unknown_model_needs_stages(data: DomainSet, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="are not known"):
         ties.analyse(classifier(Bottleneck()), data, pick(data, 1), 32, tmp_path)
 
@@ -165,9 +165,9 @@ def test_table_by_hand() -> None:
 def test_every_bar_is_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     place = {"stage": "stage1", "at": "output", "percent": 50.0}
-    kinds = [(activation, precision) for activation in ("own", "prelu") for precision in ("fp32", "bf16")]
+    variants = [(activation, precision) for activation in ("own", "prelu") for precision in ("fp32", "bf16")]
     rows = [{**place, "stage": "pictures", "activation": "", "precision": "uint8"}]
-    rows += [{**place, "activation": activation, "precision": precision} for activation, precision in kinds]
+    rows += [{**place, "activation": activation, "precision": precision} for activation, precision in variants]
     drawn: list[Any] = []
     monkeypatch.setattr(ties, "save", lambda figure, path: drawn.append(figure))
     ties.draw(rows, "ReLU", "a model", tmp_path / "ties.png")

@@ -16,7 +16,7 @@ from efdm.lab.analyses.tsne import allowed_perplexity, embedded, probe, statisti
 
 
 def test_statistics_by_hand() -> None:
-    y = torch.tensor([0.1, 0.0, 0.4, 0.3, 0.5])  # values of the toy example
+    y = torch.tensor([0.1, 0.0, 0.4, 0.3, 0.5])
     batches = [torch.stack([y, -y]).view(1, 2, 5), torch.stack([y + 1, 2 * y]).view(1, 2, 5)]
     found = statistics(batches)
     expected = {
@@ -31,21 +31,21 @@ def test_statistics_by_hand() -> None:
         torch.testing.assert_close(found[name], torch.tensor(values), atol=5e-4, rtol=0)
 
 
-def test_statistics_of_half_precision_are_computed_in_float32() -> None:
+def test_statistics_of_bfloat16() -> None:
     x = torch.rand(2, 3, 500).bfloat16()
     for name, values in statistics([x]).items():
         torch.testing.assert_close(values, statistics([x.float()])[name])
 
 
-def test_perplexity_is_lower_for_few_samples_only() -> None:
+def test_perplexity_for_few_samples() -> None:
     assert allowed_perplexity(1000) == 50
     assert allowed_perplexity(31) == 10
     for wrong in (-3, 0, float("nan")):
-        with pytest.raises(ValueError, match=f"perplexity is {wrong:g}; give a number above 0"):
+        with pytest.raises(ValueError, match=f"perplexity must be > 0, got {wrong:g}"):
             allowed_perplexity(31, wrong)
 
 
-def test_the_probe_is_at_chance_for_equal_domains_and_sure_for_separate_ones() -> None:
+def test_probe_accuracy() -> None:
     labels = torch.arange(400) % 4
     same = torch.randn(400, 3)
     apart = same + 20 * torch.nn.functional.one_hot(labels)[:, :3]
@@ -53,40 +53,40 @@ def test_the_probe_is_at_chance_for_equal_domains_and_sure_for_separate_ones() -
     assert probe(apart, labels)[0] > 0.99
 
 
-def test_the_probe_is_asked_about_samples_it_has_not_seen() -> None:
+def test_the_probe_is_cross_validated() -> None:
     labels = torch.arange(60) % 2
-    memorable = torch.randn(60, 200)  # more channels than samples: what was seen can be told by heart
+    memorable = torch.randn(60, 200)  # more channels than samples: training samples can be memorized
     assert probe(memorable, labels)[0] < 0.75
 
 
 def test_the_probe_needs_two_domains() -> None:
     with pytest.raises(ValueError, match="two domains"):
         probe(torch.randn(5, 2), torch.zeros(5).long())
-    with pytest.raises(ValueError, match="at least two pictures"):
+    with pytest.raises(ValueError, match="two pictures each"):
         probe(torch.randn(5, 2), torch.tensor([0, 0, 0, 0, 1]))
 
 
-def test_points_are_the_same_every_time_whatever_the_scale_of_a_channel() -> None:
+def test_coordinates_are_reproducible_and_scale_free() -> None:
     x = torch.cat([torch.randn(12, 4), torch.randn(12, 4) + 30])
-    x[:, 3] = 1  # a channel that says nothing
+    x[:, 3] = 1  # a constant channel
     points = embedded(x)
     assert torch.equal(points, embedded(x))
     torch.testing.assert_close(points, embedded(x * torch.tensor([1, 1024, 1, 1])))
     first, second = points[:12], points[12:]
     spread = (first - first.mean(0)).norm(dim=1).max() + (second - second.mean(0)).norm(dim=1).max()
-    assert (first.mean(0) - second.mean(0)).norm() > spread  # two groups stay two
+    assert (first.mean(0) - second.mean(0)).norm() > spread  # the groups stay separate
 
 
 def test_files_and_numbers(tmp_path: Path) -> None:
     data = load_digits_domains(per_domain=12)
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    told = tsne.analyse(model, data, pick(data, 8), 32, tmp_path, stage="1")
+    content = tsne.analyse(model, data, pick(data, 8), 32, tmp_path, stage="1")
     assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["tsne"].files)
-    assert json.loads((tmp_path / "tsne.json").read_text()) == told
-    assert told["chance"] == 0.25
-    assert told["perplexity"] == round(31 / 3, 3)
-    assert set(told["accuracy"]) == {"mean", "std", "skewness", "kurtosis", "infinity_norm"}
-    assert told["accuracy"]["mean"]["mean"] > 0.6  # the styles differ
+    assert json.loads((tmp_path / "tsne.json").read_text()) == content
+    assert content["chance"] == 0.25
+    assert content["perplexity"] == round(31 / 3, 3)
+    assert set(content["accuracy"]) == {"mean", "std", "skewness", "kurtosis", "infinity_norm"}
+    assert content["accuracy"]["mean"]["mean"] > 0.6  # the styles differ
     with (tmp_path / "tsne.csv").open() as file:
         head, *rows = csv.reader(file)
     assert head[:4] == ["domain", "class", "mean_x", "mean_y"]

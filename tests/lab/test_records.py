@@ -50,7 +50,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, [line("a", 1, True), line("b", 1, True)])
     path.write_text(path.read_text().replace('"b"', "b").replace("\n", "\n\n") + '{"run": "c", "step": 1}\n')
-    with pytest.raises(ValueError, match=r"records.jsonl, line 3 is not a record; delete the line"):
+    with pytest.raises(DamagedFileError, match=r"records.jsonl: line 3"):
         read_records(path)
 
 

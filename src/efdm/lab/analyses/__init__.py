@@ -1,4 +1,4 @@
-"""What can be seen in the features of a trained model: one row for each analysis, which writes a picture and its numbers.
+"""Analyses of the features of a trained model. Each is one row of a table and writes a figure and its numbers.
 
 analysis = ANALYSES["histogram"]
 indices = pick(data, analysis.per_domain)
@@ -20,10 +20,12 @@ __all__ = ["ANALYSES", "Analysis", "features_of", "pick"]
 
 @dataclass(frozen=True)
 class Analysis:
-    """``analyse(model, data, indices, size, out, *, batch=..., name=..., and options of its own)`` returns the numbers.
+    """One analysis.
 
-    ``per_domain`` pictures of each domain are enough for it and can be waited for on a CPU. ``summary`` has the main ones of
-    the numbers as lines to read.
+    Args:
+        analyse: ``analyse(model, data, indices, size, out, *, batch, name, **options)`` writes ``files``, returns numbers.
+        summary: returns the main numbers as lines of text.
+        per_domain: the default number of pictures per domain, enough for the analysis and feasible on a CPU.
     """
 
     about: str
@@ -35,21 +37,21 @@ class Analysis:
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType({
     "histogram": Analysis(
-        "one channel's standardised features in each domain, beside the normal curve",
+        "histograms of one channel's standardized features in each domain",
         histogram.analyse,
         histogram.summary,
         ("histogram.png", "histogram.csv", "histogram.json"),
         250,
     ),
     "tsne": Analysis(
-        "t-SNE of mean, deviation, skewness, kurtosis and infinity norm, and how well each tells the domain",
+        "t-SNE of five feature statistics, and how well each predicts the domain",
         tsne.analyse,
         tsne.summary,
         ("tsne.png", "tsne.csv", "tsne.json"),
         250,
     ),
     "ties": Analysis(
-        "percent of equal values after every stage, with the model's activation and with PReLU",
+        "share of equal values after every stage, with ReLU and with PReLU",
         ties.analyse,
         ties.summary,
         ("ties.png", "ties.md", "ties.json"),

@@ -1,4 +1,4 @@
-"""How the figures and files of all analyses look."""
+"""Style of the figures, and helpers for the files of all analyses."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from torch import Tensor
 
 from efdm.errors import requires
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, without yellow (too light for lines)
+# the colour-blind safe palette of Okabe and Ito without yellow, which is too light for lines
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vP*"  # a second sign, for those who see no colours and for more than seven domains
+MARKERS = "osD^vP*"  # a second cue beside colour, and for more than seven domains
 GRAY = "#666666"
 
 
 def colour_of(number: int) -> str:
+    """Return the colour of a domain or method by its number."""
     return COLOURS[number % len(COLOURS)]
 
 
 def marker_of(number: int) -> str:
-    """Changes faster than once a round, so that two domains of one colour differ."""
+    """Return a marker; two domains with the same colour have different markers."""
     return MARKERS[(number + number // len(COLOURS)) % len(MARKERS)]
 
 
@@ -33,19 +34,20 @@ def with_spaces(name: str) -> str:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure, in inches, without a window: matplotlib's own classes need no backend."""
+    """Return an empty figure with a size in inches; it needs no backend and no window."""
     with requires("dg"):
         from matplotlib.figure import Figure
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def plain(axes: Any) -> None:
+    """Remove the top and right spines and use small tick labels."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
 
 
 def save(figure: Any, path: Path) -> None:
-    """As a PNG with a palette: enough for flat colours, and a third of the size."""
+    """Write a figure as a PNG with a palette, a third of the size of an RGB file."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -55,7 +57,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def digits(values: Tensor, count: int = 5) -> Any:
-    """A tensor as (lists of) numbers with so many significant digits; None for NaN, which JSON has not."""
+    """Return a tensor as nested lists, rounded to ``count`` significant digits, with None for NaN, which JSON lacks."""
     return _short(values.tolist(), count)
 
 

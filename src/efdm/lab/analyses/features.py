@@ -1,4 +1,4 @@
-"""Features of a trained model, batch by batch: what all analyses begin with."""
+"""Features of a trained model, batch by batch: the input of all analyses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from efdm.data.domains import DomainSet
 from efdm.dg.augment import prepared
 from efdm.environment import environment
+from efdm.errors import SettingError
 from efdm.nn import find_stage
 from efdm.nn.stages import Stage, eval_mode
 from efdm.ops.choices import check_choice
@@ -20,9 +21,9 @@ from efdm.training import PRECISIONS, autocast
 def pick(
     data: DomainSet, per_domain: int | None = 250, *, domains: Sequence[str] | None = None, split: str = "test"
 ) -> Tensor:
-    """Indices of up to ``per_domain`` pictures of each domain (None: all), spread evenly over it and so over its classes."""
+    """Return indices of up to ``per_domain`` pictures of each domain (None: all), evenly spread over its classes."""
     if per_domain is not None and per_domain < 1:
-        raise ValueError(f"per_domain is {per_domain}; give at least one picture, or None for all")
+        raise SettingError(f"per_domain must be >= 1 or None, got {per_domain}", "per_domain")
     parts = []
     for domain in data.domain_names if domains is None else domains:
         found = data.select(domain, split)
@@ -30,12 +31,12 @@ def pick(
         parts.append(found[torch.arange(take, device=found.device) * len(found) // max(take, 1)])
     picked = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
     if not len(picked):
-        raise ValueError(f"there are no {split!r} pictures of {', '.join(domains or data.domain_names)} to analyse")
+        raise ValueError(f"no pictures to analyse in the split {split!r} of {', '.join(domains or data.domain_names)}")
     return picked
 
 
 class DomainNumbers:
-    """The domains that some pictures are of, numbered without gaps: a set may have domains that are not looked at."""
+    """Consecutive numbers for the domains of the selected pictures; the data set may have further domains."""
 
     def __init__(self, data: DomainSet, indices: Tensor) -> None:
         present = data.domains[indices].unique().cpu()
@@ -45,7 +46,7 @@ class DomainNumbers:
         self._place[present] = torch.arange(len(present))
 
     def of(self, indices: Tensor) -> Tensor:
-        """Of these pictures, as numbers into `names`, on the CPU."""
+        """Return the domain of each picture as an index into `names`, on the CPU."""
         return self._place[self._domains[indices].cpu()]
 
 
@@ -53,8 +54,8 @@ def device_of(model: nn.Module) -> torch.device:
     return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
-def facts(analysis: str, model: nn.Module, data: DomainSet, indices: Tensor, size: int, name: str) -> dict[str, Any]:
-    """What stands at the head of every file of numbers."""
+def metadata(analysis: str, model: nn.Module, data: DomainSet, indices: Tensor, size: int, name: str) -> dict[str, Any]:
+    """Return the entries that all JSON files of analyses share."""
     domains = DomainNumbers(data, indices)
     counts = torch.bincount(domains.of(indices), minlength=len(domains.names)).tolist()
     return {
@@ -76,15 +77,14 @@ def features_of(
     batch: int = 32,
     precision: str = "fp32",
 ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-    """For each batch, its indices and the features after every stage as ``(b, c, *space)``, class tokens left out.
+    """Yield the indices of each batch and its features after every stage as ``(b, c, *space)``, without class tokens.
 
-    ``stages`` are named as in `mix_after`; pictures are prepared as for testing. Only one batch is held at a time, on the
-    model's device and in the type that the model computes in. While it runs the model is in evaluation mode, so nothing is
-    mixed; between batches and afterwards it is as it was.
+    ``stages`` are named as in `mix_after`. Pictures are prepared as for testing. Features are on the model's device, in the
+    dtype of its computation. The model runs in eval mode, so nothing is mixed; its mode is restored after every batch.
     """
     check_choice("precision", precision, PRECISIONS)
     if batch < 1:
-        raise ValueError(f"batch is {batch}; give at least one picture at a time")
+        raise SettingError(f"batch must be >= 1, got {batch}", "batch")
     places = {stage: find_stage(model, stage) for stage in ([stages] if isinstance(stages, str) else stages)}
     device = device_of(model)
     for part in indices.split(batch):
@@ -101,8 +101,8 @@ def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precisio
     finally:
         for handle in handles:
             handle.remove()
-    if silent := [stage for stage in places if stage not in kept]:
-        raise ValueError(f"the model never calls {', '.join(silent)} as a module; choose a stage that it calls")
+    if unused := [stage for stage in places if stage not in kept]:
+        raise ValueError(f"the model does not call {', '.join(unused)} as a module; choose another stage")
     return {stage: kept[stage] for stage in places}
 
 
@@ -113,8 +113,8 @@ def _keep(kept: dict[str, Tensor], stage: str, layout: tuple[int, int]) -> Calla
         if not isinstance(output, Tensor):
             raise TypeError(f"stage {stage!r} returns {type(output).__name__}, not a tensor; choose a module inside it")
         if output.ndim < 3:
-            raise ValueError(f"stage {stage!r} gives {tuple(output.shape)}, which has no space left; choose an earlier one")
+            raise ValueError(f"stage {stage!r} returns {tuple(output.shape)}, without positions; choose an earlier stage")
         tokens = output[:, prefix:] if prefix else output
-        kept[stage] = tokens.movedim(channel_dim, 1).clone()  # a copy: the next module may work in place
+        kept[stage] = tokens.movedim(channel_dim, 1).clone()  # cloned: the next module may work in place
 
     return hook

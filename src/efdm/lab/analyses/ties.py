@@ -1,7 +1,7 @@
-"""How many feature values are equal to another one of the same sample and channel?
+"""The share of feature values that equal another value of the same sample and channel.
 
-Plain histogram matching cannot part equal values, which is the paper's reason for exact matching (its figure on equivalent
-values). They come from pictures with 256 levels, from ReLU, which makes zeros, and from short floating-point types.
+Plain histogram matching cannot separate equal values, which is the paper's motivation for exact matching. Equal values come
+from pictures with 256 levels, from the zeros of ReLU, and from low-precision dtypes.
 """
 
 from __future__ import annotations
@@ -16,55 +16,55 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
+from efdm.errors import SettingError
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save
-from efdm.lab.analyses.features import DomainNumbers, device_of, facts, features_of
+from efdm.lab.analyses.features import DomainNumbers, device_of, features_of, metadata
 from efdm.nn import find_stage, stages_of
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import tied_share
 from efdm.training.files import write_json
 
 RELUS = (nn.ReLU, nn.ReLU6)
-OWN = "own"  # the model as it is
-# what may stand in place of ReLU and ReLU6
+OWN = "own"  # the model unchanged
+# replacements for ReLU and ReLU6
 ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = MappingProxyType({
     "prelu": lambda: nn.PReLU(init=0.25),  # paper; torch's own slope
     "leaky": lambda: nn.LeakyReLU(0.01),
 })  # fmt: skip
 
 
-# --- computing -------------------------------------------------------------------------------------------------------
+# --- computation -----------------------------------------------------------------------------------------------------
 
 
 def swap_activations(model: nn.Module, to: str = "prelu") -> nn.Module:
-    """A copy of the model with other activations in place of every ReLU and ReLU6; its weights stay as they were trained."""
+    """Return a copy of the model with another activation in place of every ReLU and ReLU6 and unchanged weights."""
     check_choice("to", to, ACTIVATIONS)
     if not relus_of(model):
         raise ValueError(
-            f"{type(model).__name__} has no ReLU or ReLU6 module to replace (what is called as a function cannot be); "
-            f"look at its own activation alone, {OWN!r}"
+            f"{type(model).__name__} has no ReLU or ReLU6 module to replace (functional calls cannot be); use {OWN!r} only"
         )
     model = copy.deepcopy(model)
     for module in list(model.modules()):
-        for name, child in list(module._modules.items()):  # named_children leaves out a second name of the same module
+        for name, child in list(module._modules.items()):  # named_children skips a second name of the same module
             if isinstance(child, RELUS):
                 setattr(module, name, ACTIVATIONS[to]().to(device_of(model)).train(child.training))
     return model
 
 
 def relus_of(model: nn.Module) -> list[str]:
-    """The kinds of them that the model has."""
+    """Return the names of the ReLU classes that the model uses."""
     return sorted({type(module).__name__ for module in model.modules() if isinstance(module, RELUS)})
 
 
 def last_activation(model: nn.Module, stage: str) -> str | None:
-    """The name of the last ReLU inside a stage. Stages that end without one, as MobileNetV2's, have their ties there."""
+    """Return the name of the last ReLU inside a stage, where stages without a final activation have most ties."""
     name, module, *_ = find_stage(model, stage)
     inside = [inner for inner, m in module.named_modules(remove_duplicate=False) if inner and isinstance(m, RELUS)]
     return f"{name}.{inside[-1]}" if inside else None
 
 
 class Share:
-    """The mean of tied shares over samples and channels, for each domain and over all samples."""
+    """Accumulates the mean share of tied values over samples and channels, by domain."""
 
     def __init__(self, domains: int) -> None:
         self.sums, self.counts = torch.zeros(2, domains, dtype=torch.float64)
@@ -83,7 +83,7 @@ class Share:
 
 
 def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: DomainNumbers) -> dict[str, Share]:
-    """For each stage of the batches, which are (indices, {stage: features}) as from `features_of`."""
+    """Return the tied shares of each stage, from the batches of `features_of`."""
     found: dict[str, Share] = {}
     for indices, features in batches:
         for stage, values in features.items():
@@ -91,7 +91,7 @@ def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: Doma
     return found
 
 
-# --- telling ---------------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _row(share: Share, domains: Sequence[str], **what: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _row(share: Share, domains: Sequence[str], **what: str) -> dict[str, Any]:
     return {**what, "positions": share.positions, "percent": round(share.percent(), 3), "domains": by_domain}
 
 
-PICTURES = "pictures"  # stands where a stage's name would: the uint8 pictures themselves
+PICTURES = "pictures"  # in place of a stage: the uint8 pictures themselves
 LABELS = {"prelu": "PReLU", "leaky": "leaky ReLU"}
 PANELS = {"output": "after the stage", "activation": "last activation in the stage"}
 
@@ -112,34 +112,36 @@ def _place(stage: str, at: str) -> str:
     return stage if stage == PICTURES else f"{stage}, {PANELS[at]}"
 
 
-def _kinds(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _variants(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((r["activation"], r["precision"]) for r in rows if r["stage"] != PICTURES))
 
 
 def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
-    """Markdown: a line for each place, a column for each activation and precision. Pictures have the same in all."""
-    kinds, places = _kinds(rows), {(r["stage"], r["at"]): r["positions"] for r in rows}
+    """Return a Markdown table: a line per stage, a column per activation and precision. Pictures have one value."""
+    variants, places = _variants(rows), {(r["stage"], r["at"]): r["positions"] for r in rows}
     cells = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in rows}
-    lines = [["place", "values", *(_label(*kind, own) for kind in kinds)], ["---", *["--:"] * (len(kinds) + 1)]]
+    lines = [["place", "values", *(_label(*variant, own) for variant in variants)], ["---", *["--:"] * (len(variants) + 1)]]
     for (stage, at), positions in places.items():
         raw = cells.get((stage, at, "", "uint8"))
-        lines.append([_place(stage, at), str(positions), *(f"{cells.get((stage, at, *kind), raw):.1f}" for kind in kinds)])
+        lines.append(
+            [_place(stage, at), str(positions), *(f"{cells.get((stage, at, *variant), raw):.1f}" for variant in variants)]
+        )
     note = "Percent of values that occur more than once within their sample and channel, mean over samples and channels."
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
 
 
 def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) -> None:
-    """A panel for the outputs of stages, and one for activations inside them where those are something else."""
-    kinds, stages = _kinds(rows), list(dict.fromkeys(r["stage"] for r in rows))
+    """Draw a panel for the outputs of stages, and one for the activations inside them if they differ."""
+    variants, stages = _variants(rows), list(dict.fromkeys(r["stage"] for r in rows))
     panels = [at for at in PANELS if any(r["at"] == at for r in rows)]
-    activations, precisions = (list(dict.fromkeys(part)) for part in zip(*kinds, strict=True))
+    activations, precisions = (list(dict.fromkeys(part)) for part in zip(*variants, strict=True))
     figure = new_figure(max(4.5, 1.5 + 1.5 * len(activations), 1.8 + 0.55 * len(stages)), 0.9 + 1.8 * len(panels))
-    width = 0.8 / len(kinds)
+    width = 0.8 / len(variants)
     for axes, panel in zip(figure.subplots(len(panels), 1, sharex=True, squeeze=False).flat, panels, strict=True):
         shown = {(r["stage"], r["activation"], r["precision"]): r["percent"] for r in rows if r["at"] == panel}
-        for number, (activation, precision) in enumerate(kinds):
+        for number, (activation, precision) in enumerate(variants):
             values = [shown.get((stage, activation, precision), 0) for stage in stages]
-            places = [at + (number - (len(kinds) - 1) / 2) * width for at in range(len(stages))]
+            places = [at + (number - (len(variants) - 1) / 2) * width for at in range(len(stages))]
             pale = 1 - 0.6 * precisions.index(precision) / max(1, len(precisions) - 1)
             colour = colour_of(activations.index(activation))
             axes.bar(places, values, 0.92 * width, color=colour, alpha=pale, label=_label(activation, precision, own))
@@ -153,7 +155,7 @@ def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) ->
         plain(axes)
     figure.suptitle(title, fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    # read downwards: a column for each activation, and one for the pictures
+    # legend columns: one per activation, and one for the pictures
     figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=8, ncols=len(activations) + 1)
     save(figure, path)
 
@@ -171,21 +173,22 @@ def analyse(
     batch: int = 32,
     name: str = "",
 ) -> dict[str, Any]:
-    """Write ties.json, ties.md and ties.png; returns what is in the JSON file. Default: all stages of a known model.
+    """Write ties.json, ties.md and ties.png, and return the contents of the JSON file.
 
-    A model without ReLU keeps its own activation. With another one the weights stay: the model is not trained again.
+    ``stages`` defaults to all stages of a known model. Other activations replace ReLU without retraining; a model without
+    ReLU is analysed with its own activation only.
     """
     stages = tuple(stages) or tuple(stages_of(model))
     if not stages:
-        raise ValueError(f"the stages of {type(model).__name__} are not known; name some of its modules as stages")
+        raise SettingError(f"the stages of {type(model).__name__} are not known; name modules as stages", "stages")
     for activation in activations:
         check_choice("activation", activation, (OWN, *ACTIVATIONS))
-    kept = [a for a in activations if a == OWN or relus_of(model)]
+    used = [a for a in activations if a == OWN or relus_of(model)]
     inner = {stage: last for stage in stages if (last := last_activation(model, stage)) is not None}
     domains = DomainNumbers(data, indices)
     pictures = shares(((part, {PICTURES: data.images[part].float()}) for part in indices.split(batch)), domains)
     rows = [_row(pictures[PICTURES], domains.names, stage=PICTURES, at="output", activation="", precision="uint8")]
-    for activation in kept:
+    for activation in used:
         swapped = model if activation == OWN else swap_activations(model, activation)
         for precision in precisions:
             places = [*stages, *inner.values()]
@@ -195,19 +198,23 @@ def analyse(
             rows += [_row(found[s], domains.names, stage=s, at="output", **what) for s in stages]
             rows += [_row(found[inner[s]], domains.names, stage=s, at="activation", **what) for s in inner]
     rows = _without_repetition(rows)
-    told = {**facts("ties", model, data, indices, size, name), "own": " and ".join(relus_of(model)) or OWN, "rows": rows}
+    content = {
+        **metadata("ties", model, data, indices, size, name),
+        "own": " and ".join(relus_of(model)) or OWN,
+        "rows": rows,
+    }
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "ties.json", told)
-    (out / "ties.md").write_text(table(rows, told["own"]))
-    draw(rows, told["own"], told["model"], out / "ties.png")
-    return told
+    write_json(out / "ties.json", content)
+    (out / "ties.md").write_text(table(rows, content["own"]))
+    draw(rows, content["own"], content["model"], out / "ties.png")
+    return content
 
 
-def summary(told: dict[str, Any]) -> list[str]:
-    """Of the model as it is, in the first precision that was asked for."""
-    own = [row for row in told["rows"] if row["activation"] in ("", OWN)]
-    precision = _kinds(own)[0][1]
-    lines = [f"values that occur more than once in their channel ({told['own']}, {precision})"]
+def summary(content: dict[str, Any]) -> list[str]:
+    """Return the shares of the unchanged model in the first precision."""
+    own = [row for row in content["rows"] if row["activation"] in ("", OWN)]
+    precision = _variants(own)[0][1]
+    lines = [f"values that occur more than once in their channel ({content['own']}, {precision})"]
     for row in own:
         if row["precision"] in ("uint8", precision):
             lines.append(f"  {_place(row['stage'], row['at'])}: {row['percent']:.1f} %")
@@ -215,7 +222,7 @@ def summary(told: dict[str, Any]) -> list[str]:
 
 
 def _without_repetition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the activations inside stages, if every stage ends with its activation."""
+    """Drop the rows of activations inside stages if every stage ends with its activation."""
 
     def values(at: str) -> dict[tuple[str, ...], float]:
         return {(r["stage"], r["activation"], r["precision"]): r["percent"] for r in rows if r["at"] == at}

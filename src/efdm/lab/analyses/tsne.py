@@ -1,11 +1,12 @@
-"""Do simple statistics of a picture's features give its domain away? Seen by t-SNE, and counted by a linear probe.
+"""Do simple feature statistics predict the domain of a picture? Shown by t-SNE and measured by a linear probe.
 
-For each picture, one number a channel: mean, standard deviation, skewness, kurtosis or infinity norm. If domains fall apart
-in skewness, too, then style is more than mean and deviation, as the paper says.
+Each picture has one number per channel: mean, standard deviation, skewness, kurtosis or infinity norm. If skewness separates
+domains as well, style is more than mean and standard deviation, as the paper says.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.errors import requires
+from efdm.errors import SettingError, requires
 from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, with_spaces, write_csv
-from efdm.lab.analyses.features import DomainNumbers, facts, features_of
+from efdm.lab.analyses.features import DomainNumbers, features_of, metadata
 from efdm.ops.moments import ChannelStats, channel_stats
 from efdm.training.files import write_json
 
@@ -25,17 +26,17 @@ FOLDS = 5
 SEED = 0
 
 
-# --- computing -------------------------------------------------------------------------------------------------------
+# --- computation -----------------------------------------------------------------------------------------------------
 
 
 def statistics(batches: Iterable[Tensor]) -> dict[str, Tensor]:
-    """``{"mean": (samples, channels), "std": ..., ...}``, float32 on the CPU, of batches of features ``(b, c, *space)``."""
+    """Return ``{"mean": (samples, channels), "std": ..., ...}`` of batches of features ``(b, c, *space)``."""
     parts = [ChannelStats(*(s.cpu() for s in channel_stats(features.float()))) for features in batches]
     return {name: torch.cat([getattr(part, name) for part in parts]) for name in ChannelStats._fields}
 
 
 def embedded(vectors: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
-    """t-SNE in two dimensions, ``(samples, 2)``. Every channel is standardised first, so that all count alike."""
+    """Return t-SNE coordinates ``(samples, 2)``. Channels are standardized first, so all have the same weight."""
     manifold = _sklearn("manifold")
     fitting = allowed_perplexity(len(vectors), perplexity)
     tsne = manifold.TSNE(perplexity=fitting, init="pca", learning_rate="auto", random_state=SEED, n_jobs=1)
@@ -43,9 +44,9 @@ def embedded(vectors: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
 
 
 def allowed_perplexity(samples: int, wanted: float = PERPLEXITY) -> float:
-    """Lower when there are few samples: a point has no more neighbours than others, and needs some three times as many."""
+    """Return ``wanted``, reduced for few samples: t-SNE needs about three times as many neighbours as the perplexity."""
     if not wanted > 0:
-        raise ValueError(f"perplexity is {wanted:g}; give a number above 0, such as {PERPLEXITY}")
+        raise SettingError(f"perplexity must be > 0, got {wanted:g}", "perplexity")
     return min(float(wanted), (samples - 1) / 3)
 
 
@@ -55,15 +56,13 @@ def _scaled(vectors: Tensor) -> Tensor:
 
 
 def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, float]:
-    """How often logistic regression tells the domain of samples it has not seen: mean and deviation over the folds."""
+    """Return the cross-validated accuracy of logistic regression for the domain: mean and deviation over folds."""
     linear, selection = _sklearn("linear_model"), _sklearn("model_selection")
     pipeline, preprocessing = _sklearn("pipeline"), _sklearn("preprocessing")
     counts = labels.bincount()
     if len(counts) < 2 or int(counts.min()) < 2:
-        raise ValueError(
-            f"a probe needs two domains or more with at least two pictures each; there are {counts.tolist()} pictures"
-        )
-    # scaled inside, from the training folds alone
+        raise ValueError(f"a probe needs at least two domains with two pictures each, got {counts.tolist()} pictures")
+    # scaled inside the pipeline, by the training folds
     model = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LogisticRegression(max_iter=1000))
     split = selection.StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=SEED)
     scores = selection.cross_val_score(model, vectors.double().numpy(), labels.numpy(), cv=split)
@@ -71,13 +70,11 @@ def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, f
 
 
 def _sklearn(module: str) -> Any:
-    import importlib
-
     with requires("dg"):
         return importlib.import_module(f"sklearn.{module}")
 
 
-# --- telling ---------------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 TITLES = {"mean": "mean", "std": "standard deviation", "infinity_norm": "infinity norm"}
 
@@ -87,7 +84,7 @@ def draw(
 ) -> None:
     figure = new_figure(7.2, 5)
     panels = figure.subplots(2, 3).flat
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))  # no domain always on top
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))  # so that no domain covers the others
     for axes, (statistic, at) in zip(panels, points.items(), strict=False):
         for chunk in order.split(max(1, len(order) // 8)):
             for number in range(len(names)):
@@ -119,46 +116,46 @@ def analyse(
     batch: int = 32,
     name: str = "",
 ) -> dict[str, Any]:
-    """Write tsne.json (the probes), tsne.csv (the points) and tsne.png; returns what is in the JSON file."""
+    """Write tsne.json (probes), tsne.csv (coordinates) and tsne.png, and return the contents of the JSON file."""
     fitting = allowed_perplexity(len(indices), perplexity)
     domains = DomainNumbers(data, indices)
     labels = domains.of(indices)
     found = statistics(f[stage] for _, f in features_of(model, data, indices, stage, size, batch=batch))
     probes = {statistic: probe(vectors, labels) for statistic, vectors in found.items()}
     points = {statistic: embedded(vectors, perplexity) for statistic, vectors in found.items()}
-    told = {
-        **facts("tsne", model, data, indices, size, name),
+    content = {
+        **metadata("tsne", model, data, indices, size, name),
         "stage": stage,
         "channels": found["mean"].shape[1],
         "perplexity": round(fitting, 3),
         "perplexity_wanted": perplexity,
         "seed": SEED,
-        "probe": "logistic regression on standardised channels, stratified cross-validation",
+        "probe": "logistic regression on standardized channels, stratified cross-validation",
         "folds": min(FOLDS, int(labels.bincount().min())),
-        "chance": round(float(labels.bincount().max()) / len(labels), 4),  # always the largest domain
+        "chance": round(float(labels.bincount().max()) / len(labels), 4),  # the largest domain
         "accuracy": {s: {"mean": round(mean, 4), "std_over_folds": round(std, 4)} for s, (mean, std) in probes.items()},
     }
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "tsne.json", told)
+    write_json(out / "tsne.json", content)
     head = ["domain", "class", *(f"{statistic}_{axis}" for statistic in points for axis in "xy")]
     classes = [data.classes[label] for label in data.labels[indices].tolist()]
     coordinates = digits(torch.cat(list(points.values()), 1), 4)
     rows = ((domains.names[d], c, *at) for d, c, at in zip(labels.tolist(), classes, coordinates, strict=True))
     write_csv(out / "tsne.csv", head, rows)
     accuracy = {statistic: mean for statistic, (mean, _) in probes.items()}
-    draw(points, accuracy, labels, domains.names, f"{told['model']}, {stage}", out / "tsne.png")
-    return told
+    draw(points, accuracy, labels, domains.names, f"{content['model']}, {stage}", out / "tsne.png")
+    return content
 
 
-def summary(told: dict[str, Any]) -> list[str]:
-    lines = [f"{told['stage']}, {told['channels']} channels: how often a linear probe tells the domain by"]
-    for statistic, accuracy in told["accuracy"].items():
+def summary(content: dict[str, Any]) -> list[str]:
+    lines = [f"{content['stage']}, {content['channels']} channels: accuracy of a linear probe for the domain, by statistic"]
+    for statistic, accuracy in content["accuracy"].items():
         lines.append(f"  {TITLES.get(statistic, statistic)}: {100 * accuracy['mean']:.0f} %")
-    lines.append(f"  chance: {100 * told['chance']:.0f} %")
-    if told["perplexity"] < told["perplexity_wanted"]:
-        count = sum(told["pictures"].values())
+    lines.append(f"  chance: {100 * content['chance']:.0f} %")
+    if content["perplexity"] < content["perplexity_wanted"]:
+        count = sum(content["pictures"].values())
         lines.append(
-            f"perplexity {told['perplexity']:.1f}, not {told['perplexity_wanted']:g}: {count} pictures allow no more; "
-            "take more of each domain, or a lower one"
+            f"perplexity reduced from {content['perplexity_wanted']:g} to {content['perplexity']:.1f} for {count} pictures; "
+            "use more pictures per domain"
         )
     return lines
