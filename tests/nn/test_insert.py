@@ -312,13 +312,6 @@ def test_a_replaced_module_raises(stages: list[str]) -> None:
         model(torch.rand(4, 3, 8, 8))
 
 
-def test_threads_and_compiled_stages_do_not_look_unreached() -> None:
-    model = mix_after(Net(), ["stem", "body"], EFDMix(p=1.0))
-    model.stem.compile(backend="eager")
-    model.body.compile(backend="eager")
-    model(torch.rand(4, 3, 8, 8))
-
-
 def test_tracers_that_cannot_record_a_mixing_layer() -> None:
     model, x = mix_after(Net(), ["body"], EFDMix(p=1.0)), torch.rand(2, 3, 8, 8)
     with pytest.raises(TypeError, match=r"torch\.fx.*'body'.*unmix"):

@@ -87,6 +87,41 @@ def test_code_compiled_for_an_unmixed_model_is_not_reused(device: torch.device) 
     assert not mixing(torch.compile(Net().to(device), backend="aot_eager"), x)
 
 
+@pytest.mark.slow
+def test_compiled_and_checkpointed(device: torch.device) -> None:
+    torch._dynamo.reset()
+    model = mix_after(Net(checkpointed=True).to(device), ["body", "body.0"], EFDMix(p=1.0, alpha=5.0))
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    x = images(device)
+    assert mixing(compiled, x)
+    compiled(x).sum().backward()
+    model.grad_checkpointing = True  # as timm's set_grad_checkpointing
+    with pytest.raises(RuntimeError, match="before mix_after"):
+        compiled(x)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_that_reaches_no_stage_raises() -> None:
+    torch._dynamo.reset()
+    model = nn.ModuleDict({"called": nn.Conv1d(2, 3, 1), "never_called": nn.Conv1d(2, 3, 1)})
+    model.forward = model["called"].forward
+    compiled = torch.compile(mix_after(model, ["never_called"]), backend="eager")
+    with pytest.raises(RuntimeError, match="'never_called'"):
+        compiled(torch.rand(2, 2, 5))
+
+
+@pytest.mark.parametrize("part", ["stages", "function"])
+def test_parts_of_an_eager_model_may_be_compiled(part: str) -> None:
+    torch._dynamo.reset()
+    model, x = mix_after(Net(), ["stem", "body"], EFDMix(p=1.0, alpha=5.0)), torch.rand(6, 3, 8, 8)
+    if part == "stages":
+        model.stem.compile(backend="eager")
+        model.body.compile(backend="eager")
+    else:
+        model.forward = torch.compile(model.forward, backend="eager")
+    assert mixing(model, x)
+
+
 def test_compilers_guard_on_the_hooks_of_a_loaded_model() -> None:
     saved = pickle.dumps(mix_after(nn.Sequential(nn.Conv1d(2, 3, 1)), ["0"]))
     with torch._dynamo.config.patch(skip_nnmodule_hook_guards=True):  # as in a new process

@@ -21,20 +21,16 @@ class _Calls:
     def __init__(self) -> None:
         self.labels: Tensor | None = None
         self.outer_labels: list[Tensor | None] = []  # of each running call: the labels to restore when it ends
-        self.reached: list[list[str]] = []  # of each running call: the mixed stages reached so far
+        self.reached: list[list[str]] = []  # of each running eager call: the mixed stages reached so far
 
 
 class _CallsOfThread(threading.local, _Calls):
     pass
 
 
-class _Flag:
-    value = False
-
-
 _compiled = _Calls()  # used by compiled code, which cannot read thread-local storage
 _eager = _CallsOfThread()
-_reached_any = _Flag()  # connects compiled stages with an eager model, and eager stages with a compiled one
+_compiled_stages: set[str] = set()  # stages reached by compiled code, which cannot record them for each call
 _by_state: OrderedDict[bytes, Tensor] = OrderedDict()
 
 
@@ -56,32 +52,51 @@ def begin_call(domains: Tensor | None) -> None:
     """Enter a model call. Without labels of its own, the call uses those of the enclosing `domains_of_batch` block."""
     calls = _calls()
     calls.outer_labels.append(calls.labels)
-    calls.reached.append([])
-    _reached_any.value = False
+    if not torch.compiler.is_compiling():
+        calls.reached.append([])
     if domains is not None:
         set_domains(domains)
 
 
-def reach_stage(name: str) -> None:
-    """Record that the running model call has computed a mixed stage."""
-    _reached_any.value = True
-    calls = _calls()
-    if calls.reached:  # empty while backward repeats a checkpointed forward
-        calls.reached[-1].append(name)
+def reach_stage(key: str) -> None:
+    """Record that a model call has computed a mixed stage."""
+    if torch.compiler.is_compiling():
+        note_compiled_stage(key)
+    elif _eager.reached:
+        _eager.reached[-1].append(key)
+    elif not in_backward():  # no eager call: the model is compiled, and this stage is not
+        _compiled_stages.add(key)
 
 
-def end_call() -> list[str] | None:
-    """Leave a model call and return the stages it reached, or None if some code was compiled and the list is incomplete."""
-    calls = _calls()
-    if not torch.compiler.is_compiling() and not _eager.outer_labels and _compiled.outer_labels:
-        calls = _compiled  # compiled code began this call and failed
-        _compiled.labels = calls.outer_labels.pop()
-    else:
-        set_domains(calls.outer_labels.pop())
-    reached = calls.reached.pop()
-    if calls.reached:
-        calls.reached[-1].extend(reached)
-    return None if not reached and _reached_any.value else reached
+def note_compiled_stage(key: str) -> bool:
+    """Run at trace time (see `evaluate_while_tracing`), because checkpointed code must not have side effects."""
+    _compiled_stages.add(key)
+    return True
+
+
+def is_compiled_stage(key: str) -> bool:
+    return key in _compiled_stages
+
+
+def evaluate_while_tracing() -> None:
+    """Make torch.compile evaluate the functions above while tracing, and treat their results as constants."""
+    for function in (note_compiled_stage, is_compiled_stage):
+        torch.compiler.assume_constant_result(function)
+
+
+def end_call() -> list[str]:
+    """Leave a model call and return the keys of the mixed stages that it reached; the list of a compiled call is empty."""
+    if torch.compiler.is_compiling():
+        set_domains(_compiled.outer_labels.pop())
+        return []
+    if not _eager.outer_labels:  # compiled code began this call and failed
+        _compiled.labels = _compiled.outer_labels.pop() if _compiled.outer_labels else None
+        return []
+    set_domains(_eager.outer_labels.pop())
+    reached = _eager.reached.pop()
+    if _eager.reached:
+        _eager.reached[-1].extend(reached)
+    return reached
 
 
 @contextmanager

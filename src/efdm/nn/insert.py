@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from efdm.nn.domains import begin_call, end_call, reach_stage
+from efdm.nn.domains import begin_call, end_call, evaluate_while_tracing, is_compiled_stage, reach_stage
 from efdm.nn.layer import FeatureLayer
 from efdm.nn.mix import EFDMix
 from efdm.nn.stages import Stage, find_stage
@@ -24,7 +24,8 @@ DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18, after the f
 class _Hook:
     """Base class of the hooks. Objects and not closures, so that models can be pickled and copied."""
 
-    handle: RemovableHandle | None = None  # None after `unmix`; pickled, because loading it reserves the hook's id
+    attached = True  # until `unmix`
+    handle: RemovableHandle | None = None  # pickled, because loading it reserves the hook's id
 
     def __getattr__(self, name: str) -> Any:
         if name == "__name__":  # read only by torch.jit.script
@@ -37,12 +38,13 @@ class _Hook:
 class _MixOutput(_Hook):
     """Forward hook of a stage that mixes its output."""
 
-    def __init__(self, mix: FeatureLayer, stage: Stage) -> None:
+    def __init__(self, mix: FeatureLayer, stage: Stage, model: str) -> None:
         layout = mix.layout(stage.layout)
         self.mix, self.stage = mix, stage.name
+        self.key = f"{model}.{stage.name}"  # equal for models of one class, so that these share compiled code
         # None leaves an unknown layout to the layer, which warns about features that may be tokens
         self.layout = layout if stage.layout_known or mix.channel_dim is not None else None
-        self.in_last_block: bool | None = None
+        self.in_last_block = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -53,19 +55,16 @@ class _MixOutput(_Hook):
 
         timm's checkpointed models call the blocks of a Sequential stage and never the stage itself.
         """
-        in_last_block = _checkpoints(model, self.stage)
-        if in_last_block == self.in_last_block:
-            return
+        self.in_last_block = _checkpoints(model, self.stage)
         if self.handle is not None:
             self.handle.remove()
         module = model.get_submodule(self.stage)
-        while in_last_block and isinstance(module, nn.Sequential) and len(module):
+        while self.in_last_block and isinstance(module, nn.Sequential) and len(module):
             module = module[-1]
-        self.in_last_block = in_last_block
         self.handle = module.register_forward_hook(self)
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
-        reach_stage(self.stage)
+        reach_stage(self.key)
         # the layer is not a child of the model, so model.eval() does not reach it: the mode of the stage decides
         if not (module.training and self.mix.active):
             return output
@@ -100,10 +99,11 @@ class _BeginCall(_Hook):
         self.forwards_domains = "domains" in inspect.signature(model.forward).parameters
 
     def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-        if not torch.compiler.is_compiling():
-            for hook in self.hooks:
-                if hook.handle is not None:
-                    hook.attach(module)  # checkpointing may have been switched since the last call
+        for hook in self.hooks:  # checkpointing may have been switched since the last call
+            if hook.attached and hook.in_last_block != _checkpoints(module, hook.stage):
+                if torch.compiler.is_compiling():
+                    raise RuntimeError("gradient checkpointing of a compiled model must be switched before mix_after")
+                hook.attach(module)
         begin_call(kwargs.get("domains"))
         return args, {k: v for k, v in kwargs.items() if k != "domains" or self.forwards_domains}
 
@@ -116,19 +116,20 @@ class _EndCall(_Hook):
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         reached = end_call()
-        if output is None or reached is None or not module.training:  # the output is None after an exception
+        if output is None or not module.training:  # the output is None after an exception
             return
-        if reached and torch.compiler.is_compiling():
-            return
-        missing = [hook for hook in self.hooks if hook.handle is not None and hook.stage not in reached]
-        if missing:
+        hooks = [hook for hook in self.hooks if hook.attached]
+        missing = [hook for hook in hooks if hook.key not in reached and not is_compiled_stage(hook.key)]
+        if missing and (len(missing) == len(hooks) or not torch.compiler.is_compiling()):
             _explain_missing(module, missing, reached)
 
 
 def _explain_missing(model: nn.Module, missing: list[_MixOutput], reached: list[str]) -> None:
     name, stages = type(model).__name__, ", ".join(repr(hook.stage) for hook in missing)
-    present = {id(hook) for module in model.modules() for hook in module._forward_hooks.values()}
-    replaced = [repr(hook.stage) for hook in missing if id(hook) not in present]
+    replaced = []
+    if not torch.compiler.is_compiling():
+        present = {id(hook) for module in model.modules() for hook in module._forward_hooks.values()}
+        replaced = [repr(hook.stage) for hook in missing if id(hook) not in present]
     if replaced:
         raise RuntimeError(
             f"{name} is no longer mixed after {', '.join(replaced)} because these modules were replaced, for example by "
@@ -136,8 +137,7 @@ def _explain_missing(model: nn.Module, missing: list[_MixOutput], reached: list[
         )
     if not reached:
         raise RuntimeError(
-            f"a training forward of {name} called none of its mixed stages ({stages}); mix after modules that forward "
-            "calls, and enable gradient checkpointing before mix_after if the model is compiled"
+            f"a training forward of {name} called none of its mixed stages ({stages}); mix after modules that forward calls"
         )
     warnings.warn(f"a training forward of {name} did not call {stages}, so nothing was mixed there", stacklevel=3)
 
@@ -187,7 +187,7 @@ def mix_after(
     for stage, _ in chosen.values():
         if stage.name in mixed or any(isinstance(h, _MixOutput) for h in stage.module._forward_hooks.values()):
             raise ValueError(f"stage {stage.name!r} is already mixed; call unmix(model) first")
-    hooks = [_MixOutput(layer, stage) for stage, layer in chosen.values()]
+    hooks = [_MixOutput(layer, stage, type(model).__name__) for stage, layer in chosen.values()]
     _guard_hooks_when_compiling()
     for hook in hooks:
         hook.attach(model)
@@ -206,6 +206,7 @@ def _guard_hooks_when_compiling() -> None:
     """
     import torch._dynamo  # imported late because it takes a second
 
+    evaluate_while_tracing()
     if torch._dynamo.config.skip_nnmodule_hook_guards:  # type: ignore[attr-defined]
         torch._dynamo.config.skip_nnmodule_hook_guards = False  # type: ignore[attr-defined]
         torch._dynamo.reset()  # drops code compiled without these guards
@@ -217,7 +218,7 @@ def unmix(model: Model) -> Model:
         for table in ("_forward_hooks", "_forward_pre_hooks"):
             hooks = getattr(module, table)
             for key, hook in [(k, h) for k, h in hooks.items() if isinstance(h, _Hook)]:
-                hook.handle = None
+                hook.attached = False
                 del hooks[key]
                 for marks in ("_with_kwargs", "_always_called"):
                     getattr(module, table + marks, {}).pop(key, None)
