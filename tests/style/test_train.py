@@ -207,8 +207,8 @@ def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.Monke
         ({"method": "efmd"}, "method='efmd' is not one of .*did you mean 'efdm'?"),
         ({"schedule": "cosin"}, "did you mean 'cosine'?"),
         ({"content": "nowhere"}, "nowhere"),
-        ({"vgg": "nowhere.pth"}, r"there is no file nowhere\.pth with the weights of vgg16"),
-        ({"start": "nowhere.pth"}, r"there is no file nowhere\.pth"),
+        ({"vgg": "nowhere.pth"}, r"nowhere\.pth, for vgg16"),
+        ({"start": "nowhere.pth"}, r"nowhere\.pth"),
         ({"size": 64}, "size must be at most short_side=20, got 64"),
     ],
 )
