@@ -1,15 +1,14 @@
-"""Time training steps of classifiers with and without mixing, and write a record.
+"""Time the training steps of classifiers with and without mixing, and write a record.
 
     python benchmarks/dg.py [--device cpu|cuda] [--out FILE] [--backbones NAME ...] [--batch N] [--size N]
 
-Two parts. "steps": the step of ERM, of MixStyle, of EFDMix, and of EFDMix by three calls of torch.sort as people write it,
+The record has three parts. "steps": the steps of ERM, MixStyle, EFDMix, and EFDMix written with three calls of torch.sort,
 for each backbone and speed; the ratios to ERM are of the same run, and the memory is that of all four together. "lanes":
-iterations a second of EFDMix runs side by side on one GPU, and how long 5,000 of each (leave one out, batch 64) take.
+iterations per second of several EFDMix runs on one GPU in one process. "processes": the same runs in one process each.
 
-Features are mixed at the places of our recipes, which are read from them. Pictures and weights are random: time does not
-depend on them. Variants take turns within every round, so that all see the
-same machine; times are medians. On a GPU a gate that is closed costs as much as an open one; on a CPU it saves the work, and
-a time is the mean of many steps.
+Stages and augmentations are those of the recipes. Images and weights are random, since they do not affect the time. Variants
+alternate within every round, so that all are measured under the same conditions; times are medians. On a GPU a closed gate
+costs as much as an open one; on a CPU it saves the work, and a time is the mean of many steps.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.multiprocessing as multiprocessing
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -34,7 +35,7 @@ from baselines import three_sort
 
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
-from efdm.dg.step import Step
+from efdm.dg.step import make_step
 from efdm.dg.workers import set_threads
 from efdm.environment import environment
 from efdm.lab import load_recipe
@@ -46,7 +47,7 @@ from efdm.training.lanes import Work, side_by_side
 
 HERE = Path(__file__).parent
 METHODS = ("erm", "mixstyle", "efdmix", "three_sort")
-# backbone -> the recipe whose places and augmentation are timed
+# backbone -> the recipe whose stages and augmentation are timed
 RECIPES = {
     "mobilenetv2_100": "pacs_leave_one_out_mobilenetv2",
     "resnet50": "pacs_leave_one_out_resnet50",
@@ -55,14 +56,16 @@ RECIPES = {
 }
 LEAVE_ONE_OUT = {"iterations": 5000, "batch": 64}
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "cuda": {"backbones": ["mobilenetv2_100", "resnet50"], "batch": 128, "size": 224, "lanes": [1, 2, 4], "rounds": 15,
-             "steps": 10, "speeds": ["graph", "compile+graph"]},
-    "cpu": {"backbones": ["tiny"], "batch": 64, "size": 32, "lanes": [], "rounds": 7, "steps": 40, "speeds": ["plain"]},
+    "cuda": {"backbones": ["mobilenetv2_100", "resnet50"], "batch": 128, "size": 224, "rounds": 15, "steps": 10,
+             "speeds": ["graph", "compile+graph"], "side_by_side": ["mobilenetv2_100", "resnet18"], "lanes": [1, 2, 4],
+             "processes": [1, 4]},
+    "cpu": {"backbones": ["tiny"], "batch": 64, "size": 32, "rounds": 7, "steps": 40, "speeds": ["plain"],
+            "side_by_side": ["tiny"], "lanes": [], "processes": []},
 }  # fmt: skip
 
 
 class ThreeSort(FeatureMix):
-    """EFDMix as its paper's pseudo-code says it: two sorts, an argsort of the index, a gather."""
+    """EFDMix as in the pseudo-code of the paper: two sorts, an argsort of the index, a gather."""
 
     def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         batch, device = features.shape[0], features.device
@@ -76,7 +79,7 @@ class ThreeSort(FeatureMix):
 
 
 def pictures(count: int, side: int, device: str) -> DomainSet:
-    """Noise of seven classes in four domains."""
+    """Return noise images of seven classes in four domains."""
     generator = torch.Generator().manual_seed(0)
     domains = torch.arange(count) % 4
     names = ["a", "b", "c", "d"]
@@ -93,7 +96,7 @@ def pictures(count: int, side: int, device: str) -> DomainSet:
 
 
 class Variant:
-    """A step that can be called again and again."""
+    """A prepared step of a method."""
 
     def __init__(self, data: DomainSet, settings: Settings, method: str) -> None:
         torch.manual_seed(0)
@@ -101,7 +104,7 @@ class Variant:
         if method == "three_sort":
             mix_after(model, settings.stages, ThreeSort())
         settings = dataclasses.replace(settings, method="erm" if method == "three_sort" else method)
-        self.step = Step(model, data, settings)
+        self.step = make_step(model, data, settings)
         self.batches = [torch.randperm(len(data))[: settings.batch].to(settings.device) for _ in range(8)]
         self.count = 0
         self.step.prepare(self.batches[0])
@@ -109,7 +112,7 @@ class Variant:
             self()
 
     def __call__(self) -> None:
-        self.step(self.count, self.batches[self.count % 8], 1e-4)
+        self.step(self.count, self.batches[self.count % 8], lr=1e-4)
         self.count += 1
 
     def work(self, steps: int) -> Work[None]:
@@ -119,7 +122,7 @@ class Variant:
 
 
 def seconds(call: Callable[[], None], times: int, device: str) -> float:
-    """Of each of so many calls in a row, with the device's work."""
+    """Return the mean time of a call over several calls in a row, including the work of the device."""
     _wait(device)
     start = time.perf_counter()
     for _ in range(times):
@@ -145,7 +148,7 @@ def time_steps(data: DomainSet, settings: Settings, rounds: int, steps: int) -> 
     found = {}
     for method, values in times.items():
         low, middle, high = statistics.quantiles(values, n=4)
-        # of each round by itself: a slow moment of the machine is in both
+        # per round, so that a slow moment of the machine affects both
         ratio = statistics.median(a / b for a, b in zip(values, times["erm"], strict=True))
         found[method] = {
             "median_ms": round(middle * 1e3, 3), "spread_ms": round((high - low) / 2 * 1e3, 3), "to_erm": round(ratio, 4),
@@ -162,7 +165,7 @@ def time_steps(data: DomainSet, settings: Settings, rounds: int, steps: int) -> 
 
 
 def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> dict[str, Any]:
-    """Iterations a second of all lanes together. Recorded before the clock starts, each on its own stream afterwards."""
+    """Return the iterations per second of all lanes together. Graphs are captured before the clock starts."""
     variants = [Variant(data, settings, "efdmix") for _ in range(lanes)]
     _wait(settings.device)
     start = time.perf_counter()
@@ -172,16 +175,54 @@ def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> d
     rate = lanes * steps / (time.perf_counter() - start)
     for variant in variants:
         variant.step.release()
+    return {**_described(settings), "lanes": lanes, **_rates(rate, lanes)}
+
+
+def time_processes(settings: Settings, images: int, side: int, processes: int, duration: float) -> dict[str, Any]:
+    """Return the iterations per second of several processes together, each with its own run, for ``duration`` seconds."""
+    context = multiprocessing.get_context("spawn")
+    barrier, rates = context.Barrier(processes), context.Queue()
+    workers = [
+        context.Process(target=run_process, args=(settings, images, side, barrier, rates, duration))
+        for _ in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    rate = sum(rates.get() for _ in workers)
+    for worker in workers:
+        worker.join()
+    return {**_described(settings), "processes": processes, **_rates(rate, processes)}
+
+
+def run_process(settings: Settings, images: int, side: int, barrier: Any, rates: Any, duration: float) -> None:
+    """Prepare a step, wait for the other processes, and report the iterations per second of this process."""
+    variant = Variant(pictures(images, side, settings.device), settings, "efdmix")
+    _wait(settings.device)
+    barrier.wait()
+    start, count = time.perf_counter(), variant.count
+    while time.perf_counter() - start < duration:
+        for _ in range(10):
+            variant()
+        _wait(settings.device)
+    rates.put((variant.count - count) / (time.perf_counter() - start))
+
+
+def _described(settings: Settings) -> dict[str, Any]:
     return {
         "backbone": settings.backbone, "batch": settings.batch, "stages": list(settings.stages), "speed": settings.speed,
-        "method": "efdmix", "lanes": lanes,
-        "iterations_per_second": round(rate, 2),
-        "run_seconds": round(LEAVE_ONE_OUT["iterations"] * lanes / rate, 2),
+        "method": "efdmix",
     }  # fmt: skip
 
 
+def _rates(rate: float, runs: int) -> dict[str, Any]:
+    return {
+        "iterations_per_second": round(rate, 2),
+        "run_seconds": round(LEAVE_ONE_OUT["iterations"] * runs / rate, 2),
+    }
+
+
 def as_in_its_recipe(settings: Settings, backbone: str) -> Settings:
-    """Mixing and augmentation of a backbone's recipe; another backbone's are the defaults."""
+    """Return the settings with the stages and the augmentation of the recipe of a backbone, if it has one."""
     own = load_recipe(RECIPES[backbone]).settings if backbone in RECIPES else {}
     wanted = {name: own[name] for name in ("stages", "augmentation") if name in own}
     return dataclasses.replace(settings, backbone=backbone, **wanted)
@@ -202,21 +243,25 @@ def main() -> None:
     parser.add_argument("--speeds", nargs="+")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--size", type=int)
+    parser.add_argument("--side-by-side", nargs="*", help="backbones of the lanes and processes")
     parser.add_argument("--lanes", nargs="*", type=int)
+    parser.add_argument("--processes", nargs="*", type=int)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each measurement of processes")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--steps", type=int, help="in a row, for each time")
     given = parser.parse_args()
-    asked = {name: value for name, value in vars(given).items() if value is not None}
-    o = argparse.Namespace(**{**DEFAULTS[given.device], "out": HERE / "results" / f"dg-{given.device}.json", **asked})
+    chosen = {name: value for name, value in vars(given).items() if value is not None}
+    o = argparse.Namespace(**{**DEFAULTS[given.device], "out": HERE / "results" / f"dg-{given.device}.json", **chosen})
     small = o.size < 100
     if o.device == "cpu":
-        set_threads(o.size)  # as the demo does
-    data = pictures(400 if o.device == "cpu" else 4000, o.size if small else 227, o.device)
+        set_threads(o.size)
+    images, side = 400 if o.device == "cpu" else 4000, o.size if small else 227
+    data = pictures(images, side, o.device)
     common = Settings(
         "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,
         augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
     )  # fmt: skip
-    record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
+    record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": [], "processes": []}
     for backbone in o.backbones:
         here = as_in_its_recipe(common, backbone)
         for speed in o.speeds:
@@ -225,18 +270,21 @@ def main() -> None:
             shown = "  ".join(f"{m} {t['median_ms']} ms ({t['to_erm']:.3f})" for m, t in row["times"].items())
             print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
             record["steps"].append(row)
-    for speed in o.speeds if o.lanes else ():
-        run = as_in_its_recipe(common, o.backbones[0])
+    for backbone, speed in product(o.side_by_side, o.speeds):
+        run = as_in_its_recipe(common, backbone)
         run = dataclasses.replace(run, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
-        for lanes in o.lanes:
+        for kind, count in [*(("lanes", n) for n in o.lanes), *(("processes", n) for n in o.processes)]:
             clean(o.device)
-            row = time_lanes(data, run, lanes, o.rounds * o.steps)
+            if kind == "lanes":
+                row = time_lanes(data, run, count, o.rounds * o.steps)
+            else:
+                row = time_processes(run, images, side, count, o.seconds)
             print(
-                f"{run.backbone} batch {run.batch} {speed}, {lanes} side by side: {row['iterations_per_second']} a second, "
+                f"{run.backbone} batch {run.batch} {speed}, {count} {kind}: {row['iterations_per_second']} iterations/s, "
                 f"{LEAVE_ONE_OUT['iterations']} iterations of each in {row['run_seconds']} s",
                 flush=True,
             )
-            record["lanes"].append(row)
+            record[kind].append(row)
     o.out.parent.mkdir(parents=True, exist_ok=True)
     o.out.write_text(json.dumps(record, indent=1) + "\n")
     print(f"written to {o.out}")

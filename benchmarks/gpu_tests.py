@@ -1,14 +1,15 @@
-"""Run all tests that need a GPU, one process for each file, several at a time, and write one record of them.
+"""Run all tests that need a GPU, one process per file, several at a time, and write one record of them.
 
     python benchmarks/gpu_tests.py [--jobs N] [--out FILE]
 
-Processes of their own: what one file leaves on the device (a broken capture, memory) does not reach the next.
+Each file has a process of its own, so that a broken capture or leaked memory does not affect the next.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,15 +24,27 @@ PYTEST = (sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprov
 
 
 def files_with_gpu_tests() -> list[str]:
-    told = subprocess.run([*PYTEST, "--collect-only"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    counts = Counter(line.split("::")[0] for line in told.splitlines() if "::" in line)
-    return [name for name, _ in counts.most_common()]  # the longest first, so that the last ones are short
+    """Return the test files with GPU tests, the largest first. Exit with pytest's output if it cannot collect them."""
+    done = run_pytest("--collect-only")
+    counts = Counter(line.split("::")[0] for line in done.stdout.splitlines() if "::" in line)
+    if done.returncode or not counts:
+        sys.exit(f"pytest collected no GPU tests:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return [name for name, _ in counts.most_common()]
+
+
+def run_pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest on the GPU tests with the package of this checkout, installed or not."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [*PYTEST, *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
 
 
 def tested(name: str, folder: Path) -> dict[str, Any]:
-    """The record of one file; a process that died before it wrote one counts as an error."""
+    """Return the record of one file. A process that ends without writing one counts as an error."""
     record = folder / f"{name.replace('/', '-')}.json"
-    done = subprocess.run([*PYTEST, name, "--record", str(record)], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_pytest(name, "--record", str(record))
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr.strip()[-300:]]
     print(f"{name}: {last[0]}", flush=True)
     if done.returncode:
@@ -44,7 +57,9 @@ def tested(name: str, folder: Path) -> dict[str, Any]:
 
 def merged(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
     parts = list(records)
-    known = next(part for part in parts if "environment" in part)
+    known = next((part for part in parts if "environment" in part), None)
+    if known is None:
+        sys.exit("no test process wrote a record; their output is above")
     total = sum((Counter(part["total"]) for part in parts), Counter[str]())
     files = {name: counts for part in parts for name, counts in part["files"].items()}
     return {

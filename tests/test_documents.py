@@ -144,7 +144,8 @@ def test_the_cost_of_mixing() -> None:
     assert found.keys() == most.keys()
     for what, row in found.items():
         assert row["times"]["efdmix"]["to_erm"] <= most[what], what
-    lanes = {row["lanes"]: row for record in lab_report.times() for row in record["lanes"]}
+    rows = [row for record in lab_report.times() for row in record["lanes"] if row["backbone"] == "mobilenetv2_100"]
+    lanes = {row["lanes"]: row for row in rows}
     assert lanes[1]["run_seconds"] <= 45
     words = " ".join((ROOT / "docs/guide/domain-generalization.md").read_text().split())
     assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such runs at a time" in words

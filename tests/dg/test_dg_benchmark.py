@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from efdm.lab import load_recipe
 benchmark = pytest.importorskip("dg")
 
 
-def test_the_benchmark_runs_where_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "dg.json"
     small = ["--batch", "4", "--size", "16", "--rounds", "2", "--steps", "1", "--lanes", "1", "2"]
     monkeypatch.setattr(sys, "argv", ["dg.py", "--device", "cpu", "--out", str(out), *small])
@@ -25,22 +27,32 @@ def test_the_benchmark_runs_where_there_is_no_gpu(tmp_path: Path, monkeypatch: p
     assert list(steps["times"]) == ["erm", "mixstyle", "efdmix", "three_sort"]
     assert steps["times"]["erm"]["to_erm"] == 1
     assert [row["lanes"] for row in record["lanes"]] == [1, 2]
+    assert record["processes"] == []
     for row in (steps, *record["lanes"]):
         assert row["stages"] == list(load_recipe("digits_demo").settings["stages"])
     assert record["environment"]["device"] == "cpu"
 
 
+def test_a_process_reports_its_rate_after_all_are_ready() -> None:
+    ready: list[str] = []
+    rates: Queue[float] = Queue()
+    settings = Settings("noise", ("a", "b", "c"), ("d",), backbone="tiny", batch=4, size=16, augmentation="digits",
+                        device="cpu", precision="fp32", speed="plain")  # fmt: skip
+    barrier = SimpleNamespace(wait=lambda: ready.append("ready"))
+    benchmark.run_process(settings, 40, 16, barrier, rates, 0.05)
+    assert ready == ["ready"]
+    assert rates.get_nowait() > 0
+
+
 @pytest.mark.parametrize("backbone", benchmark.RECIPES)
-def test_what_is_timed_is_what_is_trained(backbone: str) -> None:
-    """Elsewhere there are other sizes of features, and other times."""
+def test_stages_and_augmentation_are_those_of_the_recipes(backbone: str) -> None:
     timed = benchmark.as_in_its_recipe(Settings("noise", ("a",), ("b",)), backbone)
     recipe = load_recipe(benchmark.RECIPES[backbone])
     assert recipe.settings["backbone"].partition(".")[0] == backbone
     assert (timed.stages, timed.augmentation) == (recipe.settings["stages"], recipe.settings["augmentation"])
 
 
-def test_what_is_compared_computes_the_same() -> None:
-    """With the same draws, as far as sums of floats allow."""
+def test_the_compared_layers_compute_the_same() -> None:
     features = torch.rand(6, 3, 5, 5)
     outputs = []
     for layer in (EFDMix(p=1.0), benchmark.ThreeSort(p=1.0)):

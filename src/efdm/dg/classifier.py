@@ -1,4 +1,4 @@
-"""A trained classifier as a file that can be passed on: weights, and what is needed to use them."""
+"""A trained classifier as one file: weights, classes, input size and settings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from efdm.dg.settings import Settings, public, read_settings, run_label
+from efdm.errors import DamagedFileError
 from efdm.models.backbones import build_backbone
 from efdm.models.weights import write_tensors
 from efdm.nn import stages_of
@@ -21,32 +22,33 @@ FORMAT = "efdm classifier 1"
 
 
 class Classifier(NamedTuple):
-    """A model in eval mode, the names of its classes, the size that it sees pictures at, how it was trained, and the size
-    that its pictures were kept at: whoever brings others to that size first sees them as its records do."""
+    """A model in eval mode with its classes, input size and settings.
+
+    Training images were stored at ``stored_size``; resize others to it first for predictions that agree with the records.
+    """
 
     model: nn.Module
     classes: list[str]
     size: int
-    settings: dict[str, Any]  # as they were: of another version, they may have other names than `Settings`
+    settings: dict[str, Any]  # as stored: names of another version may differ from `Settings`
     stored_size: int
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """All stages of the model, shallow to deep: those of its family, or those that it names itself; else none."""
+        """The stages of the model, shallow to deep; empty if neither its family nor the model names any."""
         return tuple(stages_of(self.model)) or tuple(getattr(self.model, "stage_names", ()))
 
 
 def save_classifier(
     model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings, stored_size: int = 0
 ) -> None:
-    """Write safetensors with metadata: backbone, classes, size, method, training domains and all other settings; and the
-    size that pictures were stored at, where that is another."""
-    told = {
+    """Write weights and metadata as safetensors. ``stored_size`` defaults to the input size."""
+    metadata = {
         "format": FORMAT, "backbone": settings.backbone, "classes": json.dumps(classes), "size": str(settings.size),
         "method": settings.method, "train_domains": json.dumps(settings.train_domains),
         "settings": json.dumps(public(settings)), "stored_size": str(stored_size or settings.size),
     }  # fmt: skip
-    write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, told)
+    write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, metadata)
 
 
 def find_classifier(path: Path) -> Path:
@@ -64,23 +66,24 @@ def find_classifier(path: Path) -> Path:
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:
-    """The classifier that `save_classifier` wrote. Metadata is read, nothing in it is run."""
+    """Load a classifier that `save_classifier` wrote. No code in the file is executed."""
     from safetensors import safe_open
 
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; a training leaves its classifier as model.safetensors")
+        raise FileNotFoundError(f"file not found: {path}; a finished run contains its classifier as {MODEL}")
+    remedy = f"give the {MODEL} of a finished run"
     try:
         with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
-            told = file.metadata() or {}
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-    except Exception as error:  # safetensors has its own kind of error
-        raise ValueError(f"{path} cannot be read as safetensors ({error}); give a file that a training wrote") from error
-    if told.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a classifier of ours; give the model.safetensors that a training left")
-    classes = json.loads(told["classes"])
-    model = build_backbone(told["backbone"], len(classes))
+            metadata = file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except Exception as error:  # safetensors raises an error type of its own
+        raise DamagedFileError(path, f"not readable as safetensors ({error})", remedy) from error
+    if metadata.get("format") != FORMAT:
+        raise DamagedFileError(path, "not a classifier", remedy)
+    classes = json.loads(metadata["classes"])
+    model = build_backbone(metadata["backbone"], len(classes))
     model.load_state_dict(state)
     model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    stored_size = int(told.get("stored_size", told["size"]))  # older files do not tell
-    return Classifier(model.eval(), classes, int(told["size"]), json.loads(told["settings"]), stored_size)
+    stored_size = int(metadata.get("stored_size", metadata["size"]))
+    return Classifier(model.eval(), classes, int(metadata["size"]), json.loads(metadata["settings"]), stored_size)

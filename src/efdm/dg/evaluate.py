@@ -1,4 +1,4 @@
-"""What a classifier makes of pictures: classes, and how many are right."""
+"""Predictions of a classifier, and counts of correct ones."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from efdm.nn.stages import eval_mode
 from efdm.training import autocast
 from efdm.training.lanes import Work, finish
 
-BATCH = 256  # pictures at once
+BATCH = 256  # images per batch
 Counts = dict[str, list[int]]  # domain: [correct, count]
 
 
 def predict(model: nn.Module, images: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32") -> Tensor:
-    """Probabilities of the classes, float32 ``(n, k)`` on the CPU, for bytes ``(n, 3, side, side)``."""
+    """Return class probabilities, float32 ``(n, k)`` on the CPU, of uint8 images ``(n, 3, side, side)``."""
     device = next(model.parameters()).device
     with eval_mode(model):
-        made = [_logits(model, part.to(device), size, precision).float().softmax(1).cpu() for part in images.split(batch)]
-    return torch.cat(made)
+        parts = [_logits(model, part.to(device), size, precision).float().softmax(1).cpu() for part in images.split(batch)]
+    return torch.cat(parts)
 
 
 def count_correct(
     model: nn.Module, data: DomainSet, indices: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32"
 ) -> tuple[int, int]:
-    """Of these pictures, how many are classified correctly, and how many there are. The data is on the model's device."""
+    """Return how many of the images at ``indices`` are classified correctly, and their number."""
     right = finish(find_correct(model, data, indices, size, batch=batch, precision=precision))
     return int(right.sum()), len(indices)
 
@@ -36,10 +36,10 @@ def count_correct(
 def find_correct(
     model: nn.Module, data: DomainSet, indices: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32"
 ) -> Work[Tensor]:
-    """Which of these pictures are classified correctly, as booleans on the device."""
+    """Return which of the images at ``indices`` are classified correctly, as booleans on the device."""
     device = data.images.device
     indices = indices.to(device)
-    # all batches are of one size: libraries look for the best algorithm once for each size that they meet
+    # padded to batches of one size, because cuDNN searches for algorithms once per size
     batch = min(batch, len(indices))
     padded = torch.cat([indices, indices[:1].expand(-len(indices) % max(1, batch))])
     right = []
@@ -59,12 +59,12 @@ def evaluate(
     batch: int = BATCH,
     precision: str = "fp32",
 ) -> Work[dict[str, Counts]]:
-    """Counts for each split of the domains in ``wanted``, such as ``{"val": domains, "test": ["sketch"]}``."""
+    """Return counts for each split and domain in ``wanted``, such as ``{"val": domains, "test": ["sketch"]}``."""
     parts = {split: {domain: data.select(domain, split) for domain in domains} for split, domains in wanted.items()}
     chosen = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
     for indices in (at for by_domain in parts.values() for at in by_domain.values()):
         chosen[indices.to(chosen.device)] = True
-    at = chosen.nonzero()[:, 0]  # once, also where splits overlap
+    at = chosen.nonzero()[:, 0]  # each image once, even if splits overlap
     right = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
     right[at] = yield from find_correct(model, data, at, size, batch=batch, precision=precision)
     right = right.cpu()
@@ -76,6 +76,6 @@ def evaluate(
 
 @torch.inference_mode()
 def _logits(model: nn.Module, images: Tensor, size: int, precision: str) -> Tensor:
-    pictures = prepared(images, size).contiguous(memory_format=torch.channels_last)
+    inputs = prepared(images, size).contiguous(memory_format=torch.channels_last)
     with autocast(images.device, precision):
-        return model(pictures)
+        return model(inputs)

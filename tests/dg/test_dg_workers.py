@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+import torch
+from dg_runs import settings, without_clock
+from small_digits import small_digits
+
+from efdm.data.domains import DomainSet
+from efdm.dg import Settings, Trained, identity, train, workers
+from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
+from efdm.progress import Progress, ignore
+
+
+@pytest.fixture(scope="module")
+def data() -> DomainSet:
+    return small_digits(60)
+
+
+def runs(*rates: float, **changes: Any) -> list[Settings]:
+    return [settings(lr=lr, seed=seed, iterations=3, evaluate_every=0, **changes) for seed, lr in enumerate(rates)]
+
+
+@pytest.fixture
+def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record the handlers that a worker sets for Ctrl-C, without setting them."""
+    found: list[Any] = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: found.append(handler))
+    return found
+
+
+def work(wanted: list[Settings], data: DomainSet, folder: Path) -> Queue[Any]:
+    messages = Queue[Any]()
+    workers._work(wanted, data, folder, 2, messages)
+    return messages
+
+
+def test_an_error_in_a_worker_is_raised_in_the_parent(data: DomainSet, tmp_path: Path, handlers: list[Any]) -> None:
+    messages = work(runs(0.1, batch=500), data, tmp_path)
+    with pytest.raises(ValueError, match="500"):
+        workers._listen([None], messages, ignore, lambda _: None)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "unexpected"])
+def test_a_worker_ignores_ctrl_c_while_it_sends_its_last_message(
+    data: DomainSet, tmp_path: Path, handlers: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """Otherwise Ctrl-C would print a traceback."""
+
+    def steps(*_: object, **__: object) -> Any:
+        if error is not None:
+            raise error
+        yield
+
+    monkeypatch.setattr(workers, "train_steps", steps)
+    *_, last = work(runs(0.1), data, tmp_path).queue
+    assert isinstance(last, type(None) if error is None else (ValueError, RuntimeError))
+    assert handlers[-1] is signal.SIG_IGN
+
+
+def test_a_diverged_run_does_not_stop_the_others(data: DomainSet, tmp_path: Path, handlers: list[Any]) -> None:
+    wanted, reports, finished = runs(1e30, 0.1), list[Progress](), list[str]()
+    messages = work(wanted, data, tmp_path)
+    (diverged,) = workers._listen([None], messages, reports.append, finished.append)
+    assert "seed 0" in str(diverged)
+    assert any(report.done == 3 and "seed 1" in report.label for report in reports)
+    assert [(tmp_path / identity(one) / "done").exists() for one in wanted] == [False, True]
+    assert finished == [identity(wanted[1])]
+
+
+@pytest.mark.slow
+def test_runs_in_processes_equal_runs_in_one(data: DomainSet, tmp_path: Path) -> None:
+    wanted, trained = runs(1e30, 0.1, 0.1), list[Trained]()
+    with pytest.raises(DivergedError, match="1 of 3 runs diverged"):
+        workers.train_in_processes(wanted, data, tmp_path, lanes=2, finished=trained.append)
+    assert sorted(t.settings.seed for t in trained) == [1, 2]
+    for found in trained:
+        assert without_clock(found.records) == without_clock(train(found.settings, data).records)
+        assert {record["lanes"] for record in found.records} == {2}
+
+
+@pytest.mark.parametrize(
+    ("side", "lanes", "threads"), [(32, 1, 1), (224, 1, 6), (224, 2, 3), (224, 9, 1)], ids=["small", "one", "two", "many"]
+)
+def test_lanes_share_the_threads_and_small_images_use_one(
+    monkeypatch: pytest.MonkeyPatch, side: int, lanes: int, threads: int
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(torch, "set_num_threads", seen.append)
+    workers.set_threads(side, lanes)
+    assert seen == [threads]
+
+
+def test_a_killed_worker_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost:
+        exitcode = -9
+
+    monkeypatch.setattr(workers, "POLL", 0.01)
+    with pytest.raises(OSError, match=r"exit code -9.*fewer lanes"):
+        workers._listen([Lost()], Queue(), ignore, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SettingError("bad", "lr"), DamagedFileError("a.pt", "torn", "delete it"), RunFolderError("no", "run", "busy"),
+        DivergedError("nan", 7),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_errors_keep_their_fields_between_processes(error: Exception) -> None:
+    import pickle
+
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert (str(found), vars(found)) == (str(error), vars(error))
+
+
+SWEEP = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from dg_runs import settings
+from small_digits import small_digits
+from efdm.dg import workers
+if __name__ == "__main__":
+    runs = [settings(seed=seed, iterations=10**6, log_every=10, evaluate_every=0, save_every=0) for seed in range(2)]
+    workers.train_in_processes(runs, small_digits(60), Path(sys.argv[1]), lanes=2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_stops_all_processes_and_each_saves_its_run(tmp_path: Path) -> None:
+    """The whole process group gets the signal, as from a terminal."""
+    script = tmp_path / "sweep.py"
+    script.write_text(SWEEP)
+    started = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "runs"), str(Path(__file__).parents[1])],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while len([p for p in (tmp_path / "runs").glob("*/log.jsonl") if p.stat().st_size]) < 2:
+        assert started.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    os.killpg(started.pid, signal.SIGINT)
+    output, _ = started.communicate(timeout=60)
+    assert started.returncode != 0
+    assert output.count("Traceback") <= 1  # of the parent
+    assert len(list((tmp_path / "runs").glob("*/checkpoint.pt"))) == 2
