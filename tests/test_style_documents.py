@@ -34,7 +34,7 @@ def test_the_comparison_of_methods() -> None:
         return mean_and_error([a - b for a, b in zip(ours.values(measure), adain.values(measure), strict=True)])
 
     mean, error = lead("style_distance")
-    assert f"its lead over AdaIN is smaller than its error ({mean:.3f} ± {error:.3f}, pair by pair)" in words
+    assert f"its difference to AdaIN is smaller than the standard error ({mean:.3f} ± {error:.3f} over pairs)" in words
     assert abs(mean) < error
     assert min(sweeps, key=lambda m: mean_and_error(sweeps[m].groups[-1].values("style_distance"))[0]) == "efdm"
     for lpips in pictures_report.EQUAL_CONTENT:
@@ -47,12 +47,12 @@ def test_the_comparison_of_methods() -> None:
         mean, error = lead(measure)
         assert mean < -4 * error
         less.append(f"{-100 * mean / mean_and_error(adain.values(measure))[0]:.0f}%")
-    assert "skewness is off by {} less, kurtosis by {} less and the infinity norm by {} less".format(*less) in words
+    assert "{} lower for skewness, {} for kurtosis and {} for the infinity norm".format(*less) in words
     weakest = [mean_and_error(s.groups[0].values("lpips"))[0] for s in sweeps.values()]
     assert f"at strength 0.25 LPIPS is still {min(weakest):.2f} to {max(weakest):.2f}" in words
     light = next(g for g in groups(read_records(ROOT / "results/style/style-weight")) if g.label == "w2 efdm 1")
     both = [f"{mean_and_error(g.values(m))[0]:.3f}" for g in (light, adain) for m in ("lpips", "style_distance")]
-    assert "has {} and {}, less than AdaIN's {} and {} in both".format(*both) in words
+    assert "has {} and {}, below AdaIN's {} and {} in both".format(*both) in words
 
 
 def test_the_model_cards() -> None:
