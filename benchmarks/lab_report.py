@@ -1,7 +1,7 @@
-"""What the documents say of the lab, from records: the cost of mixing, and the pages of results.
+"""Tables of the lab from records: the cost of mixing, and the pages in results/.
 
 python benchmarks/lab_report.py            print the tables
-python benchmarks/lab_report.py --readme   put them into the documents and into the pages in results/
+python benchmarks/lab_report.py --readme   write them into the documents and the pages in results/
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from efdm import lab
 
 RESULTS = ROOT / "benchmarks" / "results"
 GUIDE = ROOT / "docs" / "guide" / "domain-generalization.md"
-# a later one goes before: ResNet-50 was timed again when features with their channels last were no longer copied
+# later files override: ResNet-50 was timed again after channels-last features were no longer copied
 TIMES = ("dg-cpu.json", "dg-cuda.json", "dg-cuda-resnet50.json")
 MIXES = {"mixstyle": "MixStyle", "efdmix": "EFDMix", "three_sort": "EFDMix by three sorts"}
 
 
 def times() -> list[dict[str, Any]]:
+    """Return the records of training-step times."""
     return [json.loads((RESULTS / name).read_text()) for name in TIMES]
 
 
 def steps() -> dict[tuple[str, str], dict[str, Any]]:
-    """By machine and backbone."""
+    """Return the timed steps by machine and backbone."""
     found = {}
     for record in times():
         environment = record["environment"]
@@ -37,6 +38,7 @@ def steps() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def cost_table() -> str:
+    """Return the time of an ERM step and what mixing adds to it."""
     rows = []
     for (machine, backbone), row in steps().items():
         mixes = [f"{100 * (row['times'][name]['to_erm'] - 1):+.1f} %" for name in MIXES]
@@ -45,11 +47,11 @@ def cost_table() -> str:
 
 
 PACS = ROOT / "results" / "pacs" / "leave-one-out"
-PAPER = "paper"  # how the sources of its numbers begin; others are of other papers
+PAPER = "paper"  # prefix of the sources in the paper; other lines come from other papers
 
 
 def pacs_table() -> str:
-    """Ours with the standard error, and beside it the paper's average, of another network."""
+    """Return our accuracies with standard errors, and the paper's averages for ResNet-18."""
     study = lab.read_study(PACS)
     table = lab.accuracy_table(study, "last", std="error")
     paper = {
@@ -69,7 +71,7 @@ def analysed(kind: str) -> dict[str, dict[str, Any]]:
 
 
 def histogram_table() -> str:
-    found = {name: told["domains"] for name, told in analysed("histogram").items()}
+    found = {name: content["domains"] for name, content in analysed("histogram").items()}
     measures = {"kurtosis": "kurtosis", "distance_to_normal": "distance to normal"}
     rows = []
     for domain in found["ERM"]:
@@ -79,7 +81,7 @@ def histogram_table() -> str:
 
 
 def probe_table() -> str:
-    found = {name: told["accuracy"] for name, told in analysed("tsne").items()}
+    found = {name: content["accuracy"] for name, content in analysed("tsne").items()}
     rows = [
         [statistic.replace("_", " "), *(f"{100 * each[statistic]['mean']:.1f}" for each in found.values())]
         for statistic in found["ERM"]
@@ -100,12 +102,12 @@ TABLES = (
 
 
 def pages() -> list[Path]:
-    """Pages of folders of runs: what was written by hand, then the tables."""
+    """Return the pages of all sweeps: hand-written text, then the tables."""
     return [path.with_name("README.md") for path in sorted((ROOT / "results").rglob("recipe.json"))]
 
 
 def page(path: Path) -> str:
-    """With the tables of the records as they are now: they begin at the first heading of the third order."""
+    """Return a page with its tables made anew; they start at the first third-level heading."""
     tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(lab.read_study(path.parent)))
     return path.read_text().split("\n### ")[0].rstrip() + "\n\n" + tables
 

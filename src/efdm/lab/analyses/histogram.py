@@ -7,11 +7,10 @@ distribution, are those that matching mean and standard deviation cannot remove.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from efdm.ops.moments import ChannelStats, channel_stats
 from efdm.training.files import write_json
 
 BINS = 100  # as in the paper
+CHANNELS = ("typical", "farthest")
 LIMIT = 4.0  # bins cover [-4, 4) standard deviations; values outside are counted separately
 
 
@@ -125,29 +125,19 @@ def normal_shares(edges: Tensor) -> Tensor:
     return below.diff()
 
 
-def _typical(distance: Tensor) -> int:
-    """Return the median channel by the distance between domains."""
-    known = (~distance.isnan()).nonzero()[:, 0]
-    order = distance[known].sort(stable=True).indices
-    return int(known[order[(len(order) - 1) // 2]])
-
-
-def _farthest(distance: Tensor) -> int:
-    """Return the channel with the largest distance between domains."""
-    return int(distance.nan_to_num(-1).argmax())
-
-
-CHANNELS: Mapping[str, Callable[[Tensor], int]] = MappingProxyType({"typical": _typical, "farthest": _farthest})
-
-
 def choose_channel(found: Histograms, channel: int | str) -> int:
-    """Return a channel by number or by a rule of `CHANNELS`; rules skip channels that are constant in a domain."""
+    """Return a channel by number, or the "typical" (median) or "farthest" one by the distance between domains.
+
+    The two rules skip channels that are constant in a domain.
+    """
     distance = found.domain_distance()
     if isinstance(channel, str):
         check_choice("channel", channel, CHANNELS)
-        if distance.isnan().all():
+        known = int((~distance.isnan()).sum())
+        if not known:
             raise ValueError("every channel is constant in some domain; choose another stage or a channel number")
-        return CHANNELS[channel](distance)
+        typical = distance.argsort(stable=True)[(known - 1) // 2]  # NaN sorts last
+        return int(typical if channel == "typical" else distance.nan_to_num(-1).argmax())
     if not 0 <= channel < len(distance):
         raise SettingError(f"channel must be between 0 and {len(distance) - 1}, got {channel}", "channel")
     if found.counts[:, channel].sum() == 0:
@@ -174,10 +164,6 @@ def _numbers(found: Histograms, channel: int) -> dict[str, Any]:
     return {"domains": domains, "distance_between_domains": between}
 
 
-def _tenths(value: Tensor) -> str:
-    return f"{round(float(value), 1) + 0:.1f}"  # + 0: no "-0.0"
-
-
 def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
     figure = new_figure(5.2, 3.3)
     axes = figure.subplots()
@@ -185,7 +171,8 @@ def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
     middles = (edges[1:] + edges[:-1]) / 2
     axes.plot(middles, normal_shares(edges)[1:-1] / width, color=GRAY, linewidth=1, linestyle="--", label="normal: 0, 3")
     for number, (domain, shares) in enumerate(zip(found.domains, found.shares()[:, channel], strict=True)):
-        moments = ", ".join(_tenths(moment[number, channel]) for moment in (found.skewness, found.kurtosis))
+        # + 0: no "-0.0"
+        moments = ", ".join(f"{round(float(m[number, channel]), 1) + 0:.1f}" for m in (found.skewness, found.kurtosis))
         label = f"{with_spaces(domain)}: {moments}"
         axes.stairs(shares[1:-1] / width, edges, color=colour_of(number), linewidth=1.3, label=label)
     axes.set_xlim(float(edges[0]), float(edges[-1]))
