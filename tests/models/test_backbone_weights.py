@@ -127,12 +127,16 @@ def test_server_errors_count_as_reachable(monkeypatch: pytest.MonkeyPatch) -> No
     def urlopen(request: urllib.request.Request, timeout: float) -> io.BytesIO:
         if "error" in request.full_url:
             raise urllib.error.HTTPError(request.full_url, 503, "busy", {}, None)  # type: ignore[arg-type]
-        if "nobody" in request.full_url:
+        if "unknown" in request.full_url:
             raise urllib.error.URLError("no route to host")
         return io.BytesIO()
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    assert [backbones._is_reachable(f"https://{who}.example") for who in ("hub", "error", "nobody")] == [True, True, False]
+    assert [backbones._is_reachable(f"https://{host}.example") for host in ("hub", "error", "unknown")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("weights", ["random", "timm", "nowhere.pth"])

@@ -132,13 +132,13 @@ def test_network_round_trip(name: str, tmp_path: Path) -> None:
             assert b.dtype == torch.float32
             assert torch.equal(a.to(same).float(), b)
         with safe_open(path, "pt") as file:
-            told = file.metadata()
-        assert told["network"] == name
+            stored = file.metadata()
+        assert stored["network"] == name
         before = path.read_bytes()
         for _ in range(5):  # safetensors itself writes metadata in random order
             save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
             assert path.read_bytes() == before
-        assert json.loads(told["settings"]) == {"lr": 0.1, "out": str(tmp_path)}
+        assert json.loads(stored["settings"]) == {"lr": 0.1, "out": str(tmp_path)}
         assert any(k.startswith("stages.") for k in read(path)) == (name == "small")  # the encoder of a VGG is not saved
 
 
