@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.listing import check_domains
 from efdm.dg.classifier import find_classifier, load_classifier
@@ -25,7 +27,7 @@ def analyse_classifier(
     *,
     domains: Sequence[str] | None = None,
     per_domain: int | None = None,
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     progress: Report = ignore,
     **options: Any,
 ) -> dict[str, Any]:

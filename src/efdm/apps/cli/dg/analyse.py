@@ -9,12 +9,11 @@ import typer
 
 from efdm.apps.cli.dg.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device
+from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.lab.analyses import ANALYSES
 from efdm.lab.analyses.trained import analyse_classifier
-from efdm.lab.preparation import choose_device
 
 app = typer.Typer(add_completion=False)
 
@@ -44,7 +43,7 @@ def analyse(
         with show_progress() as progress:
             numbers = analyse_classifier(
                 analysis, checkpoint, data or [], out, domains=parse_names("domains", domains), per_domain=per_domain,
-                device=choose_device(device), progress=progress, **options,
+                device=resolve_device(device), progress=progress, **options,
             )  # fmt: skip
         row = ANALYSES[analysis]
         for line in (*row.summary(numbers), "", *(out / file for file in row.files)):

@@ -14,7 +14,7 @@ from rich.text import Text
 from efdm.apps.cli.dg.arguments import MODEL_HELP
 from efdm.apps.cli.dg.report import print_accuracy
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device
+from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.dg.classifier import find_classifier, load_classifier
@@ -27,7 +27,6 @@ from efdm.dg.predictions import (
     predict_files,
     save_predictions,
 )
-from efdm.lab.preparation import choose_device
 
 app = typer.Typer(add_completion=False)
 
@@ -57,7 +56,7 @@ def predict(
     with report_errors("interrupted; nothing was written"):
         if out is not None:
             check_predictions_path(out)
-        classifier = load_classifier(find_classifier(model), choose_device(device))
+        classifier = load_classifier(find_classifier(model), resolve_device(device))
         with show_progress() as progress:
             predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
         if out is not None and predictions.found:
