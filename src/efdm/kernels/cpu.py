@@ -90,7 +90,7 @@ class Sorter:
         values, rank = self.sort_rank(x)
         out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
         if x.numel():
-            # 16-bit floats are sorted in 16 bits and blended in 32
+            # 16-bit floats are sorted in 16 bits and lerp in 32
             tensors = (x.detach().float(), values.float(), rank, out)
             content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
             mix = self._compiled("mix")
@@ -141,7 +141,7 @@ class NetworkSorter(Sorter):
         out, values = torch.empty(last.shape, dtype=torch.float32), _scratch(last.shape, last.dtype)
         order = _scratch(last.shape, torch.int16)  # rows are short, so positions fit 16 bits
         arrays = [_words(t) for t in (last, values, order)]
-        sort, mix = self._compiled("sort_order_last"), self._compiled("mix_last")
+        sort, mix = self._compiled("sort_channels_last"), self._compiled("mix_channels_last")
         parallel_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
         style, mixed = values.float().numpy(), out.numpy()
         parallel_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, blended, content_key, mix, take  # noqa: F401
+from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, lerp, content_key, mix, take  # noqa: F401
 
 LANES = 96  # rows of a block, whose words should fit the second-level cache
 LINE = 64 // 8  # words per cache line
@@ -74,14 +74,14 @@ def blocks(first, last):
 
 
 @_jit
-def in_order(y, words, out):
+def gather_sorted(y, words, out):
     for lane in range(y.shape[0]):
         for i in range(y.shape[1]):
             out[lane, i] = y[lane, words[i * y.shape[0] + lane] & POSITION]
 
 
 @_jit
-def by_rank(words, values, out):
+def scatter_by_rank(words, values, out):
     for lane in range(out.shape[0]):
         for i in range(out.shape[1]):
             out[lane, words[i * out.shape[0] + lane] & POSITION] = values[lane, i]
@@ -94,7 +94,7 @@ def match_sorted(x, values, out, infinity, first, last):
     for a in starts:
         b = a + lanes
         sort_block(x[a:b], infinity, words, row)
-        by_rank(words, values[a:b], out[a:b])
+        scatter_by_rank(words, values[a:b], out[a:b])
 
 
 @_jit
@@ -105,9 +105,9 @@ def sort_match(x, y, out, infinity, first, last):
     for a in starts:
         b = a + lanes
         sort_block(y[a:b], infinity, words, row)
-        in_order(y[a:b], words, values)
+        gather_sorted(y[a:b], words, values)
         sort_block(x[a:b], infinity, words, row)
-        by_rank(words, values, out[a:b])
+        scatter_by_rank(words, values, out[a:b])
 
 
 @_jit
@@ -117,7 +117,7 @@ def sort_rows(y, out, infinity, first, last):
     for a in starts:
         b = a + lanes
         sort_block(y[a:b], infinity, words, row)
-        in_order(y[a:b], words, out[a:b])
+        gather_sorted(y[a:b], words, out[a:b])
 
 
 @_jit
@@ -126,7 +126,9 @@ def sort_rank(x, values, ranks, infinity, first, last):
     words, row = workspace(x, lanes)
     for a in starts:
         sort_block(x[a : a + lanes], infinity, words, row)
-        for lane in range(lanes):  # `in_order` and `by_rank` fused: a second pass over the words takes a tenth of the time
+        for lane in range(
+            lanes
+        ):  # `gather_sorted` and `scatter_by_rank` fused: a second pass over the words takes a tenth of the time
             for i in range(x.shape[1]):
                 position = words[i * lanes + lane] & POSITION
                 values[a + lane, i] = x[a + lane, position]
@@ -138,7 +140,7 @@ def sort_rank(x, values, ranks, infinity, first, last):
 @_jit
 def rows_of_sample(sample, channels, first, last):
     """Return the lane, the channel and the number of the rows in [first, last) that belong to a sample."""
-    begin = max(first - sample * channels, 0)  # this form tells the compiler that the value is not negative
+    begin = max(first - sample * channels, 0)  # in this form the compiler infers that the value is not negative
     end = min(last - sample * channels, channels)
     return sample * channels + begin - first, begin, end - begin
 
@@ -168,7 +170,7 @@ def read_block(x, first, last, words, values, order):
 
 
 @_jit
-def sort_order_last(x, values, order, infinity, first, last):
+def sort_channels_last(x, values, order, infinity, first, last):
     """Write the sorted values and the position that each value had."""
     starts, lanes = blocks(first, last)
     words, _ = workspace(x, lanes)
@@ -179,10 +181,10 @@ def sort_order_last(x, values, order, infinity, first, last):
 
 
 @_jit
-def mix_last(values, order, partners, weights, out, first, last):
+def mix_channels_last(values, order, partners, weights, out, first, last):
     """Blend values of equal rank for whole samples and write the results to the positions of the content."""
     for sample in range(first, last):
         style, weight = values[partners[sample]], weights[sample]
         for i in range(values.shape[1]):
             for c in range(values.shape[2]):
-                out[sample, order[sample, i, c], c] = blended(values[sample, i, c], style[i, c], weight)
+                out[sample, order[sample, i, c], c] = lerp(values[sample, i, c], style[i, c], weight)

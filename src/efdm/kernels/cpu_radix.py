@@ -96,7 +96,7 @@ def count_digits(items, counts, passes, bits, shift, mask):
 
 
 @_jit
-def one_pass(source, target, offsets, shift, mask):
+def radix_pass(source, target, offsets, shift, mask):
     for i in range(source.size):
         item = source[i]
         digit = (uint64(item) >> shift) & mask
@@ -106,7 +106,7 @@ def one_pass(source, target, offsets, shift, mask):
 
 
 @_jit
-def sorted_style(y, infinity, a, b, counts):
+def sort_style(y, infinity, a, b, counts):
     """Sort one row and return the buffer that holds the result."""
     passes, bits, sign = digits(y[0]), uint64(digit_bits(y[0])), uint64(sign_bit(y[0]))
     mask = (uint64(1) << bits) - uint64(1)
@@ -114,7 +114,7 @@ def sorted_style(y, infinity, a, b, counts):
         a[i] = style_key(y[i], infinity)
     count_digits(a, counts, passes, bits, ZERO, mask)
     for p in range(passes):
-        one_pass(a, b, counts[p], uint64(p) * bits, mask)
+        radix_pass(a, b, counts[p], uint64(p) * bits, mask)
         a, b = b, a
     for i in range(y.size):
         key = uint64(a[i])
@@ -123,7 +123,7 @@ def sorted_style(y, infinity, a, b, counts):
 
 
 @_jit
-def nearly_sorted_content(x, infinity, a, b, counts):
+def sort_lower_digits(x, infinity, a, b, counts):
     """Return (key, position) words sorted by all digits but the highest.
 
     The last pass is left to the caller, which writes each element by its rank. The last counts are ready for that pass.
@@ -134,7 +134,7 @@ def nearly_sorted_content(x, infinity, a, b, counts):
         b[i] = (content_key(x[i], infinity) << SHIFT) | uint64(i)
     count_digits(b, counts, passes, bits, SHIFT, mask)
     for p in range(passes - 1):
-        one_pass(b, a, counts[p], SHIFT + uint64(p) * bits, mask)
+        radix_pass(b, a, counts[p], SHIFT + uint64(p) * bits, mask)
         a, b = b, a
     return b
 
@@ -164,7 +164,7 @@ def workspace(x):
 def match_sorted(x, values, out, infinity, first, last):
     a, b, counts = workspace(x)
     for r in range(first, last):
-        items = nearly_sorted_content(x[r], infinity, a, b, counts)
+        items = sort_lower_digits(x[r], infinity, a, b, counts)
         place_by_rank(items, values[r], out[r], counts, digit_bits(x[0, 0]))
 
 
@@ -173,8 +173,8 @@ def sort_match(x, y, out, infinity, first, last):
     a, b, counts = workspace(x)
     ya, yb = np.empty_like(y[0]), np.empty_like(y[0])
     for r in range(first, last):
-        values = sorted_style(y[r], infinity, ya, yb, counts)
-        items = nearly_sorted_content(x[r], infinity, a, b, counts)
+        values = sort_style(y[r], infinity, ya, yb, counts)
+        items = sort_lower_digits(x[r], infinity, a, b, counts)
         place_by_rank(items, values, out[r], counts, digit_bits(x[0, 0]))
 
 
@@ -183,7 +183,7 @@ def sort_rows(y, out, infinity, first, last):
     counts = workspace(y)[2]
     a, b = np.empty_like(y[0]), np.empty_like(y[0])
     for r in range(first, last):
-        out[r, :] = sorted_style(y[r], infinity, a, b, counts)
+        out[r, :] = sort_style(y[r], infinity, a, b, counts)
 
 
 @_jit
@@ -191,7 +191,7 @@ def sort_rank(x, values, ranks, infinity, first, last):
     a, b, counts = workspace(x)
     ranks_in_order = np.arange(x.shape[1]).astype(np.uint32)
     for r in range(first, last):
-        items = nearly_sorted_content(x[r], infinity, a, b, counts)
+        items = sort_lower_digits(x[r], infinity, a, b, counts)
         place_by_rank(items, ranks_in_order, ranks[r], counts, digit_bits(x[0, 0]))
         for i in range(x.shape[1]):
             values[r, ranks[r, i]] = x[r, i]
@@ -206,7 +206,7 @@ def take(values, ranks, out, infinity, first, last):
 
 
 @partial(_jit, fastmath={"contract"})  # fused multiply-add, as in torch.lerp
-def blended(a, b, weight):
+def lerp(a, b, weight):
     """Return ``a + weight (b - a)``, and exactly ``a`` where ``a == b``, including infinity."""
     from_style = weight >= HALF  # start from the nearer end, as torch.lerp does, so both ends are exact
     share = weight - FLOAT_ONE if from_style else weight
@@ -225,4 +225,4 @@ def mix(x, values, ranks, partners, weights, out, first, last):
         for i in range(x.shape[1]):
             out[r, i] = style[ranks[r, i]]
         for i in range(x.shape[1]):  # a separate loop, which is vectorized
-            out[r, i] = blended(x[r, i], out[r, i], weights[sample])
+            out[r, i] = lerp(x[r, i], out[r, i], weights[sample])

@@ -59,7 +59,7 @@ __device__ __forceinline__ int position(int k) { return (threadIdx.x / 32) * 32 
 // Byte `which` of a word in one instruction.
 __device__ __forceinline__ word digit_of(word item, int which) { return __byte_perm(item, 0, 0x4440 | which); }
 
-__device__ __forceinline__ word lanes_with_my_digit(word digit) {
+__device__ __forceinline__ word lanes_with_digit(word digit) {
   word lanes = ~0u;
 #pragma unroll
   for (int b = 0; b < 8; b++) {
@@ -119,7 +119,7 @@ __device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int 
 #pragma unroll
     for (int k = 0; k < ITEMS; k++) {
       word digit = digit_of(items[k], byte);
-      word lanes = lanes_with_my_digit(digit);
+      word lanes = lanes_with_digit(digit);
       int leader = 31 - __clz(lanes);
       word first = 0;
       // one lane adds for all lanes with this digit: after a ReLU half the lanes agree, and atomics on one address serialize
@@ -224,8 +224,8 @@ KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, 
   for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
 }
 
-// True if the weights of all samples are zero: nothing is mixed.
-__device__ __forceinline__ bool none_mixes(const float *weights, int batch) {
+// Returns true if the weights of all samples are zero, so nothing is mixed.
+__device__ __forceinline__ bool all_weights_zero(const float *weights, int batch) {
   int any = 0;
   for (int i = threadIdx.x; i < batch; i += blockDim.x) any |= weights[i] != 0;
   return !__syncthreads_or(any);
@@ -235,7 +235,7 @@ __device__ __forceinline__ bool none_mixes(const float *weights, int batch) {
 // `order` is null. With `weights`, does nothing if they are all zero.
 KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, half_word *order, const float *weights, int batch, int n,
                                   word infinity) {
-  if (weights && none_mixes(weights, batch)) return;
+  if (weights && all_weights_zero(weights, batch)) return;
   word *keys;
   Shared &shared = shared_memory(keys);
   size_t row = (size_t)blockIdx.x * n;
@@ -322,12 +322,12 @@ extern "C" __global__ void mix_ranked(const raw *x, const raw *sorted, const int
 // Mixing of rows that fit a block takes three kernels: to_rows (for channels-last input), sort_rank and mix_ordered. If all
 // weights are zero, the first two do nothing and the last one copies.
 
-const int SIDE = 64;  // of a square transposed in shared memory; lines of an odd number of words avoid bank conflicts
+const int SIDE = 64;  // side of a square transposed in shared memory; an odd number of words per line avoids bank conflicts
 
 // Transposes samples from (n, channels) to (channels, n).
 extern "C" __global__ void to_rows(const raw *x, raw *rows, const float *weights, int batch, int channels, int n) {
   __shared__ raw square[SIDE][SIDE + 4 / sizeof(raw)];
-  if (none_mixes(weights, batch)) return;
+  if (all_weights_zero(weights, batch)) return;
   int across = (channels + SIDE - 1) / SIDE, along = (n + SIDE - 1) / SIDE;
   int channel = blockIdx.x % across * SIDE, first = blockIdx.x / across % along * SIDE;
   size_t sample = (size_t)(blockIdx.x / across / along) * channels * n;
@@ -354,12 +354,12 @@ __device__ void copy(const raw *x, raw *out, size_t count) {
 
 // Mixes values of equal rank, which are read contiguously, and scatters the results to their positions in shared memory. A
 // block handles `group` channels of a sample (a power of two, at most its warps), so channels-last output is written in groups
-// of neighbours. A line of `stride` values has an odd number of words.
+// of neighbors. A line of `stride` values has an odd number of words.
 const int MIXERS = 512;
 extern "C" __global__ void __launch_bounds__(MIXERS, 2)
     mix_ordered(const raw *x, const raw *sorted, const half_word *order, const long long *partner, const float *weights,
                 raw *out, int batch, int channels, int n, int group, int stride, int channels_last, word infinity) {
-  if (none_mixes(weights, batch)) return copy(x, out, (size_t)batch * channels * n);
+  if (all_weights_zero(weights, batch)) return copy(x, out, (size_t)batch * channels * n);
   raw *lines = reinterpret_cast<raw *>(memory);
   int groups = (channels + group - 1) / group, sample = blockIdx.x / groups, channel = blockIdx.x % groups * group;
   int count = min(group, channels - channel), warp = threadIdx.x / 32;

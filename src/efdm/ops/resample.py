@@ -18,7 +18,7 @@ def resample_sorted(
     r"""Read sorted ``values`` ``(..., m)`` at ``n`` mid-ranks.
 
     Rank ``i`` of ``n`` corresponds to rank ``(i + 1/2) m / n - 1/2`` among the ``m`` order statistics. ``"interpolate"``
-    interpolates linearly between the two neighbouring order statistics, ``"nearest"`` takes the nearest one. For ``n == m``
+    interpolates linearly between the two neighboring order statistics, ``"nearest"`` takes the nearest one. For ``n == m``
     both return the values exactly. Interpolation between a finite and an infinite value may be infinite or NaN.
 
     With masks, the numbers of selected values ``style_n`` and ``content_n`` differ per sample (default: all values). Values

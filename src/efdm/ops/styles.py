@@ -81,8 +81,8 @@ class Partners:
         """Return the index on the device of ``content``. Raise if it does not address the batch of ``content``."""
         index, batch = self.index, content.shape[0]
         if index.shape != (batch,) or index.dtype != torch.int64:
-            given = f"shape {tuple(index.shape)} and {index.dtype}"
-            raise ValueError(f"Partners needs one int64 index for each of {batch} samples, got {given}")
+            actual = f"shape {tuple(index.shape)} and {index.dtype}"
+            raise ValueError(f"Partners needs one int64 index for each of {batch} samples, got {actual}")
         if self.origin == "user" and not torch.compiler.is_compiling():
             inside = ((index >= 0) & (index < batch)).all()
             if index.device.type != "cpu":

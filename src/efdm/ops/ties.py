@@ -1,6 +1,6 @@
 """Ranking of content: the order among equal values, and masks.
 
-Every tie rule sorts by (value, key): the content is brought into the order of the key and then sorted stably by value.
+Every tie rule sorts by (value, key): the content is permuted into the order of the key, then sorted stably by value.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _selected_first(mask: Tensor) -> Tensor:
 
 
 def _presort(content: Rows, ties: Ties, generator: torch.Generator | None) -> Tensor | None:
-    """Return the index of every value before the sort by value, ``(b, c, n)``, or None to keep the positions.
+    """Return the index that every value takes before the stable sort by value, ``(b, c, n)``, or None for its position.
 
-    Values outside the mask are sorted as NaN. Selected values come first, so that selected NaN precede them.
+    The sort treats values outside the mask as NaN. Selected values are therefore placed first, so selected NaN precede them.
     """
     key = TIES[ties]
     if key is None:
