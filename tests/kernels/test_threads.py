@@ -115,12 +115,12 @@ def test_after_fork() -> None:
 def test_compiled_code_is_cached_on_disk(tmp_path: Path) -> None:
     script = """
         import numpy as np
-        from efdm.kernels import cpu_network, cpu_radix
-        x = np.zeros((2, 9), np.uint32)
-        for module in (cpu_network, cpu_radix):
-            module.sort_rows(x, np.empty_like(x), 0x7F800000, 0, 2)
-            stats = module.sort_rows.stats
-            print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
+        from efdm.kernels.cpu_network import exchange
+        from efdm.kernels.cpu_radix import content_key
+        content_key(np.uint32(5), 0x7F800000)
+        exchange(np.zeros(9, np.uint64), np.ones(9, np.uint64))
+        for function in (content_key, exchange):
+            print(sum(function.stats.cache_hits.values()), sum(function.stats.cache_misses.values()))
     """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     output = [
