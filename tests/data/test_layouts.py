@@ -24,8 +24,7 @@ def domains_and_classes(root: Path) -> set[tuple[str, str]]:
 
 
 def parts(root: Path, split: float = 0.2) -> dict[str, set[str]]:
-    items, _ = find_items(root)
-    return {item.name: part for item, part in zip(items, assign(items, split), strict=True)}
+    return {item.name: set(item.splits) for item in assign(find_items(root)[0], split)}
 
 
 KNOWN = {  # as the sets come out of their archives
@@ -99,9 +98,6 @@ def test_other_layouts_are_refused(tmp_path: Path, names: list[str]) -> None:
     assert LAYOUT in str(caught.value)
 
 
-# --- lists beside domains --------------------------------------------------------------------------------------------
-
-
 def lists(root: Path, **changes: str) -> Path:
     """Write lists like those of DomainNet, with the last three of ten pictures for the test."""
     touch(root, PLAIN)
@@ -117,7 +113,7 @@ def lists(root: Path, **changes: str) -> Path:
 
 def by_listed(root: Path) -> tuple[dict[str, set[str]], list[tuple[str, str]]]:
     items, skipped = by_lists(find_items(root)[0])
-    return {item.name: part for item, part in zip(items, assign(items, 0.2), strict=True)}, skipped
+    return {item.name: set(item.splits) for item in assign(items, 0.2)}, skipped
 
 
 def test_lists_beside_domains_are_used(tmp_path: Path) -> None:
@@ -187,9 +183,6 @@ def test_lists_of_some_domains_only_are_refused(tmp_path: Path) -> None:
     (lists(tmp_path) / "photo_test.txt").unlink()
     with pytest.raises(PictureError, match=r"has art_train.txt, but no photo_test.txt"):
         by_listed(tmp_path)
-
-
-# --- folders without pictures ----------------------------------------------------------------------------------------
 
 
 def test_empty_folders_of_classes_and_splits_are_named(tmp_path: Path) -> None:

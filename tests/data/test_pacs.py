@@ -12,7 +12,7 @@ from PIL import Image
 
 from efdm.data import PictureError, pacs
 from efdm.data.layouts import key
-from efdm.data.pacs import CLASSES, LINES, PICTURES, load_pacs, read_lists
+from efdm.data.pacs import CLASSES, CROSSVAL, PICTURES, load_pacs, read_lists
 
 # PACS reduced to about 1/90; its tables replace the real ones.
 SMALL = {
@@ -21,12 +21,7 @@ SMALL = {
     "photo": (9, 2, 2, 2, 2, 3, 5),
     "sketch": (8, 8, 8, 6, 8, 2, 2),
 }
-SMALL_LINES = {
-    "art_painting": {"train": 20, "crossval": 2, "test": 22},
-    "cartoon": {"train": 22, "crossval": 3, "test": 25},
-    "photo": {"train": 22, "crossval": 3, "test": 25},
-    "sketch": {"train": 38, "crossval": 4, "test": 42},
-}
+SMALL_CROSSVAL = {"art_painting": 2, "cartoon": 3, "photo": 3, "sketch": 4}
 TOTAL = 114
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -39,12 +34,10 @@ def names_of(domain: str) -> list[str]:
 def write_lists(folder: Path) -> None:
     """Write lists for the reduced set, with about a tenth of the pictures for validation."""
     folder.mkdir()
-    for domain, lines in SMALL_LINES.items():
+    for domain, count in SMALL_CROSSVAL.items():
         names = names_of(domain)
-        every = [n * lines["crossval"] // len(names) != (n + 1) * lines["crossval"] // len(names) for n in range(len(names))]
-        chosen = {"train": [n for n, v in zip(names, every, strict=True) if not v]}
-        chosen |= {"crossval": [n for n, v in zip(names, every, strict=True) if v], "test": names}
-        for word, part in chosen.items():
+        val = names[5::7][:count]
+        for word, part in {"train": [name for name in names if name not in val], "crossval": val, "test": names}.items():
             text = "".join(f"{name}.jpg {CLASSES.index(name.split('/')[1]) + 1}\n" for name in part)
             (folder / f"{domain}_{word}_kfold.txt").write_text(text)
 
@@ -52,7 +45,7 @@ def write_lists(folder: Path) -> None:
 @pytest.fixture
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pacs, "PICTURES", SMALL)
-    monkeypatch.setattr(pacs, "LINES", SMALL_LINES)
+    monkeypatch.setattr(pacs, "CROSSVAL", SMALL_CROSSVAL)
 
 
 @pytest.fixture
@@ -85,22 +78,9 @@ def change(path: Path, rename: Callable[[str], str | None], content: Callable[[s
                 archive.writestr(new, data)
 
 
-# --- the tables ------------------------------------------------------------------------------------------------------
-
-
-def test_tables_agree_with_each_other_and_the_published_sums() -> None:
-    assert {domain: sum(counts) for domain, counts in PICTURES.items()} == {
-        "art_painting": 2048,
-        "cartoon": 2344,
-        "photo": 1670,
-        "sketch": 3929,
-    }
-    assert sum(map(sum, PICTURES.values())) == 9991
-    for domain, lines in LINES.items():
-        assert lines["train"] + lines["crossval"] == lines["test"] == sum(PICTURES[domain])
-
-
-# --- a complete copy -------------------------------------------------------------------------------------------------
+def test_tables_agree_with_the_published_sums() -> None:
+    assert [sum(counts) for counts in PICTURES.values()] == [2048, 2344, 1670, 3929]
+    assert sum(CROSSVAL.values()) == 1014
 
 
 def test_a_complete_copy_with_its_lists(original: Path) -> None:
@@ -108,9 +88,10 @@ def test_a_complete_copy_with_its_lists(original: Path) -> None:
     assert data.classes == list(CLASSES)
     assert data.domain_names == list(SMALL)
     assert data.skipped == []
-    for domain, lines in SMALL_LINES.items():
-        assert data.counts("split")[domain] == {"train": lines["train"], "val": lines["crossval"], "test": lines["test"]}
-        assert tuple(data.counts()[domain].values()) == SMALL[domain]
+    for domain, counts in SMALL.items():
+        val = SMALL_CROSSVAL[domain]
+        assert data.counts("split")[domain] == {"train": sum(counts) - val, "val": val, "test": sum(counts)}
+        assert tuple(data.counts()[domain].values()) == counts
     lists = read_lists(original / "splits")
     for split, names in lists.items():
         assert {key(data.names[i]) for i in data.select(split=split).tolist()} == {key(name) for name in names}
@@ -126,9 +107,6 @@ def test_own_split_needs_no_lists(original: Path, copy: Path) -> None:
     zips = [copy / f"pacs-{domain}.zip" for domain in SMALL]
     elsewhere = load_pacs(zips, lists=original / "splits", size=1)
     assert not torch.equal(elsewhere.select(split="val"), own.select(split="val"))
-
-
-# --- incomplete copies -----------------------------------------------------------------------------------------------
 
 
 def test_missing_pictures_are_counted_and_listed(copy: Path) -> None:
@@ -201,8 +179,7 @@ def test_two_formats_of_one_picture(copy: Path) -> None:
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 WRONG_LISTS = {
-    "short": (lambda lines: lines[:-1], "names 21 pictures, the published list 22"),
-    "repeated": (lambda lines: [*lines[:-1], lines[0]], "names 21 pictures, the published list 22"),
+    "short": (lambda lines: lines[:-1], "lists of photo .* disagree about 1 picture, photo/person/pic_0004"),
     "wrong_domain": (lambda lines: [lines[0].replace("photo", "cartoon"), *lines[1:]], "has 'cartoon/dog"),
     "other_words": (lambda lines: ["index of pictures", *lines], "has 'index of'"),
     "not_in_the_test_list": (
@@ -240,9 +217,6 @@ def test_lists_with_windows_line_ends_and_an_empty_line(tmp_path: Path, small_ta
 def test_unknown_choices(tmp_path: Path, option, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         load_pacs(tmp_path, **option)
-
-
-# --- the real data ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not (SHARED / "pacs-splits").is_dir(), reason="needs the PACS data")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from efdm.data.image_set import digest, read_all, read_rgb
-from efdm.data.images import PictureError, StrPath, centre_crop, resize
-from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
+from efdm.data.images import StrPath, centre_crop, resize
+from efdm.data.layouts import SPLITS, Item, Skipped, Split, assign, by_lists, empty_folders, find_items
 from efdm.progress import Report, ignore
 
 Fit = Literal["stretch", "crop"]
@@ -39,12 +40,11 @@ class DomainSet:
 
     def __post_init__(self) -> None:
         n = len(self.names)
-        shape = tuple(self.images.shape)
-        if self.images.dtype != torch.uint8 or len(shape) != 4 or shape[:2] != (n, 3):
-            raise ValueError(f"images are {self.images.dtype} {shape}, expected uint8 ({n}, 3, S, S) for {n} names")
-        for what, values in (("labels", self.labels), ("domains", self.domains)):
-            if values.dtype != torch.int64 or values.shape != (n,):
-                raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected int64 ({n},)")
+        pictures, numbers = (torch.uint8, (n, 3, *self.images.shape[-2:])), (torch.int64, (n,))
+        for what, (dtype, shape) in {"images": pictures, "labels": numbers, "domains": numbers}.items():
+            values = getattr(self, what)
+            if (values.dtype, tuple(values.shape)) != (dtype, shape):
+                raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
         if set(self.splits) != set(self.domain_names) or any(set(s) != set(SPLITS) for s in self.splits.values()):
             raise ValueError(f"splits must have {', '.join(SPLITS)} for each of {', '.join(self.domain_names)}")
 
@@ -103,16 +103,16 @@ class DomainSet:
             return {domain: {name: len(at) for name, at in self.splits[domain].items()} for domain in self.domain_names}
         if by != "class":
             raise ValueError(f"by must be 'class' or 'split', got {by!r}")
-        k = len(self.classes)
-        table = torch.bincount(self.domains * k + self.labels, minlength=k * len(self.domain_names)).reshape(-1, k).tolist()
-        rows = zip(self.domain_names, table, strict=True)
-        return {domain: dict(zip(self.classes, row, strict=True)) for domain, row in rows}
+        found = Counter(zip(self.domains.tolist(), self.labels.tolist(), strict=True))
+        return {
+            domain: {label: found[i, j] for j, label in enumerate(self.classes)}
+            for i, domain in enumerate(self.domain_names)
+        }
 
     @property
     def official_test(self) -> list[str]:
         """The domains with an official test split: their "test" is not the whole domain."""
-        totals = {domain: sum(row.values()) for domain, row in self.counts("class").items()}
-        return [domain for domain, total in totals.items() if len(self.splits[domain]["test"]) < total]
+        return [domain for domain in self.domain_names if len(self.splits[domain]["test"]) < len(self.select(domain))]
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of names, stored size, labels, domains and splits; it is the same on every device."""
@@ -142,16 +142,12 @@ def load_domains(
     found, outside = find_items(source)
     notes = empty_folders(found)
     items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
-    data = decode_items(items, assign(items, split, seed), size=size, fit=fit, workers=workers, progress=progress)
+    data = decode_items(assign(items, split, seed), size=size, fit=fit, workers=workers, progress=progress)
     return replace(data, skipped=[*outside, *unlisted, *data.skipped], notes=notes)
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def decode_items(
     items: Sequence[Item],
-    splits: Sequence[set[str]],
     *,
     size: int,
     fit: Fit = "stretch",
@@ -161,44 +157,36 @@ def decode_items(
 ) -> DomainSet:
     """Read all pictures into one tensor with ``workers`` threads (default: one per core).
 
-    ``splits`` are those of each item. Classes are numbered alphabetically, or in the order of ``classes``.
+    Classes are numbered alphabetically, or in the order of ``classes``.
     """
     if size < 1:
         raise ValueError(f"size must be at least 1 pixel, got {size}")
-    if fit not in FITS:
-        raise ValueError(f"fit must be one of {', '.join(map(repr, FITS))}, got {fit!r}")
+    if fit not in ("stretch", "crop"):
+        raise ValueError(f"fit must be 'stretch' or 'crop', got {fit!r}")
     images = torch.empty(len(items), 3, size, size, dtype=torch.uint8)
-    read: list[tuple[Item, set[str]]] = []
-    skipped = []
-    results = read_all(items, functools.partial(_square, size=size, fit=fit), workers, progress)
-    for own_splits, (item, result) in zip(splits, results, strict=True):
-        if isinstance(result, Tensor):
-            images[len(read)] = result
-            read.append((item, own_splits))
-        else:
-            skipped.append((item.name, str(result)))
-    if not read:
-        raise PictureError(f"none of {len(items)} pictures could be read; the first: {skipped[0][1]}")
+    read: list[Item] = []
+    skipped: Skipped = []
+    for item, image in read_all(items, functools.partial(_square, size=size, fit=fit), workers, progress, skipped):
+        images[len(read)] = image
+        read.append(item)
     classes = sorted({i.label for i in items}) if classes is None else list(classes)
     domains = sorted({i.domain for i in items})
-    indices: dict[str, dict[str, list[int]]] = {domain: {name: [] for name in SPLITS} for domain in domains}
-    for index, (item, own_splits) in enumerate(read):
-        for name in own_splits:
-            indices[item.domain][name].append(index)
+    splits: dict[str, dict[str, list[int]]] = {domain: {name: [] for name in SPLITS} for domain in domains}
+    for index, item in enumerate(read):
+        for name in item.splits:
+            splits[item.domain][name].append(index)
     return DomainSet(
         images[: len(read)],
-        torch.tensor([classes.index(item.label) for item, _ in read]),
-        torch.tensor([domains.index(item.domain) for item, _ in read]),
-        [item.name for item, _ in read],
+        torch.tensor([classes.index(item.label) for item in read]),
+        torch.tensor([domains.index(item.domain) for item in read]),
+        [item.name for item in read],
         classes,
         domains,
-        {d: {name: torch.tensor(at, dtype=torch.int64) for name, at in own.items()} for d, own in indices.items()},
+        {d: {name: torch.tensor(at, dtype=torch.int64) for name, at in own.items()} for d, own in splits.items()},
         skipped,
     )
 
 
 def _square(item: Item, size: int, fit: Fit) -> Tensor:
-    return resize(FITS[fit](read_rgb(item.source, item.name, size)), (size, size))
-
-
-FITS: Mapping[str, Callable[[Tensor], Tensor]] = {"stretch": lambda image: image, "crop": centre_crop}
+    image = read_rgb(item.source, item.name, size)
+    return resize(centre_crop(image) if fit == "crop" else image, (size, size))

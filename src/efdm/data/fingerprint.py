@@ -25,22 +25,19 @@ def check_same(
 ) -> None:
     """Raise `RunFolderError` if ``data``, or its description, differs from the description ``before`` of ``folder``.
 
-    Entries that either description lacks are not compared: older folders hold counts only.
+    Entries that either description lacks are not compared, because older folders hold counts only.
     """
     now = data if isinstance(data, Mapping) else describe(data)
     for entry in ("pictures", "splits", SHA256):
         if entry in before and entry in now and before[entry] != now[entry]:
             what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])
-            raise RunFolderError(f"{folder} was started with other data ({what})", folder, "other data")
+            message = f"{folder} was started with other data ({what}); use the same data or choose another folder"
+            raise RunFolderError(message, folder, "other data")
 
 
-def _difference(before: Any, now: Any, path: str = "") -> str:
+def _difference(before: Any, now: Any, path: str = "pictures") -> str:
     """Return the first entry in which two nested counts differ, such as ``photo/dog: 3 before, now 2``."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         name = next(name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0))
-        return _difference(before.get(name, 0), now.get(name, 0), f"{path}/{name}" if path else name)
-    return f"{path or 'pictures'}: {_total(before)} before, now {_total(now)}"
-
-
-def _total(count: Any) -> int:
-    return sum(map(_total, count.values())) if isinstance(count, Mapping) else count
+        return _difference(before.get(name) or {}, now.get(name) or {}, name if path == "pictures" else f"{path}/{name}")
+    return f"{path}: {before or 0} before, now {now or 0}"

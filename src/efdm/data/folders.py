@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, read_error, to_picture
+from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
 
 MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, decompressed
 
@@ -35,14 +35,11 @@ class Source:
         try:
             return open(self.path, "rb") if self.member is None else io.BytesIO(_decompress(self.path, self.member))
         except OSError as error:
-            raise read_error(error, self.path) from error
+            raise file_error(error, self.path) from error
 
     def read(self) -> Picture:
-        try:
-            with self.open() as file:
-                return to_picture(decode(file, self.name))
-        except OSError as error:
-            raise read_error(error, self.path) from error
+        with self.open() as file:
+            return to_picture(decode(file, self.name))
 
 
 def find_pictures(source: StrPath) -> list[Source]:
@@ -51,22 +48,21 @@ def find_pictures(source: StrPath) -> list[Source]:
     In a folder or zip, pictures are recognised by their extension. A single file may have any extension.
     """
     path = Path(source)
-    if not path.is_dir() and path.suffix.lower() != ".zip":
+    if not _is_container(path):
         if not path.exists():
-            raise read_error(FileNotFoundError(), path)
+            raise file_error(FileNotFoundError(), path)
         return [Source(path.name, _safe(path.name), path)]
     members = _members(path)
     found, stems = [], set[str]()
     for name, file, member in members:
-        if not name.lower().endswith(READABLE):
-            continue
-        stem = wanted = _safe(name)
-        count = 1
-        while stem.lower() in stems:  # photo.jpg and photo.png; Photo and photo are one file on some systems
-            count += 1
-            stem = f"{wanted}-{count}"
-        stems.add(stem.lower())
-        found.append(Source(name, stem, file, member))
+        if name.lower().endswith(READABLE):
+            stem = wanted = _safe(name)
+            count = 1
+            while stem.lower() in stems:  # photo.jpg and photo.png; Photo and photo are one file on some systems
+                count += 1
+                stem = f"{wanted}-{count}"
+            stems.add(stem.lower())
+            found.append(Source(name, stem, file, member))
     if not found:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         remedy = f"give its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
@@ -77,7 +73,7 @@ def find_pictures(source: StrPath) -> list[Source]:
 def names_in(source: StrPath) -> list[str]:
     """Return the names of all files in a folder or zip except hidden ones, or an empty list for a single file."""
     path = Path(source)
-    return [name for name, *_ in _members(path)] if path.is_dir() or path.suffix.lower() == ".zip" else []
+    return [name for name, *_ in _members(path)] if _is_container(path) else []
 
 
 def is_hidden(name: str) -> bool:
@@ -85,14 +81,23 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(".") or part == "__MACOSX" for part in PurePosixPath(name).parts)
 
 
+def _is_container(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() == ".zip"
+
+
 def _members(path: Path) -> list[tuple[str, Path, str | None]]:
-    """Return (name, file, member of the zip or None) for all files, sorted by name."""
+    """Return (name, file, member of the zip or None) for all visible files of a folder or zip, sorted by name."""
     members: list[tuple[str, Path, str | None]]
     if path.is_dir():
         members = [(name, path / name, None) for name in _files_below(path)]
     else:
-        members = [(name.replace("\\", "/"), path, name) for name in _archive_names(path)]
-    return sorted(member for member in members if not is_hidden(member[0]))
+        try:
+            members = [
+                (m.filename.replace("\\", "/"), path, m.filename) for m in _archive(path).infolist() if not m.is_dir()
+            ]
+        except OSError as error:
+            raise file_error(error, path) from error
+    return sorted({member for member in members if not is_hidden(member[0])})
 
 
 def _safe(name: str) -> str:
@@ -113,16 +118,6 @@ def _files_below(folder: Path) -> Iterable[str]:
         yield from (Path(here, file).relative_to(folder).as_posix() for file in files)
 
 
-# --- zip -------------------------------------------------------------------------------------------------------------
-
-
-def _archive_names(path: Path) -> set[str]:
-    try:
-        return {info.filename for info in _archive(path).infolist() if not info.is_dir()}
-    except OSError as error:
-        raise read_error(error, path) from error
-
-
 def _archive(path: Path) -> zipfile.ZipFile:
     # reopened if the file changes; not shared with a forked process, which would move the file position
     return _open_archive(path, os.stat(path).st_mtime_ns, os.getpid())
@@ -137,19 +132,15 @@ def _open_archive(path: Path, changed: int, process: int) -> zipfile.ZipFile:
 
 
 def _decompress(path: Path, member: str) -> bytes:
-    archive, name = _archive(path), f"{path}: {member}"
+    name = f"{path}: {member}"
     try:
+        archive = _archive(path)
         info = archive.getinfo(member)
-    except KeyError as error:
-        raise PictureError(f"{name} is no longer in the zip; list its pictures again") from error
-    if info.file_size > MAX_MEMBER_BYTES:
-        raise PictureError(f"{name} decompresses to {info.file_size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
-    if info.flag_bits & 1:
-        raise PictureError(f"{name} is encrypted; decompress the zip first")
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # other methods ignore the size limit
-        raise PictureError(f"{name} has an unsupported compression method; compress the zip with deflate")
-    try:
+        if info.file_size > MAX_MEMBER_BYTES:
+            raise PictureError(f"{name} decompresses to {info.file_size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # other methods ignore the size limit
+            raise PictureError(f"{name} has an unsupported compression method; compress the zip with deflate")
         with archive.open(info) as file:
             return file.read(info.file_size)  # a limit even if the zip states a wrong size
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise PictureError(f"{name} is damaged ({error}); copy or download the zip again") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError) as error:  # RuntimeError: encrypted
+        raise PictureError(f"{name} is damaged or encrypted ({error}); copy or unpack the zip again") from error

@@ -9,18 +9,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from efdm.data.folders import Source, find_pictures
-from efdm.data.images import PictureError, StrPath, decode, on_white, read_error, resize, short_side_size
+from efdm.data.images import PictureError, StrPath, decode, on_white, resize, short_side_size
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
+from efdm.text import first_few
 
 MAX_ASPECT = 8  # a longer strip would get a huge long side when its short side is enlarged to a crop
-T = TypeVar("T")
+T = TypeVar("T", bound=Any)  # with a name
 
 
 class Crops(NamedTuple):
@@ -76,17 +77,9 @@ class ImageSet:
         """
         sources = find_pictures(source) if isinstance(source, str | os.PathLike) else list(source)
         read = functools.partial(_load, short_side=short_side, min_side=min_side)
-        images, names, skipped = [], [], []
-        for item, result in read_all(sources, read, workers, progress):
-            if isinstance(result, Tensor):
-                images.append(result)
-                names.append(item.name)
-            else:
-                skipped.append((item.name, str(result)))
-        if not images:
-            first = f"; the first: {skipped[0][1]}" if skipped else ""
-            raise PictureError(f"none of {len(sources)} pictures could be read{first}")
-        return cls(images, names, skipped)
+        skipped: list[tuple[str, str]] = []
+        pairs = list(read_all(sources, read, workers, progress, skipped))
+        return cls([image for _, image in pairs], [item.name for item, _ in pairs], skipped)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -105,9 +98,8 @@ class ImageSet:
 
     def crops(self, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Tensor:
         """Return a random square of each picture, mirrored with probability 0.5: uint8 ``(b, 3, size, size)``."""
-        sizes = self.sizes
-        _check_size(size, int(sizes.min()))
-        drawn = zip(*(values.tolist() for values in draw_crops(sizes, indices, size, generator)), strict=True)
+        _check_size(size, int(self.sizes.min()))
+        drawn = zip(*(values.tolist() for values in draw_crops(self.sizes, indices, size, generator)), strict=True)
         squares = ((self.images[i][:, top : top + size, left : left + size], flip) for i, top, left, flip in drawn)
         return torch.stack([square.flip(-1) if flip else square for square, flip in squares])
 
@@ -125,13 +117,10 @@ def digest(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 def read_all(
-    items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report
-) -> Iterator[tuple[T, Tensor | PictureError]]:
-    """Yield each item with ``read(item)``, or with the `PictureError` that it raised, in order."""
+    items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report, skipped: list[tuple[str, str]]
+) -> Iterator[tuple[T, Tensor]]:
+    """Yield each item with ``read(item)``, in order. If it raises `PictureError`, append (name, reason) to ``skipped``."""
 
     def attempt(item: T) -> Tensor | PictureError:
         try:
@@ -141,18 +130,20 @@ def read_all(
 
     # if the caller stops, the iterator of results is dropped, which cancels the items that are not started
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        for done, pair in enumerate(zip(items, pool.map(attempt, items), strict=True), 1):
-            yield pair
+        for done, (item, result) in enumerate(zip(items, pool.map(attempt, items), strict=True), 1):
+            if isinstance(result, Tensor):
+                yield item, result
+            else:
+                skipped.append((item.name, str(result)))
             progress(Progress("reading pictures", done, len(items)))
+    if len(skipped) == len(items):
+        raise PictureError(f"none of {len(items)} pictures could be read: {first_few([reason for _, reason in skipped])}")
 
 
 def read_rgb(source: Source, name: str, near: int | None) -> Tensor:
     """Read a picture as uint8 ``(3, h, w)`` on white. Errors call it ``name``; ``near`` is as in `decode`."""
-    try:
-        with source.open() as file:
-            pixels = narrow(decode(file, name, near=near))
-    except OSError as error:
-        raise read_error(error, source.path) from error
+    with source.open() as file:
+        pixels = narrow(decode(file, name, near=near))
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     if len(image) == 4:
         image = (on_white(image[:3] / 255, image[3:] / 255) * 255).round().to(torch.uint8)
@@ -166,9 +157,6 @@ def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:
         raise PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it")
     short = short_side or max(min_side, min(height, width))
     return resize(image, short_side_size(height, width, short)).contiguous()
-
-
-# --- crops -----------------------------------------------------------------------------------------------------------
 
 
 def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Crops:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from efdm.data.ffmpeg import PNG, decode_png16, encode_png16, is_png16
 from efdm.data.profiles import convert_to_srgb
-from efdm.errors import MissingExtraError
+from efdm.errors import MissingExtraError, SettingError
 from efdm.files import atomic_write
 
 Depth = Literal["8", "16"]
@@ -52,39 +52,15 @@ READERS: tuple[tuple[re.Pattern[bytes], Callable[..., Image.Image]], ...] = (
 READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
-@dataclass(frozen=True)
-class ImageFormat:
-    """A format to write: its name in Pillow, how it treats alpha and values, and further options of Pillow."""
-
-    name: str
-    alpha: Literal["stored", "on white"] = "stored"
-    values: Literal["exact", "lossy"] = "exact"
-    options: dict[str, Any] = field(default_factory=dict)
+# extension -> name in Pillow
+WRITABLE = {
+    ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP",
+}  # fmt: skip
+WITHOUT_ALPHA = ("JPEG", "BMP")
 
 
-# full colour resolution, because edges in stylized pictures are often edges of colour only
-JPEG = ImageFormat("JPEG", "on white", "lossy", {"subsampling": 0})
-TIFF = ImageFormat("TIFF", options={"compression": "tiff_lzw"})
-WRITABLE: dict[str, ImageFormat] = {
-    ".png": ImageFormat("PNG"),
-    ".jpg": JPEG,
-    ".jpeg": JPEG,
-    ".webp": ImageFormat("WEBP", values="lossy"),
-    ".tif": TIFF,
-    ".tiff": TIFF,
-    ".bmp": ImageFormat("BMP", "on white"),
-}
-
-
-class PictureError(ValueError):
-    """A picture cannot be read or written. The message names the file and what to try.
-
-    ``settings`` names the arguments that the user can change, if any.
-    """
-
-    def __init__(self, message: str, settings: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.settings = tuple(settings)
+class PictureError(SettingError):
+    """A picture cannot be read or written. The message names the file and what to try."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +80,6 @@ class Picture:
         return Image.fromarray(_pixels(self.rgb, self.alpha, "8"))
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
     """Read a picture as sRGB, with its EXIF orientation and colour profile applied. Of an animation, read the first frame.
 
@@ -118,7 +91,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
         with open(path, "rb") as file:
             return to_picture(decode(file, str(path), max_pixels=max_pixels))
     except OSError as error:
-        raise read_error(error, path) from error
+        raise file_error(error, path) from error
 
 
 def from_image(image: Image.Image) -> Picture:
@@ -134,15 +107,17 @@ def read_mask(path: StrPath) -> Tensor:
     return (brightness if picture.alpha is None else brightness * picture.alpha[0]) >= 0.5
 
 
-def read_error(error: OSError, path: StrPath, expected: str = "picture") -> PictureError:
-    """Return a `PictureError` that says why ``path`` cannot be read and what to try."""
-    reasons = {
+def file_error(error: Exception, path: StrPath, kind: type[PictureError] = PictureError) -> PictureError:
+    """Return a `PictureError` that says why ``path`` cannot be read or written, and what to try."""
+    reasons: dict[type[Exception], str] = {
         FileNotFoundError: "does not exist; check the name",
-        NotADirectoryError: "does not exist; check the name",
-        IsADirectoryError: f"is a folder; expected a {expected}",
-        PermissionError: "cannot be read: permission denied; change the permissions or copy the file",
+        IsADirectoryError: "is a folder; expected a file",
+        NotADirectoryError: "is below a file, not a folder; check the name",
+        FileExistsError: "is below a file, not a folder; check the name",
+        PermissionError: "is not accessible (permission denied); change its permissions or choose another folder",
     }
-    return PictureError(f"{path} {reasons.get(type(error), f'cannot be read ({error.strerror or error})')}")
+    cause = f"cannot be read or written ({getattr(error, 'strerror', None) or error}); choose another folder"
+    return kind(f"{path} {next((text for known, text in reasons.items() if isinstance(error, known)), cause)}")
 
 
 def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int | None = None) -> Array:
@@ -150,14 +125,14 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
 
     With ``near``, a JPEG may be decoded at a fraction of its size, with a short side of at least ``2 * near``.
     """
-    head = file.read(32)
-    if not head:
-        raise PictureError(f"{name} is empty; copy or download it again")
-    reader = next((reader for first, reader in READERS if first.match(head)), None)
-    if reader is None:
-        raise PictureError(f"{name} is not a picture in a known format; save it as PNG, JPEG, WebP, TIFF, BMP or GIF")
-    file.seek(0)
     try:
+        head = file.read(32)
+        if not head:
+            raise PictureError(f"{name} is empty; copy or download it again")
+        reader = next((reader for first, reader in READERS if first.match(head)), None)
+        if reader is None:
+            raise PictureError(f"{name} is not a picture in a known format; save it as PNG, JPEG, WebP, TIFF, BMP or GIF")
+        file.seek(0)
         image = reader(file, name)
         width, height = image.size
         if width * height > max_pixels:
@@ -211,17 +186,14 @@ def _finish(pixels: Array, image: Image.Image) -> Array:
     return (pixels.transpose(1, 0, 2) if transpose else pixels)[::rows, ::columns]
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
 def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, depth: Depth = "8", quality: int = 95) -> None:
     """Write ``rgb`` ``(3, h, w)`` and ``alpha`` ``(1, h, w)`` in [0, 1], in the format of the file's extension.
 
     Missing folders are made, and the file is replaced atomically. JPEG and BMP have no alpha, so the picture is laid on
-    white. Only PNG stores 16 bits per channel. Values outside [0, 1] are clamped; NaN raises an error.
+    white. Only PNG stores 16 bits per channel. Values outside [0, 1] are clamped; NaN raises `ValueError`.
     """
-    kind = WRITABLE.get(Path(path).suffix.lower())
-    if kind is None:
+    name = WRITABLE.get(Path(path).suffix.lower())
+    if name is None:
         raise PictureError(f"{path} has an extension that cannot be written; use one of {', '.join(WRITABLE)}")
     if depth not in LEVELS:
         raise ValueError(f"depth must be '8' or '16', got {depth!r}")
@@ -231,16 +203,14 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
         raise ValueError(f"rgb has shape {tuple(rgb.shape)}, expected (3, h, w); write the pictures of a batch one by one")
     if alpha is not None and alpha.shape != (1, *rgb.shape[1:]):
         raise ValueError(f"alpha has shape {tuple(alpha.shape)}, expected {(1, *rgb.shape[1:])}")
-    if alpha is not None and kind.alpha == "on white":
+    if alpha is not None and name in WITHOUT_ALPHA:
         rgb, alpha = on_white(rgb, alpha), None
-    deep = depth == "16" and kind.name == "PNG"
+    deep = depth == "16" and name == "PNG"
     pixels = _pixels(rgb, alpha, "16" if deep else "8")
     try:
-        data = encode_png16(pixels) if deep else _encode(pixels, kind, quality)
-    except MissingExtraError:
-        raise
-    except Exception as error:  # such as a size that the format cannot hold
-        raise PictureError(f"{path} cannot be written as {kind.name} ({error}); try .png") from error
+        data = encode_png16(pixels) if deep else _encode(pixels, name, quality)
+    except (OSError, ValueError) as error:  # such as a size that the format cannot hold
+        raise PictureError(f"{path} cannot be written as {name} ({error}); try .png") from error
     write_bytes(path, data)
 
 
@@ -252,20 +222,7 @@ def write_bytes(path: StrPath, data: bytes) -> None:
         with atomic_write(target) as file:
             file.write(data)
     except OSError as error:
-        raise write_error(error, path) from error
-
-
-def write_error(error: Exception, path: StrPath) -> PictureError:
-    """Return a `PictureError` that says why ``path`` cannot be written and what to try."""
-    reasons: dict[type[Exception], str] = {
-        PermissionError: "cannot be written: permission denied; choose another folder",
-        IsADirectoryError: "is a folder; expected a file name",
-        NotADirectoryError: "is below a file, not a folder; choose another folder",
-        FileExistsError: "is below a file, not a folder; choose another folder",
-    }
-    reason = next((text for kind, text in reasons.items() if isinstance(error, kind)), None)
-    cause = getattr(error, "strerror", None) or error
-    return PictureError(f"{path} {reason or f'cannot be written ({cause}); choose another folder'}")
+        raise file_error(error, path) from error
 
 
 def on_white(rgb: Tensor, alpha: Tensor) -> Tensor:
@@ -290,14 +247,16 @@ def _pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
     return whole.astype(np.uint16 if depth == "16" else np.uint8)
 
 
-def _encode(pixels: Array, kind: ImageFormat, quality: int) -> bytes:
+def _encode(pixels: Array, name: str, quality: int) -> bytes:
+    options: dict[str, dict[str, Any]] = {
+        # full colour resolution, because edges in stylized pictures are often edges of colour only
+        "JPEG": {"quality": quality, "subsampling": 0},
+        "WEBP": {"quality": quality},
+        "TIFF": {"compression": "tiff_lzw"},
+    }
     out = io.BytesIO()
-    options = {"quality": quality, **kind.options} if kind.values == "lossy" else kind.options
-    Image.fromarray(pixels).save(out, kind.name, **options)
+    Image.fromarray(pixels).save(out, name, **options.get(name, {}))
     return out.getvalue()
-
-
-# --- sizes -----------------------------------------------------------------------------------------------------------
 
 
 def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from efdm.data.folders import Source, find_pictures, is_hidden, names_in
-from efdm.data.images import READABLE, PictureError, StrPath, read_error
+from efdm.data.images import READABLE, PictureError, StrPath
 from efdm.text import first_few, plural
 
 Split = float | Mapping[str, Iterable[str]]
@@ -21,16 +21,10 @@ SPLITS = ("train", "val", "test")
 # A folder between domain and class, as in VLCS and Office-31, and its split. "whole" holds all pictures of a domain, so
 # it repeats the other folders. Pictures without such a folder have the split "".
 SPLIT_FOLDERS: Mapping[str, str] = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "crossval": "val",
-    "test": "test",
-    "full": "whole",
-    "all": "whole",
-    "images": "whole",
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "crossval"), "val"),
+    **dict.fromkeys(("test",), "test"),
+    **dict.fromkeys(("full", "all", "images"), "whole"),
 }
 TEXT_FILES = ("", ".txt", ".md")  # may lie beside the zips of domains
 LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any number of common folders"
@@ -38,13 +32,17 @@ LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any
 
 @dataclass(frozen=True)
 class Item:
-    """A picture with its domain and class. ``folder`` is its split by folder or list: a value of `SPLIT_FOLDERS`, or ""."""
+    """A picture with its domain and class. ``folder`` is its split by folder or list: a value of `SPLIT_FOLDERS`, or "".
+
+    ``splits`` are the names of its final splits, set by `assign`.
+    """
 
     name: str
     domain: str
     label: str
     folder: str
     source: Source
+    splits: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -142,9 +140,6 @@ def empty_folders(items: Sequence[Item]) -> list[str]:
     return [f"{folder} holds no pictures; check that it was copied completely" for folder in empty]
 
 
-# --- lists -----------------------------------------------------------------------------------------------------------
-
-
 def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     """Apply lists like those of DomainNet: ``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``.
 
@@ -160,8 +155,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     if lost := [file for at, file in wanted.items() if at not in lists]:
         there = next(iter(lists.values()))
         raise PictureError(
-            f"{there.path.parent} has {there.name}, but no {first_few(lost)}; put the lists of all domains there, or remove "
-            "all of them to hold out a share of each class"
+            f"{there.path.parent} has {there.name}, but no {first_few(lost)}; add the missing or remove all lists"
         )
     there_keys, labels = {item.key for item in items}, {item.label for item in items}
     splits: dict[str, str] = {}
@@ -192,28 +186,21 @@ def _beside(picture: Source, file: str, archives: Mapping[Path, set[str]]) -> So
 
 def read_list(source: Source, domain: str) -> list[str]:
     """Return the names in a list with lines like ``photo/dog/056_0001.jpg 1``."""
-    try:
-        with source.open() as file:
-            lines = file.read().decode("utf-8-sig", "replace").splitlines()
-    except OSError as error:
-        raise read_error(error, source.path) from error
+    with source.open() as file:
+        lines = file.read().decode("utf-8-sig", "replace").splitlines()
     names = [line.strip().rpartition(" ")[0] for line in lines if line.strip()]
     if wrong := [name for name in names if name.count("/") != 2 or not name.startswith(f"{domain}/")]:
         raise PictureError(f"{source.path} has {wrong[0]!r}; expected lines like '{domain}/class/name.jpg 0'")
     return names
 
 
-# --- splits ----------------------------------------------------------------------------------------------------------
-
-
-def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[set[str]]:
-    """Return the splits of each picture. ``split`` is the share for "val", or lists of names by split."""
+def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[Item]:
+    """Return the items with their splits. ``split`` is the share for "val", or lists of names by split."""
     if isinstance(split, Mapping):
         return _assign_lists(items, split)
     if not 0 <= split < 1:
         raise ValueError(f"split must be a share of pictures in [0, 1) or lists of names, got {split}")
-    with_val = {i.domain for i in items if i.folder == "val"}
-    with_test = {i.domain for i in items if i.folder == "test"}
+    with_val, with_test = ({item.domain for item in items if item.folder == name} for name in ("val", "test"))
     groups: dict[tuple[str, str], list[Item]] = {}
     for item in items:
         if item.folder not in ("val", "test") and item.domain not in with_val:
@@ -222,21 +209,21 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[set[str]]
     out = []
     for item in items:
         own = item.folder if item.folder in ("val", "test") else "val" if item.name in val else "train"
-        out.append({own} if item.domain in with_test else {own, "test"})
+        out.append(replace(item, splits=frozenset({own} if item.domain in with_test else {own, "test"})))
     return out
 
 
 def _share(group: list[Item], share: float, seed: int) -> list[Item]:
     """Draw a share of a class by hashes of names.
 
-    So the draw does not depend on the order, the system or the format of the files, and a lost file changes at most one
+    The draw then does not depend on the order, the system or the format of the files, and a lost file changes at most one
     picture of it.
     """
     count = 0 if share == 0 or len(group) < 2 else min(max(1, int(len(group) * share + 0.5)), len(group) - 1)
     return sorted(group, key=lambda i: (sha256(f"{seed}/{i.key}".encode()).digest(), i.name))[:count]
 
 
-def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> list[set[str]]:
+def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> list[Item]:
     if unknown := set(lists) - set(SPLITS):
         raise ValueError(f"unknown splits {', '.join(sorted(unknown))}; expected {', '.join(SPLITS)}")
     wanted = {split: {key(name): name for name in names} for split, names in lists.items()}
@@ -248,5 +235,5 @@ def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> 
             raise PictureError(f"{plural(len(lost), 'picture')} of the list {split!r} do not exist: {first_few(lost)}")
         if double := [name for stem, name in names.items() if known[stem] > 1]:
             raise PictureError(f"several files match {first_few(double)}; keep one format of each picture")
-    whole: set[str] = set() if "test" in wanted else {"test"}
-    return [{split for split, names in wanted.items() if item.key in names} | whole for item in items]
+    wanted.setdefault("test", dict.fromkeys(known, ""))
+    return [replace(item, splits=frozenset(split for split in wanted if item.key in wanted[split])) for item in items]

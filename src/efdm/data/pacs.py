@@ -24,15 +24,9 @@ PICTURES: Mapping[str, tuple[int, ...]] = {
     "photo": (189, 202, 182, 186, 199, 280, 432),
     "sketch": (772, 740, 753, 608, 816, 80, 160),
 }
-# Lines of each list, counted in the published *_kfold.txt files.
-LINES: Mapping[str, Mapping[str, int]] = {
-    "art_painting": {"train": 1840, "crossval": 208, "test": 2048},
-    "cartoon": {"train": 2107, "crossval": 237, "test": 2344},
-    "photo": {"train": 1499, "crossval": 171, "test": 1670},
-    "sketch": {"train": 3531, "crossval": 398, "test": 3929},
-}
+# Lines of the published *_crossval_kfold.txt lists. Each test list names all pictures, and the train list the others.
+CROSSVAL: Mapping[str, int] = {"art_painting": 208, "cartoon": 237, "photo": 171, "sketch": 398}
 LISTS: Mapping[str, str] = {"train": "train", "crossval": "val", "test": "test"}  # word in the file name -> split
-
 LIST = "photo_train_kfold.txt"  # identifies the folder of the lists
 
 
@@ -80,14 +74,12 @@ def load_pacs(
         )
     there = {item.key for item in items}
     splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
-    data = decode_items(
-        items, assign(items, splits or 0.1, seed), size=size, classes=CLASSES, workers=workers, progress=progress
-    )
+    items = assign(items, splits or 0.1, seed)
+    data = decode_items(items, size=size, classes=CLASSES, workers=workers, progress=progress)
     if copy == "complete" and data.skipped:
         bad = first_few([reason for _, reason in data.skipped])
-        raise PictureError(
-            f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'", ["copy"]
-        )
+        message = f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'"
+        raise PictureError(message, "copy")
     return replace(data, skipped=missing + extra + data.skipped)
 
 
@@ -95,44 +87,34 @@ def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
     paths = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
-    folder = paths[0]
-    if any((base / domain).is_dir() for base in (folder, *_subfolders(folder)) for domain in PICTURES):
+    folders = (path for domain in PICTURES for pattern in (domain, f"*/{domain}") for path in paths[0].glob(pattern))
+    if any(path.is_dir() for path in folders):
         return paths
-    return sorted(path for domain in PICTURES for path in folder.glob(f"*{domain}.zip")) or paths
+    return sorted(path for domain in PICTURES for path in paths[0].glob(f"*{domain}.zip")) or paths
 
 
 def _lists_folder(sources: Sequence[Path]) -> Path | None:
     bases = [base for path in sources for base in ((path, path.parent) if path.is_dir() else (path.parent,))]
-    folders = (folder for base in dict.fromkeys(bases) for folder in (base, *_subfolders(base)))
-    return next((folder for folder in folders if (folder / LIST).is_file()), None)
-
-
-def _subfolders(base: Path) -> list[Path]:
-    try:
-        return sorted(path for path in base.iterdir() if path.is_dir())
-    except OSError:
-        return []
+    found = (path for base in bases for pattern in (LIST, f"*/{LIST}") for path in sorted(base.glob(pattern)))
+    return next((path.parent for path in found), None)
 
 
 def read_lists(folder: Path) -> dict[str, list[str]]:
-    """Return the names in the twelve lists by split, after checking their lengths and that they agree."""
+    """Return the names in the twelve lists by split, after checking that they are the published ones."""
     out: dict[str, list[str]] = {split: [] for split in LISTS.values()}
-    for domain, lengths in LINES.items():
-        keys: dict[str, set[str]] = {}
-        for word, lines in lengths.items():
+    for domain, counts in PICTURES.items():
+        names = {}
+        for word, split in LISTS.items():
             path = folder / f"{domain}_{word}_kfold.txt"
-            names = read_list(Source(path.name, path.name, path), domain)
-            keys[word] = set(map(key, names))
-            if len(keys[word]) != lines:
-                raise PictureError(
-                    f"{path} names {plural(len(keys[word]), 'picture')}, the published list {lines}; download it again"
-                )
-            out[LISTS[word]] += names
-        train, val, test = keys["train"], keys["crossval"], keys["test"]
-        if odd := sorted((train & val) | ((train | val) ^ test)):
+            names[split] = read_list(Source(path.name, path.name, path), domain)
+            out[split] += names[split]
+        train, val, test = (set(map(key, names[split])) for split in ("train", "val", "test"))
+        odd, expected = sorted((train & val) | ((train | val) ^ test)), (CROSSVAL[domain], sum(counts))
+        if odd or (len(val), len(test)) != expected:
+            sizes = f"expected {expected[0]} pictures in crossval and {expected[1]} in test, got {len(val)} and {len(test)}"
+            reason = f"they disagree about {plural(len(odd), 'picture')}, {first_few(odd)}" if odd else sizes
             raise PictureError(
-                f"the lists of {domain} in {folder} disagree about {plural(len(odd), 'picture')}, {first_few(odd)}; each "
-                "picture of the test list must be in train or crossval; download the lists again"
+                f"the lists of {domain} in {folder} are not the published ones: {reason}; download them again"
             )
     return out
 
@@ -140,10 +122,8 @@ def read_lists(folder: Path) -> dict[str, list[str]]:
 def _members_of_pacs(items: Sequence[Item], listed: Sequence[str] | None) -> tuple[list[Item], Skipped, Skipped]:
     """Return the pictures of PACS (by the lists, otherwise by domain and class), the missing and the unknown ones."""
     there = {item.key for item in items}
-    if listed is None:
-        known = {item.key for item in items if item.domain in PICTURES and item.label in CLASSES}
-    else:
-        known = set(map(key, listed))
+    by_folder = {item.key for item in items if item.domain in PICTURES and item.label in CLASSES}
+    known = by_folder if listed is None else set(map(key, listed))
     missing = [(name, f"{name} is missing") for name in listed or () if key(name) not in there]
     unknown = [(item.name, f"{item.name} is not part of PACS") for item in items if item.key not in known]
     return [item for item in items if item.key in known], missing, unknown
@@ -161,5 +141,5 @@ def _check_complete(sources: Sequence[Path], items: Sequence[Item], extra: Skipp
         raise PictureError(
             f"{first_few(list(map(str, sources)), 4)}: not the complete PACS: {what}; copy or download it again, or choose "
             "copy='partial'",
-            ["copy"],
+            "copy",
         )

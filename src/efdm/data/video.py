@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.data.ffmpeg import load_av
-from efdm.data.images import StrPath, on_white, to_uint8, write_error
+from efdm.data.images import StrPath, file_error, on_white, to_uint8
 from efdm.data.sound import Soundtrack
 from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
 from efdm.files import atomic_path
@@ -30,9 +29,6 @@ class Frame(NamedTuple):
 
     rgb: Tensor
     time: Fraction
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 class VideoReader:
@@ -62,17 +58,15 @@ class VideoReader:
             self._container.close()
             raise
         self.size: tuple[int, int] = (self._first.rgb.shape[1], self._first.rgb.shape[2])
-        self.frames: int | None = self._stream.frames or self._estimated_frames()
+        self.frames: int | None = self._stream.frames or None
+        if self.frames is None and self._container.duration is not None:  # microseconds
+            self.frames = max(1, round(Fraction(self._container.duration, 1_000_000) * self.fps))
 
     @property
     def aspect(self) -> Fraction:
         """The width of a pixel divided by its height, after rotation."""
         ratio = Fraction(self._stream.sample_aspect_ratio or 1)
         return 1 / ratio if self._turns % 2 else ratio
-
-    def _estimated_frames(self) -> int | None:
-        microseconds = self._container.duration
-        return None if microseconds is None else max(1, round(Fraction(microseconds, 1_000_000) * self.fps))
 
     def __iter__(self) -> Iterator[Frame]:
         if self._first is not None:
@@ -97,18 +91,18 @@ class VideoReader:
             raise self._cut_short(count) from error
 
     def _cut_short(self, count: int) -> VideoError:
+        intact = f"ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
         return VideoError(
-            f"{self.path} is cut short or damaged after {count} frames; copy or download it again, or save its intact part: "
-            f"ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
+            f"{self.path} is cut short or damaged after {count} frames; copy it again, or save a part: {intact}"
         )
 
     def _upright(self, frame: Any) -> Tensor:
         self._turns = round(frame.rotation / 90) % 4
-        untagged = frame.colorspace == UNSPECIFIED and frame.height >= HD_HEIGHT
         if any(component.is_alpha for component in frame.format.components):
             rgba = torch.from_numpy(frame.to_ndarray(format="rgba")).permute(2, 0, 1).float() / 255
             rgb = to_uint8(on_white(rgba[:3], rgba[3:]))
         else:
+            untagged = frame.colorspace == UNSPECIFIED and frame.height >= HD_HEIGHT
             colours = {"src_colorspace": "ITU709"} if untagged else {}
             rgb = torch.from_numpy(frame.to_ndarray(format="rgb24", **colours)).permute(2, 0, 1)
         return rgb.rot90(self._turns, (1, 2)).contiguous()  # counter-clockwise in FFmpeg and in torch
@@ -122,9 +116,6 @@ class VideoReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
 
 
 class VideoWriter:
@@ -153,29 +144,24 @@ class VideoWriter:
         self._time, self._tick = Fraction(0), 0
 
     def __enter__(self) -> VideoWriter:
-        av = load_av()
         target = Path(os.path.realpath(self.path))
-        with self._readable_errors():
+        with self._as_video_errors(), ExitStack() as files:
             if target.is_dir():
                 raise IsADirectoryError
             target.parent.mkdir(parents=True, exist_ok=True)
-            with ExitStack() as files:
-                temporary = files.enter_context(atomic_path(target))
-                container = {"format": self.format.format, "container_options": self.format.container}
-                self._container = av.open(str(temporary), "w", **container)
-                self._files = files.pop_all()
+            temporary = str(files.enter_context(atomic_path(target)))
+            options = {"format": self.format.format, "container_options": self.format.container}
+            self._container = load_av().open(temporary, "w", **options)
+            files.callback(self._close)
+            self._files = files.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:
-            self._close()
-            self._files.__exit__(kind, error, trace)
-            return
-        with self._readable_errors(), self._files:
-            try:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with self._files:  # closes the container, then replaces the old file, or deletes the new one after an error
+            if error is not None:
+                raise error
+            with self._as_video_errors():
                 self._finish()
-            finally:
-                self._close()
 
     def write(self, rgb: Tensor, time: Fraction | None = None) -> None:
         """Add a frame ``(3, h, w)`` of uint8, or of floats in [0, 1]. ``time`` defaults to one frame after the last."""
@@ -184,14 +170,12 @@ class VideoWriter:
         rgb = to_uint8(rgb).cpu()
         if self.format.pixels == "yuv420p":
             rgb = _even(rgb)
-        height, width = rgb.shape[1:]
-        with self._readable_errors():
+        size = (rgb.shape[1], rgb.shape[2])
+        with self._as_video_errors():
             if self.frames == 0:
-                self._start(height, width)
-        if (self._stream.height, self._stream.width) != (height, width):
-            first = f"{self._stream.height} x {self._stream.width}"
-            raise ValueError(f"frame {self.frames} is {height} x {width}, the first was {first}")
-        with self._readable_errors():
+                self._start(*size)
+            if (first := (self._stream.height, self._stream.width)) != size:
+                raise ValueError(f"frame {self.frames} is {size[0]} x {size[1]}, the first was {first[0]} x {first[1]}")
             self._encode(rgb, time)
 
     def _encode(self, rgb: Tensor, time: Fraction | None) -> None:
@@ -222,9 +206,8 @@ class VideoWriter:
         self._stream = stream
         self._palette = palette_graph(height, width, self.format.tick) if self.format.pixels == "pal8" else None
         if self._sound_of is not None and self.format.audio_codec is not None:
-            self._sound = Soundtrack(
-                Path(self._sound_of), self._container, self.format.copied_audio, self.format.audio_codec
-            )
+            copied, codec = self.format.copied_audio, self.format.audio_codec
+            self._sound = Soundtrack(Path(self._sound_of), self._container, copied, codec)
 
     def _finish(self) -> None:
         if self.frames == 0:
@@ -233,22 +216,21 @@ class VideoWriter:
         if self._sound is not None:
             self._sound.until(None)
         self._container.close()
-        self._container = None
 
     def _close(self) -> None:
         if self._sound is not None:
             self._sound.close()
-        if self._container is not None:  # after an error, which a second one must not replace
-            with suppress(load_av().FFmpegError, OSError, ValueError):
-                self._container.close()
+        # has no effect after `_finish`; after an error, a second one must not replace it
+        with suppress(load_av().FFmpegError, OSError, ValueError):
+            self._container.close()
 
     @contextmanager
-    def _readable_errors(self) -> Iterator[None]:
+    def _as_video_errors(self) -> Iterator[None]:
         """Raise errors of the system and of the encoder as `VideoError`."""
         try:
             yield
         except (OSError, load_av().FFmpegError) as error:
-            raise VideoError(str(write_error(error, self.path))) from error
+            raise file_error(error, self.path, VideoError) from error
 
 
 def _even(rgb: Tensor) -> Tensor:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from efdm.data.ffmpeg import load_av
-from efdm.data.images import PictureError, StrPath, read_error
+from efdm.data.images import PictureError, StrPath, file_error
 
-CRF = 18  # x264: smaller is better and larger; its default is 23
-VP9_CRF = 24  # about the same quality
 TICK = Fraction(1, 120_000)  # divides the frames of 24, 25, 30, 50 and 60 fps, and of 24000/1001 and its multiples
 
 
@@ -22,34 +20,27 @@ class VideoFormat:
     """A format to write: container, video encoder, and the audio codecs that the container holds."""
 
     format: str
-    codec: str
+    codec: str = "libx264"
     pixels: str = "yuv420p"
-    options: dict[str, str] = field(default_factory=dict)  # of the encoder
+    options: dict[str, str] = field(default_factory=lambda: {"crf": "18", "preset": "medium"})  # of the encoder
     container: dict[str, str] = field(default_factory=dict)  # options of the container
     tick: Fraction = TICK
     copied_audio: tuple[str, ...] = ()  # codecs that are copied; "any" stands for all
     audio_codec: str | None = "aac"  # for other audio; None for a format without sound
 
 
-_H264 = {"crf": str(CRF), "preset": "medium"}
-_MP4 = VideoFormat(
-    "mp4", "libx264", options=_H264, container={"movflags": "+faststart"},
-    copied_audio=("aac", "mp3", "ac3", "eac3", "alac", "opus"),
-)  # fmt: skip
+_AUDIO = ("aac", "mp3", "ac3", "eac3", "alac")
+_MP4 = VideoFormat("mp4", container={"movflags": "+faststart"}, copied_audio=(*_AUDIO, "opus"))
+# VP9 at crf 24 is about as good as H.264 at 18
+_VP9 = {"crf": "24", "b": "0", "row-mt": "1", "cpu-used": "4"}
 VIDEO_FORMATS: Mapping[str, VideoFormat] = MappingProxyType({
     ".mp4": _MP4,
     ".m4v": _MP4,
-    ".mov": VideoFormat(
-        "mov", "libx264", options=_H264, container={"movflags": "+faststart"},
-        copied_audio=("aac", "mp3", "ac3", "eac3", "alac", "pcm_s16le", "pcm_s24le"),
-    ),
-    ".mkv": VideoFormat("matroska", "libx264", options=_H264, copied_audio=("any",)),
-    ".webm": VideoFormat(
-        "webm", "libvpx-vp9", options={"crf": str(VP9_CRF), "b": "0", "row-mt": "1", "cpu-used": "4"},
-        copied_audio=("opus", "vorbis"), audio_codec="libopus",
-    ),
+    ".mov": replace(_MP4, format="mov", copied_audio=(*_AUDIO, "pcm_s16le", "pcm_s24le")),
+    ".mkv": VideoFormat("matroska", copied_audio=("any",)),
+    ".webm": VideoFormat("webm", "libvpx-vp9", options=_VP9, copied_audio=("opus", "vorbis"), audio_codec="libopus"),
     # a GIF stores times in hundredths of a second; loop=0 repeats it forever
-    ".gif": VideoFormat("gif", "gif", pixels="pal8", container={"loop": "0"}, tick=Fraction(1, 100), audio_codec=None),
+    ".gif": VideoFormat("gif", "gif", "pal8", {}, {"loop": "0"}, tick=Fraction(1, 100), audio_codec=None),
 })  # fmt: skip
 
 
@@ -74,12 +65,10 @@ def open_source(path: Path) -> Any:
                 raise VideoError(f"{path} is empty; copy or download it again")
         return av.open(str(path.absolute()), metadata_errors="replace")
     except av.FFmpegError as error:
-        raise VideoError(
-            f"{path} is not a video, or its beginning or end is missing ({error.strerror}); copy or download it again, "
-            "or save it as MP4"
-        ) from error
+        reason = f"is not a video, or its beginning or end is missing ({error.strerror})"
+        raise VideoError(f"{path} {reason}; copy or download it again, or save it as MP4") from error
     except OSError as error:
-        raise VideoError(str(read_error(error, path, "video"))) from error
+        raise file_error(error, path, VideoError) from error
 
 
 def palette_graph(height: int, width: int, tick: Fraction) -> Any:

@@ -91,7 +91,7 @@ def predict_files(
         chunk = items[start : start + CHUNK]
         try:
             # stretched to a square at the stored size, exactly as for training
-            data = decode_items(chunk, [set()] * len(chunk), size=classifier.stored_size)
+            data = decode_items(chunk, size=classifier.stored_size)
         except PictureError as error:
             skipped += [(item.name, str(error)) for item in chunk]
         else:
@@ -127,9 +127,6 @@ def _check_labels(items: Sequence[Item], classes: Sequence[str]) -> None:
             "expected class/picture or domain/class/picture",
             "labels",
         )
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def check_predictions_path(path: Path) -> None:

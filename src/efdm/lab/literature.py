@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from efdm.data.pacs import LINES
+from efdm.data.pacs import PICTURES
 
 AVERAGE = "average"
-PACS = tuple(LINES)
+PACS = tuple(PICTURES)
 PRINTED = "paper, PACS table"
 SOURCE_ALONE = "paper's source, not in its main table"
 PUBLISHED_STD = "population"  # a row of `STDS`

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from efdm.data.pacs import LINES
+from efdm.data.pacs import CROSSVAL, PICTURES
 from efdm.dg.protocols import PROTOCOLS
 from efdm.lab.literature import published
 from efdm.lab.recipe import Recipe
@@ -38,7 +38,8 @@ def pacs_lengths(protocol: str, epochs: int, batch: int = 64) -> dict[str, dict[
     {'iterations': 1150}
     """
     row = PROTOCOLS[protocol]
-    pictures = {row.column(cell): sum(LINES[domain]["train"] for domain in cell.train) for cell in row.cells(list(LINES))}
+    train = {domain: sum(PICTURES[domain]) - CROSSVAL[domain] for domain in PICTURES}
+    pictures = {row.column(cell): sum(train[domain] for domain in cell.train) for cell in row.cells(list(PICTURES))}
     return {column: {"iterations": epochs * (count // batch)} for column, count in pictures.items()}
 
 

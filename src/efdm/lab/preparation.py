@@ -12,10 +12,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from efdm.data.datasets import DIGITS, PACS, load_dataset
+from efdm.data.datasets import DIGITS, PACS, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.images import read_error, write_error
-from efdm.data.listing import check_domains, list_domains
+from efdm.data.images import file_error
 from efdm.dg.methods import check_method
 from efdm.dg.settings import Settings
 from efdm.errors import SettingError
@@ -78,14 +77,14 @@ def _check_sources(recipe: Recipe, sources: Sequence[Path], pacs: Mapping[str, A
         raise SettingError(f"{recipe.name} needs the pictures of {recipe.data}: a folder or zips", "data")
     for source in sources:
         if not source.exists():
-            raise read_error(FileNotFoundError(), source)
+            raise file_error(FileNotFoundError(), source)
 
 
 def check_writable(folder: Path) -> None:
     """Raise if ``folder`` exists and is read-only, or cannot be created for that reason. Creates nothing."""
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise write_error(PermissionError(), folder)
+        raise file_error(PermissionError(), folder)
 
 
 def choose_device(name: str | None = None) -> str:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from efdm.data.datasets import DIGITS, load_dataset
+from efdm.data.datasets import DIGITS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.listing import Listing, check_domains, list_domains
 from efdm.dg import METHODS, Settings
 from efdm.dg.methods import check_method, mixes
 from efdm.dg.settings import check, read_settings

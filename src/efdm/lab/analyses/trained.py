@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from efdm.data.datasets import DIGITS, load_dataset
-from efdm.data.listing import check_domains
+from efdm.data.datasets import DIGITS, check_domains, load_dataset
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import ANALYSES, pick

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from efdm.apps.cli.printing import console as standard_console
 from efdm.apps.cli.printing import print_text, print_warning
+from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
-from efdm.data.listing import uneven_classes
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
 from efdm.text import first_few

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from small_digits import small_digits
 
-from efdm.data.datasets import DIGITS, PACS
-from efdm.data.listing import Listing, check_domains, list_domains, uneven_classes
+from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, uneven_classes
 from efdm.errors import SettingError
 
 
