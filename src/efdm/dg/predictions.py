@@ -145,10 +145,11 @@ def save_predictions(predictions: Predictions, path: Path, *, columns: Columns =
 
 
 def _csv(predictions: Predictions, columns: Columns) -> str:
+    rows = [
+        _row(p, predictions) | (_probabilities(p, predictions, "p_") if columns == "all" else {}) for p in predictions.found
+    ]
     out = io.StringIO()
-    rows = [{**_row(p, predictions), **(_probabilities(p, predictions, "p_") if columns == "all" else {})}
-            for p in predictions.found]  # fmt: skip
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
@@ -164,7 +165,7 @@ def _json(predictions: Predictions, columns: Columns) -> str:
         }
         content["confusion"] = predictions.confusion()
     content["predictions"] = [
-        {**_row(p, predictions), **({"probabilities": _probabilities(p, predictions)} if columns == "all" else {})}
+        _row(p, predictions) | ({"probabilities": _probabilities(p, predictions)} if columns == "all" else {})
         for p in predictions.found
     ]
     return json.dumps(content, indent=1) + "\n"

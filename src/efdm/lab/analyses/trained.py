@@ -13,6 +13,7 @@ from efdm.data.datasets import DIGITS, check_domains, load_dataset
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import ANALYSES, pick
+from efdm.lab.preparation import check_writable
 from efdm.lab.single_run import dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
@@ -40,6 +41,7 @@ def analyse_classifier(
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
     options = _check_options(analysis, options)
+    check_writable(out)
     path = find_classifier(checkpoint)
     classifier = load_classifier(path, device)
     settings = classifier.settings

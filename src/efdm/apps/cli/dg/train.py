@@ -18,6 +18,7 @@ from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.classifier import MODEL
 from efdm.dg.methods import mixes, options_of
+from efdm.dg.workers import set_threads
 from efdm.lab.single_run import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.text import plural
@@ -94,6 +95,8 @@ def train_command(
                 print_text(f"the run is finished: {out / MODEL}")
                 return
             _print_plan(settings, pictures)
+            if settings.device == "cpu":
+                set_threads(settings.size)
             trained = train(settings, pictures, out, resume=resume, progress=progress)
         print_skipped(pictures, out / PICTURES)
         _print_results(trained, out)
