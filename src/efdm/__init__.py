@@ -75,7 +75,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import the public names on first use: `efdm --help` starts without torch."""
+        """Import the public names on first use, so that `efdm --help` starts without torch."""
         if name in ("kernels", "nn", "ops"):
             return importlib.import_module(f"efdm.{name}")
         if name not in __all__:
