@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -94,3 +95,10 @@ def test_missing_folders_are_not_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "gone" / "file")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"No space.*settings\.json"), atomic_write(tmp_path / "settings.json"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(FileNotFoundError, match=r"settings\.json"):
+        write(tmp_path / "gone" / "settings.json")

@@ -7,7 +7,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -22,8 +22,8 @@ from efdm.training.checkpoint import REMEDY, is_finite, read_checkpoint, write_c
 from efdm.training.distributed import mean_losses, processes
 from efdm.training.files import Record, write_json
 from efdm.training.folder import CHECKPOINT, DONE, lock_folder
-from efdm.training.interrupt import unbroken
-from efdm.training.lanes import Work, side_by_side
+from efdm.training.interrupt import stoppable, unbroken
+from efdm.training.lanes import Work, finish
 from efdm.training.log import Log
 from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import FILE, TrainSettings, check_same_run
@@ -94,12 +94,8 @@ class Task(ABC, Generic[Result]):
 
 def fit(task: Task[Result], folder: Path | None = None, *, resume: bool = False, progress: Report = ignore) -> Result:
     """Train a task and return its result; see `fit_steps`. SIGTERM is handled like Ctrl-C: the run is saved."""
-    results: list[Result] = []
-    device = torch.device(task.settings.device)
-    side_by_side(
-        [fit_steps(task, folder, resume=resume, progress=progress)], device=device, lanes=1, finished=results.append
-    )
-    return results[0]
+    with stoppable(), closing(fit_steps(task, folder, resume=resume, progress=progress)) as run:
+        return finish(run)
 
 
 def fit_steps(
