@@ -36,10 +36,10 @@ gpu-test:
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu_tests.py
 
 bench: install
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/match.py
 	$(BIN)/python benchmarks/pictures.py
 	$(BIN)/python benchmarks/flicker.py
-	$(BIN)/python benchmarks/report.py --readme
+	$(BIN)/python benchmarks/match_report.py --readme
 	$(BIN)/python benchmarks/pictures_report.py --readme
 	$(BIN)/python benchmarks/lab_report.py --readme
 

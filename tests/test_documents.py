@@ -103,7 +103,7 @@ def test_links_and_pictures_exist() -> None:
                 assert (document.parent / link).exists(), f"{document.name} points to {link}"
 
 
-@pytest.mark.parametrize("name", ["report", "pictures_report", "lab_report"])
+@pytest.mark.parametrize("name", ["match_report", "pictures_report", "lab_report"])
 def test_tables_equal_the_records(name: str) -> None:
     for place in importlib.import_module(name).TABLES:
         text = place.document.read_text()
@@ -161,11 +161,11 @@ def test_the_cost_of_mixing() -> None:
 
 
 def test_speed_targets() -> None:
-    import report
+    import match_report
 
-    for record in report.records():
+    for record in match_report.records():
         assert all(row["exact"] for row in record["rows"])
-        assert [what for what, *_, met in report.targets(record) if not met] == []
+        assert [what for what, *_, met in match_report.targets(record) if not met] == []
 
 
 @pytest.mark.slow

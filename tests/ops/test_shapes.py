@@ -22,7 +22,7 @@ CHECKED = bool(os.environ.get("EFDM_CHECK_SHAPES"))
 @pytest.mark.skipif(CHECKED, reason="runs the tests below")
 @pytest.mark.slow
 def test_annotated_shapes_hold() -> None:
-    files = [str(HERE / name) for name in ("test_shapes.py", "test_efdm.py", "test_gradients.py")]
+    files = [str(HERE / name) for name in ("test_shapes.py", "test_match.py", "test_gradients.py")]
     command = [
         sys.executable,
         "-m",

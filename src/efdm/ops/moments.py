@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from efdm.ops.ties import tie_bounds
 
 STYLE_EPS = 1e-5  # added to the variance in the authors' AdaIN code (style transfer)
 MIX_EPS = 1e-6  # added to the variance in the authors' MixStyle code (augmentation)
+
+_Source = Literal["content", "style"]  # whose mean or standard deviation the output has
 
 
 class ChannelStats(NamedTuple):
@@ -115,8 +117,8 @@ def tied_share(features: Tensor, *, channel_dim: int = 1) -> Tensor:
 def _match_moments(
     content: Tensor,
     style: Style,
-    mean: str,
-    std: str,
+    mean: _Source | Mean,
+    std: _Source,
     eps: float,
     style_grad: StyleGrad,
     content_stats: ContentStats,
@@ -124,10 +126,9 @@ def _match_moments(
     content_mask: Tensor | None,
     style_mask: Tensor | None,
 ) -> Tensor:
-    """Return ``(x - subtracted) * scale + added``.
+    """Return ``(x - subtracted) * scale + added``, with the mean and the standard deviation of content or style.
 
-    ``mean`` and ``std`` say whose statistics the result has: those of the ``"content"`` or of the ``"style"``, or a
-    ``"scaled"`` mean.
+    With ``mean="scaled"``, nothing is subtracted or added.
     """
     check_choice("style_grad", style_grad)
     check_choice("content_stats", content_stats)
@@ -143,7 +144,7 @@ def _match_moments(
     return from_rows(where_selected(out, x.values, x, y), content, channel_dim)
 
 
-def _means(mean: str, content: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
+def _means(mean: _Source | Mean, content: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
     """Return the means to subtract before scaling and to add after it."""
     if mean == "scaled":
         return (torch.zeros_like(content),) * 2
@@ -155,8 +156,8 @@ def mix_partners(
     partners: Partners,
     strength: float | Tensor,
     *,
-    mean: str = "style",
-    std: str = "style",
+    mean: _Source | Mean = "style",
+    std: _Source = "style",
     eps: float = 0.0,
     style_grad: StyleGrad = "stop",
     content_stats: ContentStats = "stop",

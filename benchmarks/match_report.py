@@ -1,7 +1,7 @@
-"""Reports of benchmark records: the output of `run.py` and the speed table of the README.
+"""Reports of benchmark records: the output of `match.py` and the speed table of the README.
 
-python benchmarks/report.py            print a report of every record
-python benchmarks/report.py --readme   also update the table in README.md
+python benchmarks/match_report.py            print a report of every record
+python benchmarks/match_report.py --readme   also update the table in README.md
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _time(row: Record, name: str) -> str:
     return f"{us / 1000:.1f} ms" if us >= 1000 else f"{us:.0f} µs"
 
 
-TABLES = (Table(README, "speed table", "report.py", lambda: readme_table(records())),)
+TABLES = (Table(README, "speed table", "match_report.py", lambda: readme_table(records())),)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Benchmark matching on this machine and write a record.
 
-    python benchmarks/run.py [--device cpu|cuda] [--out FILE]
+    python benchmarks/match.py [--device cpu|cuda] [--out FILE]
 
 All times are medians. Inputs rotate through more memory than the last-level cache holds. On a GPU, three times are measured
 with device events:
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import adain, copy_limit, sort_scatter, three_sort
 from cases import CASES, Case
-from report import report
+from match_report import report
 
 from efdm import EFDMix, efdm, kernels, prepare
 from efdm.environment import environment
@@ -105,6 +105,7 @@ def make_inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> lis
 
 @torch.no_grad()
 def run_case(case: Case, dtype_name: str, device: str, values: str, budget: float) -> dict[str, object]:
+    """Time all candidates on one case and return its row of the record."""
     pairs = make_inputs(case, DTYPES[dtype_name], device, values)
     sets, prepared = len(pairs), [prepare(y) for _, y in pairs]
     compiled = torch.compile(adain)
