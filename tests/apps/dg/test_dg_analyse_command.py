@@ -88,7 +88,8 @@ def test_a_perplexity_above_the_limit_is_reported(trained: Path, pictures: Path,
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     command = ("analyse", "tsne", "--checkpoint", trained, "--data", pictures, "-o", tmp_path / "out", "--perplexity", 500)
-    assert re.search(r"perplexity 11\.7.* 500", run(*command).output)
+    output = run(*command).output
+    assert "from 500 to 11.7" in output
 
 
 def test_pictures_are_read_at_the_stored_size_of_the_model(
