@@ -26,7 +26,7 @@ from efdm.training.device import check_device, default_device, device_defaults
 
 
 class Sweep(NamedTuple):
-    """A recipe, its pictures, and the settings that override the recipe's; the arguments of `efdm.lab.run`."""
+    """The arguments of `efdm.lab.run`: a recipe, its pictures and the settings that override the recipe's."""
 
     recipe: Recipe
     data: DomainSet
@@ -81,7 +81,7 @@ def _check_sources(recipe: Recipe, sources: Sequence[Path], pacs: Mapping[str, A
 
 
 def check_writable(folder: Path) -> None:
-    """Raise if ``folder`` exists and is read-only, or cannot be created for that reason. Creates nothing."""
+    """Raise if ``folder``, or its closest existing parent, is read-only. Creates nothing."""
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         raise file_error(PermissionError(), folder)

@@ -29,19 +29,19 @@ PICTURES = "pictures.json"  # in the folder of a run: classes, counts and skippe
 
 
 class ClassifierRun(NamedTuple):
-    """Settings and pictures of a run, the arguments of `efdm.dg.train`. ``data`` is None if the run is finished."""
+    """The arguments of `efdm.dg.train`: settings and pictures. ``data`` is None if the run is finished."""
 
     settings: Settings
     data: DomainSet | None
 
 
 def dataset_name(sources: Sequence[Path]) -> str:
-    """Return "digits" for exactly that word and "folder" otherwise; a folder of that name is ``./digits``."""
+    """Return "digits" if that is the only source, otherwise "folder". A folder named digits is written ``./digits``."""
     return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
 
 
 def default_settings(dataset: str, backbone: str | None = None) -> dict[str, Any]:
-    """Return the defaults of a data set: those of their recipe for the digits; random weights for backbones of efdm."""
+    """Return the default settings: the recipe's for digits, otherwise `DEFAULTS`, with random weights for `BACKBONES`."""
     if dataset == DIGITS:
         recipe = load_recipe("digits_demo").settings
         return {"method": DEFAULTS["method"], **{name: value for name, value in recipe.items() if name != "device"}}

@@ -60,7 +60,7 @@ def analyse_classifier(
 
 
 def _check_options(analysis: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options under the names that the analysis has for them; raise for one that it does not take."""
+    """Return the options, with ``stages`` as ``stage`` for an analysis of one stage. Raise for an unknown option."""
     accepted = inspect.signature(ANALYSES[analysis].analyse).parameters
     if "stages" in options and "stage" in accepted:
         stage, *others = options["stages"]

@@ -26,7 +26,9 @@ def analyse(
     data: Annotated[list[Path] | None, typer.Option(help=f"{DATA_HELP} Not needed for the digits.")] = None,
     stage: Annotated[
         Words,
-        typer.Option(help="Stage of the model, such as stage1. Default: the first mixed one; ties: all, may be repeated."),
+        typer.Option(
+            help="Stage of the model, such as stage1. Default: the first mixed stage. ties takes several; default: all."
+        ),
     ] = None,
     channel: Annotated[str, typer.Option(help="histogram only: a channel number, typical, or farthest.")] = "",
     perplexity: Annotated[float | None, typer.Option(help="tsne only: the perplexity of t-SNE.")] = None,

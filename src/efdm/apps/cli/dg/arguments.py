@@ -17,23 +17,23 @@ OPTION = "options."  # prefix of a method's options in --set
 
 Word = str | None
 Words = list[str] | None
-Set = Annotated[Words, typer.Option("--set", help="Another setting as NAME=VALUE; repeat for several.")]
+Set = Annotated[Words, typer.Option("--set", help="Any other setting as NAME=VALUE; repeat for several.")]
 DeviceOrNone = Annotated[Word, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."
 
 
 def parse_names(setting: str, values: Sequence[str] | None, known: Sequence[str] = ()) -> list[str] | None:
-    """Split comma-separated names, except those in ``known``, which may contain commas. Return None without values."""
+    """Split comma-separated names, except those in ``known``, which may contain commas. Return None for no values."""
     parts = [[value] if value in known else value.split(",") for value in values or ()]
     names = [name.strip() for part in parts for name in part if name.strip()]
     if values and not names:
-        raise SettingError(f"{setting} must name at least one, got {','.join(values)!r}", setting)
+        raise SettingError(f"{setting} must not be empty", setting)
     return names or None
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
-    """Parse "5" as the seeds 0 to 4, "0,3" as these two and "3," as this one. Return None without a text."""
+    """Parse "5" as the seeds 0 to 4, "0,3" as these two and "3," as this one. Return None for None."""
     if text is None:
         return None
     numbers = [part.strip() for part in text.split(",") if part.strip()]
@@ -43,7 +43,7 @@ def parse_seeds(text: str | None) -> list[int] | None:
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:
-    """Parse "2/4" as the second of four shards; without a text, return the only shard."""
+    """Parse "2/4" as the second of four shards; None is the only shard."""
     index, _, count = (text or "1/1").partition("/")
     if not (index.isdecimal() and count.isdecimal()):
         raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")
@@ -51,7 +51,7 @@ def parse_shard(text: str | None) -> tuple[int, int]:
 
 
 def collect_settings(set_: Sequence[str] | None, **options: Any) -> dict[str, Any]:
-    """Return the settings given by ``--set`` and by options of their own; raise if both give the same one."""
+    """Return the settings from ``--set`` and from separate options. Raise SettingError if a setting is given twice."""
     changes = parse_settings(set_ or ())
     given = {name: value for name, value in options.items() if value is not None}
     if both := given.keys() & changes.keys():

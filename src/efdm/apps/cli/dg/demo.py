@@ -31,7 +31,9 @@ INTRODUCTION = (
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, pictures and models.")] = Path("dg-demo"),
-    seeds: Annotated[str, typer.Option(help="Number of seeds. More seeds take longer and give firmer results.")] = "1",
+    seeds: Annotated[
+        str, typer.Option(help="Number of seeds. More seeds take longer and give more reliable results.")
+    ] = "1",
     iterations: Annotated[int | None, typer.Option(min=1, help="Length of each run. Default: the recipe's.")] = None,
     lanes: Annotated[int | None, typer.Option(min=1, help="Runs trained at the same time. Default: one per core.")] = None,
 ) -> None:

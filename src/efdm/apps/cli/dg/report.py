@@ -64,7 +64,7 @@ def print_data_warnings(data: DomainSet, domains: Sequence[str], test_domains: S
 
 
 def print_skipped(data: DomainSet, file: Path) -> None:
-    """Print how many pictures were skipped, the first reasons, and the file that lists all."""
+    """Print how many pictures were skipped, the first reasons, and the file that lists all of them."""
     if data.skipped:
         reasons = first_few([reason for _, reason in data.skipped])
         total = len(data) + len(data.skipped)

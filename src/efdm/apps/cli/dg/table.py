@@ -46,7 +46,7 @@ def table(
             study = replace(study, recipe=replace(study.recipe, selections=(selection,)))
         if std:
             check_choice("std", std, STDS)
-        if form == "csv":  # programs expect one table
+        if form == "csv":  # a CSV file holds one table
             tables = [lab.accuracy_table(study, study.recipe.selections[0], std=std)]
         else:
             tables = lab.tables(study, std)
@@ -62,7 +62,7 @@ def table(
 
 
 def _format(form: str, out: Path | None) -> str:
-    """Return the format given by name, by extension or by the file to write; "" prints tables for a person."""
+    """Return the format given by name or by file extension, or "" if neither is given."""
     if form:
         form = FORMATS.get(f".{form}", form)
         check_choice("format", form, lab.FORMATS)

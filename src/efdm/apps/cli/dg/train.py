@@ -54,7 +54,9 @@ def train_command(
     ] = None,
     stages: Annotated[
         Words,
-        typer.Option(help="Stages after which features are mixed, comma-separated. Default: the ends of strides 4, 8, 16."),
+        typer.Option(
+            help="Stages after which features are mixed, comma-separated. Default: the last with stride 4, 8 and 16."
+        ),
     ] = None,
     iterations: Annotated[
         int | None,
