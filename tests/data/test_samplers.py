@@ -35,9 +35,6 @@ SAMPLERS = {
 samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
 
-# --- all samplers ---------------------------------------------------------------------------------------------------
-
-
 @samplers
 def test_a_resumed_run_continues_exactly(sampler) -> None:
     run = sampler(epochs=3, seed=5)
@@ -136,9 +133,6 @@ def test_a_gpu_gets_the_same_batches(sampler) -> None:
         assert torch.equal(here, there.cpu())
 
 
-# --- uniform ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [16, 17, 23], ids=["fits", "one_over", "one_short"])
 @pytest.mark.parametrize("last", ["drop", "keep"])
 def test_an_epoch_takes_every_picture_once(n: int, last) -> None:
@@ -178,9 +172,6 @@ def test_a_last_batch_smaller_than_world_is_refused() -> None:
     with pytest.raises(ValueError, match=r"1 picture for 2 ranks; use last='drop'"):
         uniform_batches(range(9), 8, last="keep", world=2)
     assert len(uniform_batches(range(9), 8, last="drop", world=2)) == 1
-
-
-# --- domains ---------------------------------------------------------------------------------------------------------
 
 
 def test_k_domains_in_equal_consecutive_parts() -> None:
@@ -245,24 +236,16 @@ def test_length_of_an_epoch() -> None:
 
 ERRORS = {
     "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank 2 of 2"),
-    "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "3 cannot be divided among 2 ranks"),
-    "no_batch": (lambda: uniform_batches(range(8), 0), "batch must be at least 1, got 0"),
-    "no_batch_of_domains": (lambda: domain_batches(POOLS, 0), "batch must be at least 1, got 0"),
-    "unknown_last": (lambda: uniform_batches(range(8), 4, last="maybe"), "'drop' or 'keep', got 'maybe'"),
+    "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "got 3 for 2 ranks"),
+    "no_batch": (lambda: uniform_batches(range(8), 0), "batch must be .*got 0"),
     "empty_pool": (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
     "mask_for_indices": (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
     "start_too_late": (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
     "start_negative": (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
-    "negative_epochs": (lambda: uniform_batches(range(8), 4, epochs=-1), "got -1"),
-    "unknown_epochs": (lambda: uniform_batches(range(8), 4, epochs="forever"), "got 'forever'"),
     "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "got 4 for 3 pools"),
-    "no_equal_parts": (lambda: domain_batches(POOLS, 16, domains=3), "multiple of 3 for equal parts of 3 domains, got 16"),
-    "uneven_for_ranks": (
-        lambda: domain_batches(POOLS, 6, domains=2, world=2),
-        "multiple of 4 for equal parts of 2 domains on 2 ranks, got 6",
-    ),
+    "no_batch_of_domains": (lambda: domain_batches(POOLS, 0), "batch must be .*got 0"),
+    "uneven_for_ranks": (lambda: domain_batches(POOLS, 6, domains=2, world=2), "multiple of 4 .*2 domains.*got 6"),
     "no_pools": (lambda: domain_batches([], 16), "got all for 0 pools"),
-    "empty_epoch": (lambda: domain_batches(POOLS, 16, domains=2, per_epoch=0), "at least 1, got 0"),
 }
 
 

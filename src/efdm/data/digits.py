@@ -89,9 +89,6 @@ def _nth(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return out
 
 
-# --- strokes ---------------------------------------------------------------------------------------------------------
-
-
 def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:
     """Return strokes ``(n, size, size)`` in [0, 1]: scans enlarged, and slightly rotated, shifted and slanted."""
     n = len(scans)
@@ -125,9 +122,6 @@ def _spline(t: Floats) -> list[tuple[int, Floats]]:
 def _smooth_step(values: Floats, low: float, high: float) -> Floats:
     t = np.clip((values - low) / (high - low), 0, 1)
     return t * t * (3 - 2 * t)
-
-
-# --- textures --------------------------------------------------------------------------------------------------------
 
 
 def _blur(values: Floats, radius: float) -> Floats:
@@ -166,9 +160,6 @@ def _over(ground: Floats, stroke: Floats, cover: Floats) -> Floats:
 def _each(n: int, low: float, high: float, rng: Draw) -> Floats:
     """Draw one number per picture, ``(n, 1, 1)``."""
     return rng.uniform(low, high, (n, 1, 1)).astype(np.float32)
-
-
-# --- styles ----------------------------------------------------------------------------------------------------------
 
 
 def ink(strokes: Floats, rng: Draw) -> Floats:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -14,19 +12,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    JpegImagePlugin,
-    PngImagePlugin,
-    PpmImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
+from PIL import Image
 from torch import Tensor
 
-from efdm.data.ffmpeg import PNG, decode_png16, encode_png16, is_png16
+from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
 from efdm.data.profiles import convert_to_srgb
 from efdm.errors import MissingExtraError, SettingError
 from efdm.files import atomic_write
@@ -38,17 +27,8 @@ StrPath = str | os.PathLike[str]
 LEVELS: dict[str, int] = {"8": 255, "16": 65535}
 MAX_PIXELS = 200_000_000
 
-# First bytes of each format, and its reader. Image.open is avoided: its pixel limit is global, and some of its formats
-# start other programs.
-READERS: tuple[tuple[re.Pattern[bytes], Callable[..., Image.Image]], ...] = (
-    (re.compile(re.escape(PNG)), PngImagePlugin.PngImageFile),
-    (re.compile(rb"\xff\xd8\xff"), JpegImagePlugin.jpeg_factory),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), WebPImagePlugin.WebPImageFile),
-    (re.compile(rb"II[*+]\0|MM\0[*+]"), TiffImagePlugin.TiffImageFile),
-    (re.compile(rb"GIF8[79]a"), GifImagePlugin.GifImageFile),
-    (re.compile(rb"P[1-6]\s"), PpmImagePlugin.PpmImageFile),
-    (re.compile(rb"BM"), BmpImagePlugin.BmpImageFile),
-)
+# names in Pillow; other formats may start other programs
+READERS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "PPM", "BMP")
 READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -129,7 +109,8 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
-        reader = next((reader for first, reader in READERS if first.match(head)), None)
+        Image.init()  # not Image.open, whose pixel limit is global
+        reader = next((reader for reader, accept in map(Image.OPEN.__getitem__, READERS) if accept and accept(head)), None)
         if reader is None:
             raise PictureError(f"{name} is not a picture in a known format; save it as PNG, JPEG, WebP, TIFF, BMP or GIF")
         file.seek(0)

@@ -43,15 +43,10 @@ class Batches:
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world:
             raise ValueError(f"rank must be from 0 to world - 1, got rank {self.rank} of {self.world}")
-        if self.batch < 1:
-            raise SettingError(f"batch must be at least 1, got {self.batch}", "batch")
-        if self.batch % self.world:
+        if self.batch < 1 or self.batch % self.world:
             raise SettingError(
-                f"batch is the size over all ranks and must be a multiple of world: {self.batch} cannot be divided among "
-                f"{self.world} ranks", "batch",
-            )  # fmt: skip
-        if self.epochs != "endless" and (not isinstance(self.epochs, int) or self.epochs < 0):
-            raise ValueError(f"epochs must be a number or 'endless', got {self.epochs!r}")
+                f"batch must be a positive multiple of world, got {self.batch} for {self.world} ranks", "batch"
+            )
         if self.start < 0 or (self.epochs != "endless" and self.start > self.epochs * self.per_epoch):
             raise ValueError(f"start is {self.start}, expected an iteration of {self.epochs} x {self.per_epoch}")
         self._next = (0, self.start)
@@ -91,8 +86,6 @@ def uniform_batches(pool: Tensor | Sequence[int], batch: int, *, last: Last = "d
     ``options`` are passed to `Batches`: ``seed``, ``epochs``, ``start``, ``rank``, ``world`` and ``device``.
     """
     pool = _indices(pool, "pool")
-    if last not in ("drop", "keep"):
-        raise ValueError(f"last must be 'drop' or 'keep', got {last!r}")
     full, rest = divmod(len(pool), max(1, batch))  # `Batches` refuses a batch of 0
     if last == "drop" and full == 0:
         raise SettingError(f"{len(pool)} pictures do not fill one batch of {batch}; use a smaller batch", "batch")
@@ -122,17 +115,12 @@ def domain_batches(
     many = len(tensors) if domains == "all" else domains
     if not 1 <= many <= len(tensors):
         raise ValueError(f"domains must be from 1 to the number of pools or 'all', got {domains} for {len(tensors)} pools")
-    part, world = batch // many, options.get("world", 1)
-    if batch % (many * max(1, world)):
-        shared = f" on {world} ranks" if world > 1 else ""
-        raise SettingError(
-            f"batch must be a multiple of {many * world} for equal parts of {many} domains{shared}, got {batch}", "batch"
-        )
-    if per_epoch is None:
-        per_epoch = max(1, sum(map(len, tensors)) // max(1, batch))
-    if per_epoch < 1:
-        raise ValueError(f"per_epoch must be at least 1, got {per_epoch}")
-    draw = functools.partial(_draw_domains, pools=tensors, many=many, part=part, iterations=per_epoch)
+    parts = many * options.get("world", 1)
+    if batch < 1 or batch % parts:
+        message = f"batch must be a positive multiple of {parts} for equal parts of {many} domains on each rank, got {batch}"
+        raise SettingError(message, "batch")
+    per_epoch = per_epoch or max(1, sum(map(len, tensors)) // batch)
+    draw = functools.partial(_draw_domains, pools=tensors, many=many, part=batch // many, iterations=per_epoch)
     return Batches(draw, batch, per_epoch, **options)
 
 
@@ -154,7 +142,7 @@ def _draw_rows(generator: torch.Generator, pool: Tensor, part: int, rows: int) -
     rows_per_round = max(1, len(pool) // part)  # the rest of a round is dropped: it could repeat in the next round
     rounds = []
     for _ in range(-(-rows // rows_per_round)):
-        shuffles = [torch.randperm(len(pool), generator=generator) for _ in range(max(1, -(-part // len(pool))))]
+        shuffles = [torch.randperm(len(pool), generator=generator) for _ in range(-(-part // len(pool)))]
         rounds.append(torch.cat(shuffles)[: rows_per_round * part])
     return pool[torch.cat(rounds).reshape(-1, part)[:rows]] if rounds else pool.new_empty(0, part)
 

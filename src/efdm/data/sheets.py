@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ def sheet(
     cell: int = 256,
     gap: int | None = None,
     title: str = "",
-    fit: str = "crop",
+    fit: Literal["crop", "letterbox"] = "crop",
 ) -> Tensor:
     """Arrange pictures ``(3 or 1, h, w)`` in [0, 1], of any sizes, as one picture ``(3, H, W)`` of equal square cells.
 
@@ -37,9 +38,13 @@ def sheet(
     >>> sheet([[torch.rand(3, 40, 60), None]], cell=32, gap=2).shape
     torch.Size([3, 36, 70])
     """
-    _check(rows, row_labels, column_labels, cell, fit)
+    columns = max(map(len, rows), default=0)
+    if columns == 0:
+        raise ValueError("rows is empty; expected at least one picture")
+    for what, labels, count in (("row", row_labels, len(rows)), ("column", column_labels, columns)):
+        if labels and len(labels) != count:
+            raise ValueError(f"got {len(labels)} {what}_labels for {count} {what}s; give one for each, or none")
     gap = max(1, cell // 16) if gap is None else gap
-    columns = max(len(row) for row in rows)
     small, large = (ImageFont.load_default(max(least, round(cell * share))) for least, share in ((13, 0.066), (19, 0.11)))
     line = _height(small)
     longest = max((small.getlength(label) for label in row_labels), default=0.0)
@@ -62,26 +67,12 @@ def sheet(
         for j, picture in enumerate(row):
             if picture is not None:
                 y, x = top + i * pitch, left + j * pitch
-                values = picture.detach().to("cpu", torch.float32).clamp(0, 1)
-                canvas[:, y : y + cell, x : x + cell] = FITS[fit](values, cell)
+                picture = picture.detach().to("cpu", torch.float32).clamp(0, 1)
+                picture = centre_crop(picture) if fit == "crop" else picture
+                h, w = (max(1, round(side * cell / max(picture.shape[1:]))) for side in picture.shape[1:])
+                y, x = y + (cell - h) // 2, x + (cell - w) // 2
+                canvas[:, y : y + h, x : x + w] = resize(picture, (h, w))
     return canvas
-
-
-def _crop(picture: Tensor, cell: int) -> Tensor:
-    return resize(centre_crop(picture), (cell, cell))
-
-
-def _letterbox(picture: Tensor, cell: int) -> Tensor:
-    h, w = picture.shape[1:]
-    scale = cell / max(h, w)
-    inner = resize(picture, (max(1, round(h * scale)), max(1, round(w * scale))))
-    top, left = (cell - inner.shape[1]) // 2, (cell - inner.shape[2]) // 2
-    box = (torch.tensor(PAPER, dtype=inner.dtype) / 255)[:, None, None].repeat(1, cell, cell)
-    box[:, top : top + inner.shape[1], left : left + inner.shape[2]] = inner
-    return box
-
-
-FITS: Mapping[str, Callable[[Tensor, int], Tensor]] = {"crop": _crop, "letterbox": _letterbox}
 
 
 def _height(font: Font) -> int:
@@ -95,24 +86,3 @@ def _shorten(label: str, font: Font, room: float) -> str:
     while label and font.getlength(label + "...") > room:
         label = label[:-1]
     return label.rstrip() + "..."
-
-
-def _check(
-    rows: Sequence[Sequence[Tensor | None]], row_labels: Sequence[str], column_labels: Sequence[str], cell: int, fit: str
-) -> None:
-    columns = max(map(len, rows), default=0)
-    if columns == 0:
-        raise ValueError("rows is empty; expected at least one picture")
-    for what, labels, count in (("row", row_labels, len(rows)), ("column", column_labels, columns)):
-        if labels and len(labels) != count:
-            raise ValueError(f"got {len(labels)} {what}_labels for {count} {what}s; give one for each, or none")
-    if cell < 1:
-        raise ValueError(f"cell must be at least 1 pixel, got {cell}")
-    if fit not in FITS:
-        raise ValueError(f"fit must be one of {', '.join(FITS)}, got {fit!r}")
-    for i, row in enumerate(rows):
-        for j, picture in enumerate(row):
-            if picture is not None and (picture.ndim != 3 or picture.shape[0] not in (1, 3)):
-                raise ValueError(
-                    f"the picture in row {i}, column {j} has shape {tuple(picture.shape)}, expected (3, h, w) or (1, h, w)"
-                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -29,12 +29,9 @@ class Soundtrack:
                 self._tracks[stream.index] = (out.add_stream_from_template(stream), "copy")
             else:
                 self._tracks[stream.index] = (_encoder(out, stream, codec), "encode")
-        self._packets = self._read()
+        # without a stream, demux would read all of them
+        self._packets = iter(self._container.demux(list(self._container.streams.audio)) if self._tracks else ())
         self._next: Any = None
-
-    def _read(self) -> Iterator[Any]:
-        if self._tracks:
-            yield from self._container.demux(list(self._container.streams.audio))
 
     def until(self, time: Fraction | None) -> None:
         """Write the packets up to ``time``, or all that are left, so that sound and frames are interleaved in the file."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from efdm.data.ffmpeg import load_av
@@ -50,14 +52,15 @@ class VideoReader:
             self._stream = streams[0]
             self._stream.thread_type = "AUTO"
             self.fps: Fraction = self._stream.average_rate or self._stream.guessed_rate or DEFAULT_FPS
-            self._frames = self._decode()
-            self._first: Frame | None = next(self._frames, None)  # the rotation is stored with the frames
-            if self._first is None:
+            self._decoder = self._decode()
+            first = next(self._decoder, None)  # the rotation is stored with the frames
+            if first is None:
                 raise VideoError(f"{self.path} has no frame that can be decoded; copy or download it again")
         except BaseException:
             self._container.close()
             raise
-        self.size: tuple[int, int] = (self._first.rgb.shape[1], self._first.rgb.shape[2])
+        self._frames = itertools.chain([first], self._decoder)
+        self.size: tuple[int, int] = (first.rgb.shape[1], first.rgb.shape[2])
         self.frames: int | None = self._stream.frames or None
         if self.frames is None and self._container.duration is not None:  # microseconds
             self.frames = max(1, round(Fraction(self._container.duration, 1_000_000) * self.fps))
@@ -69,12 +72,9 @@ class VideoReader:
         return 1 / ratio if self._turns % 2 else ratio
 
     def __iter__(self) -> Iterator[Frame]:
-        if self._first is not None:
-            first, self._first = self._first, None
-            yield first
-        yield from self._frames
+        return self._frames
 
-    def _decode(self) -> Iterator[Frame]:
+    def _decode(self) -> Generator[Frame, None, None]:
         av = load_av()
         count, time = 0, -1 / self.fps
         try:
@@ -91,10 +91,8 @@ class VideoReader:
             raise self._cut_short(count) from error
 
     def _cut_short(self, count: int) -> VideoError:
-        intact = f"ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
-        return VideoError(
-            f"{self.path} is cut short or damaged after {count} frames; copy it again, or save a part: {intact}"
-        )
+        remedy = f"copy it again, or save the rest: ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
+        return VideoError(f"{self.path} is cut short or damaged after {count} frames; {remedy}")
 
     def _upright(self, frame: Any) -> Tensor:
         self._turns = round(frame.rotation / 90) % 4
@@ -108,7 +106,7 @@ class VideoReader:
         return rgb.rot90(self._turns, (1, 2)).contiguous()  # counter-clockwise in FFmpeg and in torch
 
     def close(self) -> None:
-        self._frames.close()  # type: ignore[attr-defined]
+        self._decoder.close()
         self._container.close()
 
     def __enter__(self) -> VideoReader:
@@ -167,22 +165,22 @@ class VideoWriter:
         """Add a frame ``(3, h, w)`` of uint8, or of floats in [0, 1]. ``time`` defaults to one frame after the last."""
         if rgb.ndim != 3 or rgb.shape[0] != 3 or rgb.numel() == 0:
             raise ValueError(f"a frame has shape {tuple(rgb.shape)}, expected (3, h, w); write the frames one by one")
-        rgb = to_uint8(rgb).cpu()
-        if self.format.pixels == "yuv420p":
-            rgb = _even(rgb)
-        size = (rgb.shape[1], rgb.shape[2])
+        pixels = to_uint8(rgb).cpu().permute(1, 2, 0).numpy()
+        even = 2 if self.format.pixels == "yuv420p" else 1
+        pixels = np.pad(pixels, ((0, pixels.shape[0] % even), (0, pixels.shape[1] % even), (0, 0)), mode="edge")
+        height, width, _ = pixels.shape
         with self._as_video_errors():
             if self.frames == 0:
-                self._start(*size)
-            if (first := (self._stream.height, self._stream.width)) != size:
-                raise ValueError(f"frame {self.frames} is {size[0]} x {size[1]}, the first was {first[0]} x {first[1]}")
-            self._encode(rgb, time)
+                self._start(height, width)
+            if (first := (self._stream.height, self._stream.width)) != (height, width):
+                raise ValueError(f"frame {self.frames} is {height} x {width}, the first was {first[0]} x {first[1]}")
+            self._encode(pixels, time)
 
-    def _encode(self, rgb: Tensor, time: Fraction | None) -> None:
+    def _encode(self, pixels: NDArray[np.uint8], time: Fraction | None) -> None:
         self._time = (self._time + 1 / self.fps if self.frames else Fraction(0)) if time is None else time
         tick = round(self._time / self.format.tick)
         self._tick = max(tick, self._tick + 1) if self.frames else tick  # the times in a file must increase
-        frame = load_av().VideoFrame.from_ndarray(rgb.permute(1, 2, 0).contiguous().numpy(), format="rgb24")
+        frame = load_av().VideoFrame.from_ndarray(pixels, format="rgb24")
         frame.pts, frame.time_base = self._tick, self.format.tick
         if self._palette is not None:
             self._palette.push(frame)
@@ -231,10 +229,3 @@ class VideoWriter:
             yield
         except (OSError, load_av().FFmpegError) as error:
             raise file_error(error, self.path, VideoError) from error
-
-
-def _even(rgb: Tensor) -> Tensor:
-    height, width = rgb.shape[1:]
-    if height % 2 == 0 and width % 2 == 0:
-        return rgb
-    return F.pad(rgb[None].float(), (0, width % 2, 0, height % 2), mode="replicate")[0].to(torch.uint8)
