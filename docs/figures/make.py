@@ -1,8 +1,8 @@
-"""Draw the figures of the documentation: ``python docs/figures/make.py [FOLDER]``."""
+"""Draw the figures of the documentation: ``python docs/figures/make.py [FOLDER] [--size PIXELS]``."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import matplotlib
@@ -31,28 +31,17 @@ def one_channel() -> tuple[torch.Tensor, torch.Tensor]:
     return content.view(1, 1, -1), style.view(1, 1, -1)
 
 
-def distributions(folder: Path) -> Path:
+def distributions(folder: Path, size: int | None) -> Path:
     """Plot the distribution of one channel before and after three matchers."""
     content, style = one_channel()
-    panels = {
-        "content": content,
-        "AdaIN": adain(content, style),
-        "HM": histogram_match(content, style),
-        "EFDM": efdm(content, style),
-    }
+    matchers = {"AdaIN": adain, "HM": histogram_match, "EFDM": efdm}
+    panels = {"content": content, **{name: match(content, style) for name, match in matchers.items()}}
     edges = torch.linspace(-1.5, 6, 76)
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.7), sharex=True, sharey=True, dpi=110)
     for axis, (name, values) in zip(axes, panels.items(), strict=True):
         axis.hist(style.flatten().numpy(), edges.numpy(), density=True, color=STYLE, alpha=0.35, label="style")
-        axis.hist(
-            values.flatten().numpy(),
-            edges.numpy(),
-            density=True,
-            histtype="step",
-            color=MATCHED,
-            lw=1.6,
-            label="the channel",
-        )
+        drawn = values.flatten().numpy()
+        axis.hist(drawn, edges.numpy(), density=True, histtype="step", color=MATCHED, lw=1.6, label="the channel")
         gap = (values.flatten().sort().values - style.flatten().sort().values).abs().mean().item()
         stats = channel_stats(values)
         axis.set_title(f"{name}: off by {gap:.3f}" if gap else f"{name}: equal, bit for bit", fontsize=10, color=INK)
@@ -62,8 +51,7 @@ def distributions(folder: Path) -> Path:
         )  # fmt: skip
         axis.set_ylim(0, 1.6)
         axis.set_yticks([])
-        for side in ("top", "right", "left"):
-            axis.spines[side].set_visible(False)
+        axis.spines[["top", "right", "left"]].set_visible(False)
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="lower center", ncols=2, frameon=False, fontsize=9)
     figure.subplots_adjust(left=0.02, right=0.99, top=0.88, bottom=0.2, wspace=0.06)
     out = folder / "distributions.png"
@@ -72,21 +60,21 @@ def distributions(folder: Path) -> Path:
     return out
 
 
-def demo(folder: Path) -> Path:
+def demo(folder: Path, size: int | None) -> Path:
     """Draw the contact sheet of `make demo` at a smaller size."""
-    made = contact_sheet(Studio(Stylizer.from_pretrained("small"), 256))
+    made = contact_sheet(Studio(Stylizer.from_pretrained("small"), size or 256))
     out = folder / "demo.jpg"
     write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=88)
     return out
 
 
-def photoreal(folder: Path) -> Path:
+def photoreal(folder: Path, size: int | None) -> Path:
     """Compare the plain and the photo-realistic result on photographs."""
     stylizer = Stylizer.from_pretrained("small")
     rows = []
     for content, style in (("coffee", "rocket"), ("astronaut", "coffee")):
         pictures = [read_picture(photos()[name]).rgb for name in (content, style)]
-        made = [stylizer.stylize(*pictures, photoreal=how) for how in ("none", "guided")]
+        made = [stylizer.stylize(*pictures, photoreal=how, size=size) for how in ("none", "guided")]
         rows.append([*pictures, *made])
     out = folder / "photoreal.jpg"
     write_picture(out, sheet(rows, column_labels=("content", "style", "plain", "photoreal"), cell=320), quality=88)
@@ -100,12 +88,12 @@ FAILURES = {  # name: (photo, style)
 }
 
 
-def failures(folder: Path) -> Path:
+def failures(folder: Path, size: int | None) -> Path:
     """Draw the known failures of the small model."""
     stylizer = Stylizer.from_pretrained("small")
     rows = []
     for photo, style in FAILURES.values():
-        content, painting = resize_short_side(read_picture(photos()[photo]).rgb, 384), read_style(style, 384)
+        content, painting = resize_short_side(read_picture(photos()[photo]).rgb, size or 384), read_style(style, size or 384)
         rows.append([content, painting, stylizer.stylize(content, painting)])
     columns = list(map(list, zip(*rows, strict=True)))
     out = folder / "failures.jpg"
@@ -116,5 +104,9 @@ def failures(folder: Path) -> Path:
 FIGURES = (distributions, demo, photoreal, failures)
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent)
+    parser.add_argument("--size", type=int, help="short side of the stylized pictures; each figure has its own default")
+    options = parser.parse_args()
     for figure in FIGURES:
-        print(figure(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent))
+        print(figure(options.folder, options.size))

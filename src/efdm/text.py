@@ -1,4 +1,4 @@
-"""Helpers for the wording of messages."""
+"""Helpers for messages, names and tables."""
 
 from __future__ import annotations
 
@@ -31,3 +31,25 @@ def suggest(name: str, names: Iterable[str], count: int = 1) -> str:
     ("'adain'", '')
     """
     return " or ".join(map(repr, difflib.get_close_matches(name, list(names), n=count)))
+
+
+def make_unique(names: Iterable[str]) -> list[str]:
+    """Append "-2", "-3" and so on to repeated names. Names that differ only in case count as equal, as in some file systems.
+
+    >>> make_unique(["x", "y", "X"])
+    ['x', 'y', 'X-2']
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        unique, number = name, 1
+        while unique.lower() in found:
+            number += 1
+            unique = f"{name}-{number}"
+        found[unique.lower()] = unique
+    return list(found.values())
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table. The first column is left-aligned and the others are right-aligned."""
+    marks = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, marks, *rows))

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
+from efdm.text import make_unique
 
 MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, decompressed
 
@@ -53,21 +54,13 @@ def find_pictures(source: StrPath) -> list[Source]:
             raise file_error(FileNotFoundError(), path)
         return [Source(path.name, _safe(path.name), path)]
     members = _members(path)
-    found, stems = [], set[str]()
-    for name, file, member in members:
-        if name.lower().endswith(READABLE):
-            stem = wanted = _safe(name)
-            count = 1
-            while stem.lower() in stems:  # photo.jpg and photo.png; Photo and photo are one file on some systems
-                count += 1
-                stem = f"{wanted}-{count}"
-            stems.add(stem.lower())
-            found.append(Source(name, stem, file, member))
-    if not found:
+    pictures = [member for member in members if member[0].lower().endswith(READABLE)]
+    if not pictures:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         remedy = f"give its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
         raise PictureError(f"{path} holds no pictures; {remedy}")
-    return found
+    stems = make_unique(_safe(name) for name, *_ in pictures)  # photo.jpg and photo.png
+    return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)]
 
 
 def names_in(source: StrPath) -> list[str]:

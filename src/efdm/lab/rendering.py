@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from efdm.lab.report import MISSING, Table
 from efdm.ops.choices import check_choice
+from efdm.text import markdown_table
 
 
 def as_text(table: Table) -> str:
@@ -18,9 +19,8 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    marks = ["---", *["--:"] * (len(table.head) - 1)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (table.head, marks, *table.rows)]
-    return "\n".join([f"### {table.title}", "", *([*lines, ""] if table.rows else []), " ".join(table.caption)]) + "\n"
+    cells = [markdown_table(table.head, table.rows), ""] if table.rows else []
+    return "\n".join([f"### {table.title}", "", *cells, " ".join(table.caption)]) + "\n"
 
 
 def as_csv(table: Table) -> str:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, get_args
@@ -23,6 +24,7 @@ from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate
 from efdm.style.measures import MetricFeatures, Metrics
+from efdm.text import make_unique
 from efdm.training.files import Record, mend_lines, read_lines, rounded
 
 MEASURED_AT = 384  # short side at which images are measured; distances depend on it, so it does not follow the output size
@@ -65,18 +67,9 @@ def open_picture(source: Source, size: int | None) -> Tensor:
 def stems(sources: Sequence[Source]) -> dict[str, str]:
     """Return a unique file stem for each source, without its folder where that is unambiguous."""
     last = [PurePosixPath(s.stem).name for s in sources]
-    lower = [n.lower() for n in last]  # some file systems ignore case
-    found: dict[str, str] = {}
-    taken = set[str]()
-    for source, name in zip(sources, last, strict=True):
-        wanted = name if lower.count(name.lower()) == 1 else source.stem.replace("/", "_")
-        stem, count = wanted, 1
-        while stem.lower() in taken:  # "a/b" and "a_b" both become "a_b"
-            count += 1
-            stem = f"{wanted}-{count}"
-        taken.add(stem.lower())
-        found[source.name] = stem
-    return found
+    count = Counter(map(str.lower, last))  # some file systems ignore case
+    names = (n if count[n.lower()] == 1 else s.stem.replace("/", "_") for s, n in zip(sources, last, strict=True))
+    return dict(zip((s.name for s in sources), make_unique(names), strict=True))
 
 
 # --- records ---------------------------------------------------------------------------------------------------------

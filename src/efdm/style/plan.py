@@ -24,7 +24,7 @@ from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer, check_strength
 from efdm.style.video import TEMPORAL
-from efdm.text import plural
+from efdm.text import make_unique, plural
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
 PathLike = str | os.PathLike[str]
@@ -185,7 +185,7 @@ def make_looks(
     """Combine styles into looks: one look of all styles for weights or content masks, otherwise one look per style."""
     check_choice("mix", mix, get_args(Mix))
     count, regions = len(styles), len(content_masks)
-    names = _unique([style.stem.replace("/", "-") for style in styles])
+    names = make_unique([style.stem.replace("/", "-") for style in styles])
     if weights:
         normalise_weights(weights, count)  # raises for a wrong number of weights and for negative ones
     mixed = bool(weights) or mix == "equal"
@@ -202,17 +202,6 @@ def make_looks(
         joined = "+".join(names[:4]) + (f"+{count - 4}-more" if count > 4 else "")
         return (LookSpec(joined, tuple(styles), tuple(weights) or None, tuple(content_masks), tuple(style_masks)),)
     return tuple(LookSpec(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count))
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for name in names:
-        number, unique = 1, name
-        while unique in found:
-            number += 1
-            unique = f"{name}-{number}"
-        found.append(unique)
-    return found
 
 
 def _count_videos(source: Path) -> int:

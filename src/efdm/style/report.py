@@ -18,6 +18,7 @@ from efdm.data.sheets import sheet
 from efdm.stats import standard_error
 from efdm.style.evaluate import picture_paths, read_records, slug
 from efdm.style.optimise import OPTIMISERS
+from efdm.text import markdown_table
 from efdm.training.files import Record
 
 # metric -> column header with the better direction; columns without records are omitted
@@ -133,14 +134,13 @@ def table(records: Sequence[Record]) -> str:
         raise ValueError("no records; run the evaluation first")
     shown = [m for m in COLUMNS if any(g.values(m) for g in made)]
     labels = _distinguish([g.label for g in made], made)
-    lines = [["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]]
-    lines.append(["---", *["--:"] * (len(shown) + 2)])
+    rows = []
     for group, label in zip(made, labels, strict=True):
         cells = [_cell(group.values(m)) for m in shown]
         timed = group.seconds()
-        lines.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
-    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{rows}\n\n{NOTE} {_optimisers(made)}{_where(records)}\n"
+        rows.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
+    head = ["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]
+    return f"{markdown_table(head, rows)}\n\n{NOTE} {_optimisers(made)}{_where(records)}\n"
 
 
 def _optimisers(made: Sequence[Group]) -> str:

@@ -22,6 +22,7 @@ from efdm.lab.analyses.features import DomainNumbers, device_of, features_of, me
 from efdm.nn import find_stage, stages_of
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import tied_share
+from efdm.text import markdown_table
 from efdm.training.files import write_json
 
 RELUS = (nn.ReLU, nn.ReLU6)
@@ -120,14 +121,15 @@ def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
     """Return a Markdown table: a line per stage, a column per activation and precision. Pictures have one value."""
     variants, places = _variants(rows), {(r["stage"], r["at"]): r["positions"] for r in rows}
     cells = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in rows}
-    lines = [["place", "values", *(_label(*variant, own) for variant in variants)], ["---", *["--:"] * (len(variants) + 1)]]
+    head = ["place", "values", *(_label(*variant, own) for variant in variants)]
+    lines = []
     for (stage, at), positions in places.items():
         raw = cells.get((stage, at, "", "uint8"))
         lines.append(
             [_place(stage, at), str(positions), *(f"{cells.get((stage, at, *variant), raw):.1f}" for variant in variants)]
         )
     note = "Percent of values that occur more than once within their sample and channel, mean over samples and channels."
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+    return f"{markdown_table(head, lines)}\n\n{note}\n"
 
 
 def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) -> None:
