@@ -69,7 +69,7 @@ def reach_stage(key: str) -> None:
 
 
 def note_compiled_stage(key: str) -> bool:
-    """Run at trace time (see `evaluate_while_tracing`), because checkpointed code must not have side effects."""
+    """Record a stage while its code is traced, because checkpointed code must not have side effects when it runs."""
     _compiled_stages.add(key)
     return True
 
