@@ -1,0 +1,54 @@
+"""The launches of cuda.py pass the arguments that the kernels of sort_match.cu declare. Runs without a GPU."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from efdm.kernels import cuda
+
+KERNEL = re.compile(r"^(?!__device__).*?(\w+)\((const raw \*[^)]*)\) {$", re.MULTILINE)
+SIGNATURES = {name: parameters.split(",") for name, parameters in KERNEL.findall(cuda._SOURCE.read_text())}
+POINTERS = {"int": torch.int32, "half_word": torch.int16, "float": torch.float32, "long": torch.int64}
+
+
+class Recorder:
+    """A module that checks launches instead of running them."""
+
+    def __init__(self) -> None:
+        self.launched: set[str] = set()
+
+    def launch(self, name: str, blocks: int, threads: int, shared: int, *arguments: Any) -> None:
+        self.launched.add(name)
+        assert len(arguments) == len(SIGNATURES[name]), name
+        for parameter, argument in zip(SIGNATURES[name], arguments, strict=True):
+            kind = parameter.replace("const", "").split()[0]
+            assert ("*" in parameter) == (argument is None or isinstance(argument, Tensor)), (name, parameter)
+            if isinstance(argument, Tensor) and kind != "raw":
+                assert argument.dtype == POINTERS[kind], (name, parameter)
+
+
+def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(cuda, "_module", lambda *_: recorder)
+    monkeypatch.setattr(cuda, "_max_shared", lambda _: 1 << 17)
+    monkeypatch.setattr(cuda, "max_block_length", lambda *_: 64)
+    for launcher in (cuda._block_launcher, cuda._chunk_launcher):
+        launcher.cache_clear()
+    partner, weight = torch.arange(4), torch.rand(4)
+    for functions, n in ((cuda.block, 50), (cuda.chunks, 200)):
+        x, rank = torch.randn(4, 6, n), torch.zeros(4, 6, n, dtype=torch.int32)
+        functions.sort_match(x, x)
+        functions.match_sorted(x, x)
+        functions.sort_rows(x)
+        functions.sort_rank(x)
+        functions.take(x, rank)
+        functions.mix_partners(x, partner, weight)
+    cuda.block.mix_partners(torch.randn(4, 50, 6).mT, partner, weight)
+    for launcher in (cuda._block_launcher, cuda._chunk_launcher):
+        launcher.cache_clear()
+    assert recorder.launched == set(SIGNATURES)
