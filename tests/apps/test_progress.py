@@ -46,6 +46,9 @@ def test_a_finished_bar_is_removed_when_the_next_task_starts() -> None:
         assert ["reading" in line for line in drawn(bars, 120)] == [False, True]
         bars(Progress("erm", 1, 9))
         assert [line.split()[0] for line in drawn(bars, 120)] == ["runs", "erm"]
+        bars(Progress("erm", 9, 9))
+        bars(Progress("efdmix", 1, 9))
+        assert [line.split()[0] for line in drawn(bars, 120)] == ["runs", "efdmix"]
 
 
 def test_a_log_has_lines_instead_of_bars() -> None:

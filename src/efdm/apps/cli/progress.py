@@ -56,7 +56,8 @@ class Bars:
         if report.total == 1:
             return
         if report.label not in self._tasks:
-            for label in [label for label, task in self._tasks.items() if self.progress.tasks[task].finished]:
+            finished = {task.id for task in self.progress.tasks if task.finished}
+            for label in [label for label, task in self._tasks.items() if task in finished]:
                 self.progress.remove_task(self._tasks.pop(label))
             self._tasks[report.label] = self.progress.add_task(shorten(report.label, self._label_width), values="")
         self.progress.start()
