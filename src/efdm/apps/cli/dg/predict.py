@@ -66,8 +66,8 @@ def predict(
         _print_predictions(predictions, columns, out)
     for reason in dict.fromkeys(reason for _, reason in skipped):
         print_error(reason)
-    if skipped:
-        print_error(f"{len(skipped)} of {len(found) + len(skipped)} pictures could not be read")
+    if skipped and (total := len(found) + len(skipped)) > 1:
+        print_error(f"{len(skipped)} of {total} pictures could not be read")
     raise typer.Exit(0 if not skipped else 1 if found else 2)
 
 
