@@ -63,10 +63,18 @@ def adain(x: Tensor, y: Tensor, eps: float) -> Tensor:
 
 
 def mixstyle(x: Tensor, y: Tensor, lam: Tensor, eps: float) -> Tensor:
-    """MixStyle as published: normalize, then scale and shift with mixed statistics."""
+    """MixStyle as published: normalize, then scale and shift with mixed statistics, which are detached."""
     dims = (2, 3)
     lam = lam.view(-1, 1, 1, 1)
-    mean_x, mean_y = x.mean(dims, keepdim=True), y.mean(dims, keepdim=True)
-    std_x, std_y = (x.var(dims, keepdim=True) + eps).sqrt(), (y.var(dims, keepdim=True) + eps).sqrt()
+    mean_x, mean_y = (t.detach().mean(dims, keepdim=True) for t in (x, y))
+    std_x, std_y = ((t.detach().var(dims, keepdim=True) + eps).sqrt() for t in (x, y))
     normal = (x - mean_x) / std_x
     return normal * (lam * std_x + (1 - lam) * std_y) + lam * mean_x + (1 - lam) * mean_y
+
+
+def efdmix(x: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
+    """EFDMix of ``(b, c, h, w)`` as published: sort, look up the partner's values by rank, and interpolate."""
+    rows = x.flatten(2)
+    values, order = rows.sort(dim=-1)
+    matched = values[partner].gather(-1, order.argsort(-1))
+    return (rows + (matched - rows.detach()) * (1 - lam.view(-1, 1, 1))).view_as(x)
