@@ -13,7 +13,8 @@ from efdm.training.checkpoint import is_finite, read_checkpoint, write_checkpoin
 def content() -> dict[str, Any]:
     optimizer = {"state": {0: {"step": torch.tensor(3.0), "exp_avg_sq": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]}
     step = {"modules": {"a": torch.ones(64, 64)}, "optimizer": optimizer, "averaged": [torch.ones(2), torch.ones(1)]}
-    return {"phase": "style", "iteration": 7, "step": step}
+    place = {"phase": "style", "iteration": 7, "losses": {"loss": 0.5}, "seconds": 1.5}
+    return {**place, "devices": ["cpu"], "data": "0f", "step": step}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,9 @@ def test_a_checkpoint_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest
 
 def test_every_damage_of_a_hundred_bytes_is_found_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
-    write_checkpoint({**content(), "noise": torch.rand(500)}, path)
+    state = content()
+    state["step"]["noise"] = torch.rand(500)
+    write_checkpoint(state, path)
     whole, expected = path.read_bytes(), read_checkpoint(path, "cpu")
     refused = 0
     for at in range(0, len(whole) - 100, 97):
@@ -59,7 +62,7 @@ def test_every_damage_of_a_hundred_bytes_is_found_or_harmless(tmp_path: Path) ->
         except DamagedFileError:
             refused += 1
         else:
-            assert torch.equal(found["noise"], expected["noise"])
+            assert torch.equal(found["step"]["noise"], expected["step"]["noise"])
             assert torch.equal(found["step"]["modules"]["a"], torch.ones(64, 64))
     assert refused > 50
 

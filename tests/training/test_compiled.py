@@ -8,22 +8,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from efdm.training import compiled as room
+from efdm.training import compiled as module
 from efdm.training.compiled import compiled
 
 
 @pytest.fixture(autouse=True)
 def _traced_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Traced as for a compiler, and run as it is: what is tested is which code is found, not how fast it is."""
+    """Trace without compiling: these tests check which code is reused, not how fast it is."""
     pytest.importorskip("torch._dynamo")
-    room._compiler.cache_clear()
+    module._compiler.cache_clear()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     yield
-    room._compiler.cache_clear()
+    module._compiler.cache_clear()
 
 
 def model(width: int = 4) -> nn.Sequential:
-    """Two stages, the second of other shapes."""
+    """Return two stages of different shapes."""
     stages = [nn.Sequential(nn.Conv2d(a, b, 3), nn.BatchNorm2d(b), nn.ReLU()) for a, b in ((3, width), (width, 2 * width))]
     return nn.Sequential(*stages)
 
@@ -34,7 +34,7 @@ def graphs() -> int:
     return counters["stats"]["unique_graphs"]
 
 
-def test_the_next_model_of_the_same_architecture_finds_its_code() -> None:
+def test_models_of_one_architecture_share_compiled_code() -> None:
     images, first, second = torch.rand(2, 3, 9, 9), model(), model()
     expected = second(images)
     before = graphs()
@@ -43,7 +43,7 @@ def test_the_next_model_of_the_same_architecture_finds_its_code() -> None:
     assert graphs() == before + 2
     with compiled(list(second)):
         found = second(images)
-    assert graphs() == before + 2  # nothing new
+    assert graphs() == before + 2  # reused
     torch.testing.assert_close(found, expected)
     assert not torch.equal(found, first(images))
     with compiled(list(wider := model(6))):
@@ -51,7 +51,7 @@ def test_the_next_model_of_the_same_architecture_finds_its_code() -> None:
     assert graphs() == before + 4
 
 
-def test_hooks_stay_outside_and_models_with_them_share_the_code() -> None:
+def test_hooks_are_not_compiled_and_hooked_models_share_code() -> None:
     images, plain, mixed = torch.rand(2, 3, 9, 9), model(), model()
     with compiled(list(plain)):
         plain(images)
@@ -70,7 +70,7 @@ def test_hooks_stay_outside_and_models_with_them_share_the_code() -> None:
     assert not torch.allclose(found, mixed(images))
 
 
-def test_the_model_is_as_it_was_afterwards() -> None:
+def test_the_model_is_restored_afterwards() -> None:
     changed = model()
     with contextlib.suppress(RuntimeError), compiled(list(changed)):
         assert "forward" in vars(changed[0])
@@ -79,7 +79,7 @@ def test_the_model_is_as_it_was_afterwards() -> None:
     assert changed[0].forward.__func__ is nn.Sequential.forward
 
 
-def test_training_through_compiled_parts_is_training() -> None:
+def test_gradients_through_compiled_parts() -> None:
     images, one = torch.rand(2, 3, 9, 9), model()
     one(images).square().sum().backward()
     expected = [p.grad.clone() for p in one.parameters()]

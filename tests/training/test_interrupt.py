@@ -18,7 +18,7 @@ def send(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_who_wants_to_stop_waits_for_the_end_of_a_step(number: signal.Signals) -> None:
+def test_signals_wait_for_the_end_of_a_step(number: signal.Signals) -> None:
     steps = []
 
     def step() -> None:
@@ -56,21 +56,21 @@ def test_sigterm_saves_and_a_second_one_does_not_interrupt_the_saving() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_who_listens_already_is_left_alone() -> None:
-    heard: list[int] = []
-    usual = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+def test_an_existing_handler_is_kept() -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     try:
         with stoppable():
             send(signal.SIGTERM)
             with unbroken():
                 send(signal.SIGTERM)
-                assert len(heard) == 1
-        assert heard == [signal.SIGTERM] * 2
+                assert len(received) == 1
+        assert received == [signal.SIGTERM] * 2
     finally:
-        signal.signal(signal.SIGTERM, usual)
+        signal.signal(signal.SIGTERM, before)
 
 
-def test_where_nobody_listens_a_step_is_finished_and_the_process_ends() -> None:
+def test_without_a_handler_the_process_ends_after_the_step() -> None:
     code = (
         "import os, signal\nfrom efdm.training.interrupt import unbroken\n"
         "with unbroken():\n    os.kill(os.getpid(), signal.SIGTERM)\n    print('whole', flush=True)\nprint('never')"
@@ -80,7 +80,7 @@ def test_where_nobody_listens_a_step_is_finished_and_the_process_ends() -> None:
 
 
 @pytest.mark.parametrize("block", [unbroken, stoppable])
-def test_training_in_a_thread_has_no_signals_to_wait_for(block: Callable[[], AbstractContextManager[None]]) -> None:
+def test_other_threads_have_no_signals_to_delay(block: Callable[[], AbstractContextManager[None]]) -> None:
     done = []
 
     def work() -> None:

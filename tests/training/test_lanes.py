@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 class Diary:
-    """Works that write down what they do."""
+    """Works that record their steps."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -30,7 +30,7 @@ class Diary:
         return name.upper()
 
 
-def test_works_take_turns_and_the_next_one_takes_the_place_of_a_finished_one() -> None:
+def test_works_alternate_and_a_finished_one_is_replaced() -> None:
     diary, made = Diary(), []
     works = [diary.work("a", 1), diary.work("b", 3), diary.work("c", 2)]
     side_by_side(works, device=CPU, lanes=2, finished=made.append)
@@ -38,23 +38,23 @@ def test_works_take_turns_and_the_next_one_takes_the_place_of_a_finished_one() -
     assert diary.lines == ["a0", "b0", "b1", "c0", "b2", "c1"]
 
 
-def test_a_work_is_begun_when_there_is_room_for_it() -> None:
-    begun: list[str] = []
+def test_a_work_starts_when_a_lane_is_free() -> None:
+    started: list[str] = []
 
     def works() -> object:
         for name in "abc":
-            begun.append(name)
+            started.append(name)
             yield Diary().work(name, 2)
 
-    told = []
-    side_by_side(works(), device=CPU, lanes=1, finished=lambda _: told.append(list(begun)))  # type: ignore[arg-type]
-    assert told == [["a"], ["a", "b"], ["a", "b", "c"]]
+    seen = []
+    side_by_side(works(), device=CPU, lanes=1, finished=lambda _: seen.append(list(started)))  # type: ignore[arg-type]
+    assert seen == [["a"], ["a", "b"], ["a", "b", "c"]]
 
 
-@pytest.mark.parametrize("who", ["a work", "the one who is told"])
-def test_when_one_fails_the_others_save_themselves(who: str) -> None:
+@pytest.mark.parametrize("where", ["work", "callback"])
+def test_when_one_fails_the_others_are_saved(where: str) -> None:
     diary = Diary()
-    works = [diary.work("a", 9), diary.work("b", 2, fails_at=1 if who == "a work" else -1), diary.work("c", 9)]
+    works = [diary.work("a", 9), diary.work("b", 2, fails_at=1 if where == "work" else -1), diary.work("c", 9)]
 
     def finished(value: str) -> None:
         raise FloatingPointError(value)
@@ -64,7 +64,7 @@ def test_when_one_fails_the_others_save_themselves(who: str) -> None:
     assert sorted(line for line in diary.lines if "saved" in line) == ["a saved", "c saved"]
 
 
-def test_one_that_cannot_be_saved_does_not_keep_others_from_it() -> None:
+def test_a_failed_save_does_not_prevent_the_others() -> None:
     diary = Diary()
 
     def stubborn() -> Work[str]:
@@ -83,14 +83,14 @@ def test_one_that_cannot_be_saved_does_not_keep_others_from_it() -> None:
     assert sorted(line for line in diary.lines if "saved" in line) == ["a saved", "b saved"]
 
 
-def test_finish_does_all_of_it() -> None:
+def test_finish_runs_to_the_end() -> None:
     diary = Diary()
     assert finish(diary.work("a", 3)) == "A"
     assert diary.lines == ["a0", "a1", "a2"]
 
 
 class Device:
-    """Stands for a GPU on which the steps of one work take longer than those of another; time passes when one waits."""
+    """Simulate a GPU on which steps take different times; time passes when the host sleeps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.current = 0.0, None
@@ -137,7 +137,7 @@ class Device:
         return name
 
 
-def test_the_host_does_not_run_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_of_a_lane_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "AHEAD", 4)
     device, log = Device(monkeypatch), []
     most = 0
@@ -159,5 +159,5 @@ def test_fast_lanes_do_not_wait_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -
     device, log = Device(monkeypatch), deque()
     works = [device.work("slow", 10, 5.0, log), device.work("fast", 40, 1.0, log)]  # type: ignore[arg-type]
     side_by_side(works, device=torch.device("cuda"), lanes=2, finished=lambda _: None)
-    assert device.now == pytest.approx(50, abs=6)  # both at once: not 90, and not 40 x 5
+    assert device.now == pytest.approx(50, abs=6)  # concurrently: neither 90 nor 40 x 5
     assert list(log)[:16].count("fast") > list(log)[:16].count("slow")

@@ -14,6 +14,7 @@ from torch import Tensor
 from efdm.errors import DamagedFileError
 from efdm.files import atomic_write
 
+KEYS = ("phase", "iteration", "losses", "seconds", "devices", "data", "step")
 REMEDY = "restore a copy of it, or delete it and start the run again"
 
 
@@ -29,7 +30,7 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
             if (damaged := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
         state = torch.load(path, map_location=device, weights_only=True)
-        return {**state, "phase": str(state["phase"]), "iteration": int(state["iteration"])}
+        return {key: state[key] for key in KEYS}
     except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, LookupError, TypeError, ValueError) as error:
         raise DamagedFileError(path, f"the checkpoint is damaged ({_first_line(error)})", REMEDY) from error
 

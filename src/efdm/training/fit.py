@@ -129,7 +129,7 @@ def fit_steps(
 def _read_state(task: Task[Any], folder: Path) -> dict[str, Any]:
     check_same_run(task.settings, folder)
     state = read_checkpoint(folder / CHECKPOINT, task.settings.device)
-    if state.get("data") != task.fingerprint():
+    if state["data"] != task.fingerprint():
         message = f"the run in {folder} was started with other data; give the same data, or start another run"
         raise RunFolderError(message, folder, "other data")
     return state
@@ -158,6 +158,8 @@ class _Run:
     def __init__(self, task: Task[Any], folder: Path | None, state: Mapping[str, Any] | None, report: Report) -> None:
         self.task, self.settings, self.folder, self.report = task, task.settings, folder, report
         self.parts = task.phases()
+        if state is not None and state["phase"] not in [phase.name for phase in self.parts]:
+            raise DamagedFileError(CHECKPOINT, f"the checkpoint has an unknown phase {state['phase']!r}", REMEDY)
         self.phase, self.done, self.losses = self.parts[0], 0, dict[str, Any]()
         self.step: Step | None = None  # while there is something to save
         before = [] if state is None else state["devices"]
@@ -230,10 +232,9 @@ class _Run:
     def _restore(self, step: Step, state: Mapping[str, Any]) -> None:
         try:
             step.restore(state["step"])
-            self.done, self.losses = state["iteration"], state["losses"]
         except (LookupError, RuntimeError, TypeError, ValueError) as error:
-            path = Path("checkpoint") if self.folder is None else self.folder / CHECKPOINT
-            raise DamagedFileError(path, "the checkpoint belongs to another model or version", REMEDY) from error
+            raise DamagedFileError(CHECKPOINT, "the checkpoint belongs to another model", REMEDY) from error
+        self.done, self.losses = state["iteration"], state["losses"]
 
     def _check_loss(self) -> None:
         if not math.isfinite(loss := float(self.losses["loss"])):
