@@ -77,14 +77,13 @@ def test_a_diverged_run_does_not_stop_the_others(data: DomainSet, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_runs_in_processes_equal_runs_in_one(data: DomainSet, tmp_path: Path) -> None:
+def test_runs_in_another_process_equal_runs_in_this_one(data: DomainSet, tmp_path: Path) -> None:
     wanted, trained = runs(1e30, 0.1, 0.1), list[Trained]()
     with pytest.raises(DivergedError, match="1 of 3 runs diverged"):
-        workers.train_in_processes(wanted, data, tmp_path, lanes=2, finished=trained.append)
-    assert sorted(t.settings.seed for t in trained) == [1, 2]
+        workers.train_in_processes(wanted, data, tmp_path, lanes=1, finished=trained.append)
+    assert [t.settings.seed for t in trained] == [1, 2]
     for found in trained:
         assert without_clock(found.records) == without_clock(train(found.settings, data).records)
-        assert {record["lanes"] for record in found.records} == {2}
 
 
 @pytest.mark.parametrize(
