@@ -10,8 +10,7 @@ from efdm import EFDMix, mix_after
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.dg.augment import prepared
-from efdm.lab.analyses import ANALYSES, features_of, pick
-from efdm.lab.analyses.features import DomainNumbers, metadata
+from efdm.lab.analyses import ANALYSES, Sample, pick
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def two_stages() -> nn.Sequential:
 
 
 def gathered(model: nn.Module, data: DomainSet, indices: Tensor, stage: str, **options: int) -> Tensor:
-    return torch.cat([features[stage] for _, features in features_of(model, data, indices, stage, 32, **options)])
+    return torch.cat([features[stage] for _, features in Sample(model, data, indices, 32, **options).features(stage)])
 
 
 # --- pick ------------------------------------------------------------------------------------------------------------
@@ -85,16 +84,16 @@ def test_the_model_is_unchanged(data: DomainSet) -> None:
 
 def test_stopping_early_leaves_the_model_unchanged(data: DomainSet) -> None:
     model = two_stages()
-    next(features_of(model, data, pick(data, 3), "0", 32, batch=2))
+    next(Sample(model, data, pick(data, 3), 32, batch=2).features("0"))
     assert model.training
     assert not model[0]._forward_hooks
     assert torch.is_grad_enabled()
 
 
 def test_several_stages_in_one_pass(data: DomainSet) -> None:
-    (part, features), *rest = features_of(two_stages(), data, pick(data, 1), ["2", "0"], 32)
+    (labels, features), *rest = Sample(two_stages(), data, pick(data, 1), 32).features(["2", "0"])
     assert not rest
-    assert len(part) == 4
+    assert labels.tolist() == [0, 1, 2, 3]
     assert {stage: tuple(f.shape) for stage, f in features.items()} == {"2": (4, 5, 13, 13), "0": (4, 4, 15, 15)}
 
 
@@ -105,7 +104,7 @@ def test_tokens_become_channels_first_without_the_class_token(data: DomainSet) -
 
 
 def test_bf16_features(data: DomainSet) -> None:
-    _, features = next(features_of(two_stages(), data, pick(data, 1), "2", 32, precision="bf16"))
+    _, features = next(Sample(two_stages(), data, pick(data, 1), 32).features("2", "bf16"))
     assert features["2"].dtype == torch.bfloat16
 
 
@@ -120,7 +119,7 @@ def test_wrong_stages(data: DomainSet, stage: str, message: str) -> None:
     model = Model(*two_stages())
     model.add_module("spare", nn.ReLU())
     with pytest.raises(ValueError, match=message):
-        list(features_of(model, data, pick(data, 1), stage, 32))
+        list(Sample(model, data, pick(data, 1), 32).features(stage))
 
 
 # --- domains ---------------------------------------------------------------------------------------------------------
@@ -129,11 +128,9 @@ def test_wrong_stages(data: DomainSet, stage: str, message: str) -> None:
 def test_domain_numbers_are_consecutive(data: DomainSet) -> None:
     names = [data.domain_names[3], data.domain_names[1]]
     picked = pick(data, 2, domains=names)
-    numbers = DomainNumbers(data, picked)
-    assert [numbers.names[n] for n in numbers.of(picked).tolist()] == [names[0], names[0], names[1], names[1]]
-    assert metadata("x", two_stages(), data, picked, 32, "")["pictures"] == dict.fromkeys(
-        sorted(names, key=data.domain_names.index), 2
-    )
+    sample = Sample(two_stages(), data, picked, 32)
+    assert [sample.domains[n] for n in sample.labels.tolist()] == [names[0], names[0], names[1], names[1]]
+    assert sample.metadata("x")["pictures"] == dict.fromkeys(sorted(names, key=data.domain_names.index), 2)
 
 
 def test_rows_are_complete() -> None:

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
-from efdm.lab.analyses import ANALYSES, pick, ties
-from efdm.lab.analyses.features import DomainNumbers
-from efdm.lab.analyses.ties import Share, last_activation, relus_of, shares, swap_activations, table
+from efdm.lab.analyses import ANALYSES, Sample, pick, ties
+from efdm.lab.analyses.ties import last_activation, relus_of, shares, swap_activations, table
 
 
 @pytest.fixture(scope="module")
@@ -39,32 +38,24 @@ def classifier(*stages: nn.Module) -> nn.Sequential:
 # --- counting --------------------------------------------------------------------------------------------------------
 
 
-def test_share_by_hand() -> None:
-    share = Share(2)
+def test_shares_by_hand() -> None:
     none, half, all_equal = [1.0, 2, 3, 4], [5.0, 5, 6, 7], [0.0, 0, 0, 0]
-    share.add(torch.tensor([[none, half], [all_equal, half]]), torch.tensor([0, 1]))
-    share.add(torch.tensor([[all_equal, all_equal]]), torch.tensor([1]))
+    first = (torch.tensor([0, 1]), {"a": torch.tensor([[none, half], [all_equal, half]])})
+    second = (torch.tensor([1]), {"a": torch.tensor([[all_equal, all_equal]])})
+    share = shares([first, second])["a"]
     # samples: (0 + 50) / 2, (100 + 50) / 2, 100
-    assert share.by_domain() == [25, 87.5]
-    assert share.percent() == pytest.approx((25 + 75 + 100) / 3)
+    assert share.by_domain == [25, 87.5]
+    assert share.percent == pytest.approx((25 + 75 + 100) / 3)
     assert share.positions == 4
 
 
-def test_share_equals_a_slow_count() -> None:
+def test_shares_equal_a_slow_count() -> None:
     x = torch.randint(0, 9, (3, 4, 5, 2)).float()
-    share = Share(1)
-    share.add(x, torch.zeros(3).long())
     rows = [row.tolist() for row in x.flatten(0, 1).flatten(1)]
     slow = [sum(row.count(value) > 1 for value in row) / len(row) for row in rows]
-    assert share.percent() == pytest.approx(100 * sum(slow) / len(slow))
-
-
-def test_shares_by_stage_and_domain(data: DomainSet) -> None:
-    indices = torch.cat([data.select(d, "test")[:1] for d in data.domain_names[:2]])
-    tied, free = torch.zeros(1, 1, 4), torch.arange(4.0).view(1, 1, 4)
-    batch = {"a": torch.cat([tied, free]), "b": torch.cat([free, free])}
-    found = shares([(indices, batch)], DomainNumbers(data, indices))
-    assert (found["a"].by_domain(), found["b"].by_domain()) == ([100, 0], [0, 0])
+    found = shares([(torch.zeros(3).long(), {"a": x, "b": torch.arange(120.0).view(x.shape)})])
+    assert found["a"].percent == pytest.approx(100 * sum(slow) / len(slow))
+    assert found["b"].percent == 0
 
 
 # --- activations -----------------------------------------------------------------------------------------------------
@@ -110,7 +101,7 @@ def test_last_activation() -> None:
 
 def test_ties_of_relu_prelu_and_bf16(data: DomainSet, tmp_path: Path) -> None:
     model = classifier(Bottleneck())
-    content = ties.analyse(model, data, pick(data, 3), 32, tmp_path, stages=["0"])
+    content = ties.analyse(Sample(model, data, pick(data, 3), 32), tmp_path, stages=["0"])
     assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["ties"].files)
     assert json.loads((tmp_path / "ties.json").read_text()) == content
     assert content["own"] == "ReLU6"
@@ -126,27 +117,27 @@ def test_ties_of_relu_prelu_and_bf16(data: DomainSet, tmp_path: Path) -> None:
 
 def test_a_final_activation_is_listed_once(data: DomainSet, tmp_path: Path) -> None:
     stage = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-    content = ties.analyse(classifier(stage), data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
+    content = ties.analyse(Sample(classifier(stage), data, pick(data, 1), 32), tmp_path, stages=["0"], precisions=["fp32"])
     assert [(r["stage"], r["at"]) for r in content["rows"]] == [("pictures", "output"), ("0", "output"), ("0", "output")]
 
 
 def test_a_model_without_relu(data: DomainSet, tmp_path: Path) -> None:
     model = classifier(nn.Sequential(nn.Conv2d(3, 4, 3), nn.GELU()))
-    content = ties.analyse(model, data, pick(data, 1), 32, tmp_path, stages=["0"], precisions=["fp32"])
+    content = ties.analyse(Sample(model, data, pick(data, 1), 32), tmp_path, stages=["0"], precisions=["fp32"])
     assert [r["activation"] for r in content["rows"]] == ["", "own"]
 
 
 def test_default_stages(data: DomainSet, tmp_path: Path) -> None:
     models = pytest.importorskip("torchvision.models")
     model = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
-    content = ties.analyse(model, data, pick(data, 1), 64, tmp_path, precisions=["fp32"], activations=["own"])
+    content = ties.analyse(Sample(model, data, pick(data, 1), 64), tmp_path, precisions=["fp32"], activations=["own"])
     assert [r["stage"] for r in content["rows"]] == ["pictures", "stage1", "stage2", "stage3", "stage4"]
     assert [r["positions"] for r in content["rows"]] == [1024, 256, 64, 16, 4]
 
 
 def test_an_unknown_model_needs_stages(data: DomainSet, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="are not known"):
-        ties.analyse(classifier(Bottleneck()), data, pick(data, 1), 32, tmp_path)
+        ties.analyse(Sample(classifier(Bottleneck()), data, pick(data, 1), 32), tmp_path)
 
 
 def test_table_by_hand() -> None:

@@ -2,7 +2,7 @@
 
 analysis = ANALYSES["histogram"]
 indices = pick(data, analysis.per_domain)
-analysis.analyse(model, data, indices, size, Path("out"))
+analysis.analyse(Sample(model, data, indices, size), Path("out"))
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from efdm.lab.analyses import histogram, ties, tsne
-from efdm.lab.analyses.features import features_of, pick
+from efdm.lab.analyses.features import Sample, pick
 
-__all__ = ["ANALYSES", "Analysis", "features_of", "pick"]
+__all__ = ["ANALYSES", "Analysis", "Sample", "pick"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Analysis:
     """One analysis.
 
     Args:
-        analyse: ``analyse(model, data, indices, size, out, *, batch, name, **options)`` writes ``files``, returns numbers.
+        analyse: ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers.
         summary: returns the main numbers as lines of text.
         per_domain: the default number of pictures per domain, enough for the analysis and feasible on a CPU.
     """

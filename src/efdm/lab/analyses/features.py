@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,61 +37,57 @@ def pick(
     return picked
 
 
-class DomainNumbers:
-    """Consecutive numbers for the domains of the selected pictures; the data set may have further domains."""
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A model and the pictures on which its features are analysed.
 
-    def __init__(self, data: DomainSet, indices: Tensor) -> None:
-        present = data.domains[indices].unique().cpu()
-        self.names = [data.domain_names[number] for number in present.tolist()]
-        self._domains = data.domains
-        self._place = torch.zeros(len(data.domain_names), dtype=torch.int64)
-        self._place[present] = torch.arange(len(present))
+    ``indices`` selects pictures of ``data``; they are prepared as for testing, at ``size``. ``name`` describes the model.
+    """
 
-    def of(self, indices: Tensor) -> Tensor:
-        """Return the domain of each picture as an index into `names`, on the CPU."""
-        return self._place[self._domains[indices].cpu()]
+    model: nn.Module
+    data: DomainSet
+    indices: Tensor
+    size: int
+    name: str = ""
+    batch: int = 32
+
+    @cached_property
+    def domains(self) -> list[str]:
+        """The domains of the selected pictures; the data set may have further domains."""
+        return [self.data.domain_names[number] for number in self.data.domains[self.indices].unique().tolist()]
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """The domain of each picture as an index into `domains`, on the CPU."""
+        return self.data.domains[self.indices].unique(return_inverse=True)[1].cpu()
+
+    def metadata(self, analysis: str) -> dict[str, Any]:
+        """Return the entries that all JSON files of analyses share."""
+        return {
+            "analysis": analysis,
+            "model": self.name or type(self.model).__name__,
+            "size": self.size,
+            "pictures": dict(zip(self.domains, self.labels.bincount().tolist(), strict=True)),
+            "environment": environment(device_of(self.model)),
+        }
+
+    def features(self, stages: Sequence[str] | str, precision: str = "fp32") -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        """Yield the labels of each batch and its features after every stage as ``(b, c, *space)``, without class tokens.
+
+        ``stages`` are named as in `mix_after`. Features are on the model's device, in the dtype of its computation. The
+        model runs in eval mode, so nothing is mixed; its mode is restored after every batch.
+        """
+        check_choice("precision", precision, PRECISIONS)
+        if self.batch < 1:
+            raise SettingError(f"batch must be >= 1, got {self.batch}", "batch")
+        places = {stage: find_stage(self.model, stage) for stage in ([stages] if isinstance(stages, str) else stages)}
+        for part, labels in zip(self.indices.split(self.batch), self.labels.split(self.batch), strict=True):
+            images = prepared(self.data.images[part].to(device_of(self.model)), self.size)
+            yield labels, _run(self.model, images, places, precision)
 
 
 def device_of(model: nn.Module) -> torch.device:
     return next((p.device for p in model.parameters()), torch.device("cpu"))
-
-
-def metadata(analysis: str, model: nn.Module, data: DomainSet, indices: Tensor, size: int, name: str) -> dict[str, Any]:
-    """Return the entries that all JSON files of analyses share."""
-    domains = DomainNumbers(data, indices)
-    counts = torch.bincount(domains.of(indices), minlength=len(domains.names)).tolist()
-    return {
-        "analysis": analysis,
-        "model": name or type(model).__name__,
-        "size": size,
-        "pictures": dict(zip(domains.names, counts, strict=True)),
-        "environment": environment(device_of(model)),
-    }
-
-
-def features_of(
-    model: nn.Module,
-    data: DomainSet,
-    indices: Tensor,
-    stages: Sequence[str] | str,
-    size: int,
-    *,
-    batch: int = 32,
-    precision: str = "fp32",
-) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-    """Yield the indices of each batch and its features after every stage as ``(b, c, *space)``, without class tokens.
-
-    ``stages`` are named as in `mix_after`. Pictures are prepared as for testing. Features are on the model's device, in the
-    dtype of its computation. The model runs in eval mode, so nothing is mixed; its mode is restored after every batch.
-    """
-    check_choice("precision", precision, PRECISIONS)
-    if batch < 1:
-        raise SettingError(f"batch must be >= 1, got {batch}", "batch")
-    places = {stage: find_stage(model, stage) for stage in ([stages] if isinstance(stages, str) else stages)}
-    device = device_of(model)
-    for part in indices.split(batch):
-        images = prepared(data.images[part].to(device), size)
-        yield part, _run(model, images, places, precision)
 
 
 def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precision: str) -> dict[str, Tensor]:

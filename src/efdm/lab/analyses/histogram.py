@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from efdm.data.domains import DomainSet
 from efdm.errors import SettingError
 from efdm.lab.analyses.drawing import GRAY, colour_of, digits, new_figure, plain, save, with_spaces, write_csv
-from efdm.lab.analyses.features import DomainNumbers, features_of, metadata
+from efdm.lab.analyses.features import Sample
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import ChannelStats, channel_stats
 from efdm.training.files import write_json
@@ -187,28 +186,15 @@ def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
     save(figure, path)
 
 
-def analyse(
-    model: nn.Module,
-    data: DomainSet,
-    indices: Tensor,
-    size: int,
-    out: Path,
-    *,
-    stage: str = "stage1",
-    channel: int | str = "typical",
-    batch: int = 32,
-    name: str = "",
-) -> dict[str, Any]:
+def analyse(sample: Sample, out: Path, *, stage: str = "stage1", channel: int | str = "typical") -> dict[str, Any]:
     """Write histogram.json, histogram.csv and histogram.png, and return the contents of the JSON file.
 
-    ``channel`` is a number, "typical" (the median by distance between domains) or "farthest". ``name`` describes the model.
+    ``channel`` is a number, "typical" (the median by distance between domains) or "farthest".
     """
-    domains = DomainNumbers(data, indices)
-    parts = features_of(model, data, indices, stage, size, batch=batch)
-    found = histograms(((features[stage], domains.of(part)) for part, features in parts), domains.names)
+    found = histograms(((features[stage], labels) for labels, features in sample.features(stage)), sample.domains)
     chosen = choose_channel(found, channel)
     content = {
-        **metadata("histogram", model, data, indices, size, name),
+        **sample.metadata("histogram"),
         "stage": stage,
         "channel": chosen,
         "channels": found.counts.shape[1],

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from efdm.data.domains import DomainSet
 from efdm.errors import SettingError
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save
-from efdm.lab.analyses.features import DomainNumbers, device_of, features_of, metadata
+from efdm.lab.analyses.features import Sample, device_of
 from efdm.nn import find_stage, stages_of
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import tied_share
@@ -64,31 +64,28 @@ def last_activation(model: nn.Module, stage: str) -> str | None:
     return f"{name}.{inside[-1]}" if inside else None
 
 
-class Share:
-    """Accumulates the mean share of tied values over samples and channels, by domain."""
+class Share(NamedTuple):
+    """The tied values of a stage in percent, over all pictures and by domain, and the number of positions per channel."""
 
-    def __init__(self, domains: int) -> None:
-        self.sums, self.counts = torch.zeros(2, domains, dtype=torch.float64)
-        self.positions = 0
-
-    def add(self, features: Tensor, numbers: Tensor) -> None:
-        self.sums.index_add_(0, numbers, tied_share(features).double().mean(1).cpu())
-        self.counts += torch.bincount(numbers, minlength=len(self.counts))
-        self.positions = features[0, 0].numel()
-
-    def percent(self) -> float:
-        return 100 * float(self.sums.sum() / self.counts.sum())
-
-    def by_domain(self) -> list[float]:
-        return (100 * self.sums / self.counts).tolist()
+    percent: float
+    by_domain: list[float]
+    positions: int
 
 
-def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: DomainNumbers) -> dict[str, Share]:
-    """Return the tied shares of each stage, from the batches of `features_of`."""
-    found: dict[str, Share] = {}
-    for indices, features in batches:
+def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]]) -> dict[str, Share]:
+    """Return the mean share of tied values over samples and channels of each stage, from batches of (labels, features)."""
+    labels, percent, positions = list[Tensor](), dict[str, list[Tensor]](), dict[str, int]()
+    for numbers, features in batches:
+        labels.append(numbers)
         for stage, values in features.items():
-            found.setdefault(stage, Share(len(domains.names))).add(values, domains.of(indices))
+            percent.setdefault(stage, []).append(100 * tied_share(values).double().mean(1).cpu())
+            positions[stage] = values[0, 0].numel()
+    domain = torch.cat(labels)
+    found = {}
+    for stage, parts in percent.items():
+        each = torch.cat(parts)
+        by_domain = [float(each[domain == number].mean()) for number in range(int(domain.max()) + 1)]
+        found[stage] = Share(float(each.mean()), by_domain, positions[stage])
     return found
 
 
@@ -96,8 +93,8 @@ def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: Doma
 
 
 def _row(share: Share, domains: Sequence[str], **what: str) -> dict[str, Any]:
-    by_domain = {name: round(value, 3) for name, value in zip(domains, share.by_domain(), strict=True)}
-    return {**what, "positions": share.positions, "percent": round(share.percent(), 3), "domains": by_domain}
+    by_domain = {name: round(value, 3) for name, value in zip(domains, share.by_domain, strict=True)}
+    return {**what, "positions": share.positions, "percent": round(share.percent, 3), "domains": by_domain}
 
 
 PICTURES = "pictures"  # in place of a stage: the uint8 pictures themselves
@@ -163,23 +160,19 @@ def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) ->
 
 
 def analyse(
-    model: nn.Module,
-    data: DomainSet,
-    indices: Tensor,
-    size: int,
+    sample: Sample,
     out: Path,
     *,
     stages: Sequence[str] = (),
     activations: Sequence[str] = (OWN, "prelu"),
     precisions: Sequence[str] = ("fp32", "bf16"),
-    batch: int = 32,
-    name: str = "",
 ) -> dict[str, Any]:
     """Write ties.json, ties.md and ties.png, and return the contents of the JSON file.
 
     ``stages`` defaults to all stages of a known model. Other activations replace ReLU without retraining; a model without
     ReLU is analysed with its own activation only.
     """
+    model, data = sample.model, sample.data
     stages = tuple(stages) or tuple(stages_of(model))
     if not stages:
         raise SettingError(f"the stages of {type(model).__name__} are not known; name modules as stages", "stages")
@@ -187,21 +180,19 @@ def analyse(
         check_choice("activation", activation, (OWN, *ACTIVATIONS))
     used = [a for a in activations if a == OWN or relus_of(model)]
     inner = {stage: last for stage in stages if (last := last_activation(model, stage)) is not None}
-    domains = DomainNumbers(data, indices)
-    pictures = shares(((part, {PICTURES: data.images[part].float()}) for part in indices.split(batch)), domains)
-    rows = [_row(pictures[PICTURES], domains.names, stage=PICTURES, at="output", activation="", precision="uint8")]
+    parts = zip(sample.labels.split(sample.batch), sample.indices.split(sample.batch), strict=True)
+    pictures = shares((labels, {PICTURES: data.images[part].float()}) for labels, part in parts)
+    rows = [_row(pictures[PICTURES], sample.domains, stage=PICTURES, at="output", activation="", precision="uint8")]
     for activation in used:
-        swapped = model if activation == OWN else swap_activations(model, activation)
+        swapped = sample if activation == OWN else replace(sample, model=swap_activations(model, activation))
         for precision in precisions:
-            places = [*stages, *inner.values()]
-            parts = features_of(swapped, data, indices, places, size, batch=batch, precision=precision)
-            found = shares(parts, domains)
+            found = shares(swapped.features([*stages, *inner.values()], precision))
             what = {"activation": activation, "precision": precision}
-            rows += [_row(found[s], domains.names, stage=s, at="output", **what) for s in stages]
-            rows += [_row(found[inner[s]], domains.names, stage=s, at="activation", **what) for s in inner]
+            rows += [_row(found[s], sample.domains, stage=s, at="output", **what) for s in stages]
+            rows += [_row(found[inner[s]], sample.domains, stage=s, at="activation", **what) for s in inner]
     rows = _without_repetition(rows)
     content = {
-        **metadata("ties", model, data, indices, size, name),
+        **sample.metadata("ties"),
         "own": " and ".join(relus_of(model)) or OWN,
         "rows": rows,
     }

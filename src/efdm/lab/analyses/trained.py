@@ -12,7 +12,7 @@ import torch
 from efdm.data.datasets import DIGITS, check_domains, load_dataset
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
-from efdm.lab.analyses import ANALYSES, pick
+from efdm.lab.analyses import ANALYSES, Sample, pick
 from efdm.lab.preparation import check_writable
 from efdm.lab.single_run import dataset_name
 from efdm.ops.choices import check_choice
@@ -56,7 +56,7 @@ def analyse_classifier(
     check_domains("domains", domains or (), data)
     indices = pick(data, per_domain or row.per_domain, domains=domains)
     name = f"{settings['backbone']}, {settings['method']}"
-    return row.analyse(classifier.model, data, indices, classifier.size, out, name=name, **options)
+    return row.analyse(Sample(classifier.model, data, indices, classifier.size, name), out, **options)
 
 
 def _check_options(analysis: str, options: dict[str, Any]) -> dict[str, Any]:

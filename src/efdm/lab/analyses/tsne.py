@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from efdm.data.domains import DomainSet
 from efdm.errors import SettingError, requires
 from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, with_spaces, write_csv
-from efdm.lab.analyses.features import DomainNumbers, features_of, metadata
+from efdm.lab.analyses.features import Sample
 from efdm.ops.moments import ChannelStats, channel_stats
 from efdm.training.files import write_json
 
@@ -104,27 +103,15 @@ def draw(
     save(figure, path)
 
 
-def analyse(
-    model: nn.Module,
-    data: DomainSet,
-    indices: Tensor,
-    size: int,
-    out: Path,
-    *,
-    stage: str = "stage1",
-    perplexity: float = PERPLEXITY,
-    batch: int = 32,
-    name: str = "",
-) -> dict[str, Any]:
+def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: float = PERPLEXITY) -> dict[str, Any]:
     """Write tsne.json (probes), tsne.csv (coordinates) and tsne.png, and return the contents of the JSON file."""
-    fitting = allowed_perplexity(len(indices), perplexity)
-    domains = DomainNumbers(data, indices)
-    labels = domains.of(indices)
-    found = statistics(f[stage] for _, f in features_of(model, data, indices, stage, size, batch=batch))
+    labels, data = sample.labels, sample.data
+    fitting = allowed_perplexity(len(labels), perplexity)
+    found = statistics(features[stage] for _, features in sample.features(stage))
     probes = {statistic: probe(vectors, labels) for statistic, vectors in found.items()}
     points = {statistic: embedded(vectors, perplexity) for statistic, vectors in found.items()}
     content = {
-        **metadata("tsne", model, data, indices, size, name),
+        **sample.metadata("tsne"),
         "stage": stage,
         "channels": found["mean"].shape[1],
         "perplexity": round(fitting, 3),
@@ -138,12 +125,12 @@ def analyse(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "tsne.json", content)
     head = ["domain", "class", *(f"{statistic}_{axis}" for statistic in points for axis in "xy")]
-    classes = [data.classes[label] for label in data.labels[indices].tolist()]
+    classes = [data.classes[label] for label in data.labels[sample.indices].tolist()]
     coordinates = digits(torch.cat(list(points.values()), 1), 4)
-    rows = ((domains.names[d], c, *at) for d, c, at in zip(labels.tolist(), classes, coordinates, strict=True))
+    rows = ((sample.domains[d], c, *at) for d, c, at in zip(labels.tolist(), classes, coordinates, strict=True))
     write_csv(out / "tsne.csv", head, rows)
     accuracy = {statistic: mean for statistic, (mean, _) in probes.items()}
-    draw(points, accuracy, labels, domains.names, f"{content['model']}, {stage}", out / "tsne.png")
+    draw(points, accuracy, labels, sample.domains, f"{content['model']}, {stage}", out / "tsne.png")
     return content
 
 
