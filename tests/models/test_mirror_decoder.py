@@ -14,26 +14,15 @@ from efdm.models.vgg import conv_names
 
 def mirrored() -> nn.Sequential:
     """The decoder of pytorch-AdaIN for VGG-19; "up" stands for upsampling."""
-    plan = [
-        (512, 256),
-        "up",
-        (256, 256),
-        (256, 256),
-        (256, 256),
-        (256, 128),
-        "up",
-        (128, 128),
-        (128, 64),
-        "up",
-        (64, 64),
-        (64, 3),
-    ]
+    widths = [512, 256, "up", 256, 256, 256, 128, "up", 128, 64, "up", 64, 3]
     layers: list[nn.Module] = []
-    for step in plan:
-        if isinstance(step, str):
+    inputs = widths[0]
+    for width in widths[1:]:
+        if width == "up":
             layers.append(nn.Upsample(scale_factor=2, mode="nearest"))
         else:
-            layers += [nn.ReflectionPad2d(1), nn.Conv2d(*step, 3), nn.ReLU()]
+            layers += [nn.ReflectionPad2d(1), nn.Conv2d(inputs, width, 3), nn.ReLU()]
+            inputs = width
     return nn.Sequential(*layers[:-1])
 
 
@@ -49,14 +38,8 @@ def test_vgg19_decoder_equals_the_published_one() -> None:
 def test_vgg16_decoder_mirrors_vgg16() -> None:
     decoder = MirrorDecoder("vgg16", "relu3_2")
     found = [(c.in_channels, c.out_channels, up) for c, up in zip(decoder.convs, decoder.up_after, strict=True)]
-    assert found == [
-        (256, 256, False),
-        (256, 128, True),
-        (128, 128, False),
-        (128, 64, True),
-        (64, 64, False),
-        (64, 3, False),
-    ]
+    channels = [(256, 256), (256, 128), (128, 128), (128, 64), (64, 64), (64, 3)]
+    assert found == [(*pair, up) for pair, up in zip(channels, (False, True, False, True, False, False), strict=True)]
     assert len(MirrorDecoder("vgg16").convs) == len(conv_names("vgg16", "relu4_1")) == 8
 
 

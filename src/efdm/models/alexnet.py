@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -11,16 +11,12 @@ from torch import Tensor, nn
 from efdm.models.state_dicts import check_state
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 
-# torchvision's layers: index in `features`, channels in and out, kernel, stride, padding, and whether pooling precedes it
-LAYERS: Mapping[str, tuple[int, int, int, int, int, int, bool]] = {
-    "relu1": (0, 3, 64, 11, 4, 2, False),
-    "relu2": (3, 64, 192, 5, 1, 2, True),
-    "relu3": (6, 192, 384, 3, 1, 1, True),
-    "relu4": (8, 384, 256, 3, 1, 1, False),
-    "relu5": (10, 256, 256, 3, 1, 1, False),
-}
-TAPS = tuple(LAYERS)
-SMALLEST = 31  # pixels; a smaller image has no features left at relu3
+# index in torchvision's `features` -> channels in and out, kernel, stride, padding
+LAYERS: Mapping[str, tuple[int, int, int, int, int]] = {
+    "0": (3, 64, 11, 4, 2), "3": (64, 192, 5, 1, 2), "6": (192, 384, 3, 1, 1), "8": (384, 256, 3, 1, 1),
+    "10": (256, 256, 3, 1, 1),
+}  # fmt: skip
+POOLED = ("3", "6")  # layers that follow max pooling
 
 
 class AlexNet(nn.Module):
@@ -31,28 +27,17 @@ class AlexNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.ModuleDict(
-            {
-                str(index): nn.Conv2d(inputs, outputs, kernel, stride, padding)
-                for index, inputs, outputs, kernel, stride, padding, _ in LAYERS.values()
-            }
-        )
+        self.features = nn.ModuleDict({index: nn.Conv2d(*layer) for index, layer in LAYERS.items()})
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
 
-    def taps(self, images: Tensor, taps: Sequence[str] = TAPS) -> list[Tensor]:
-        """Return the features after the named ReLUs, in order of depth."""
-        if unknown := [t for t in taps if t not in TAPS]:
-            raise ValueError(f"AlexNet has no {', '.join(unknown)}; choose from {', '.join(TAPS)}")
-        if min(images.shape[-2:]) < SMALLEST:
-            raise ValueError(f"AlexNet needs images of at least {SMALLEST} pixels a side, got {tuple(images.shape[-2:])}")
+    def taps(self, images: Tensor) -> list[Tensor]:
+        """Return the features after every ReLU."""
         found: list[Tensor] = []
         x = (images - self.mean) / self.std
-        for tap, (index, *_, pooled) in LAYERS.items():
-            x = F.max_pool2d(x, 3, 2) if pooled else x
-            x = F.relu(self.features[str(index)](x))
-            if tap in taps:
-                found.append(x)
+        for index, conv in self.features.items():
+            x = F.relu(conv(F.max_pool2d(x, 3, 2) if index in POOLED else x))
+            found.append(x)
         return found
 
 

@@ -62,9 +62,8 @@ def _features_to_stages(state: State) -> State:
     if not any(key.startswith("features.") for key in state):
         return state
     convs = numbered_convs("vgg16").items()
-    names = {
-        f"features.{n}": f"stage{conv[4]}.{2 * (int(conv[6]) - 1)}" for n, conv in convs
-    }  # ReLUs take every second position
+    # ReLUs take every second position
+    names = {f"features.{n}": f"stage{conv[4]}.{2 * (int(conv[6]) - 1)}" for n, conv in convs}
     return rename_layers({k: v for k, v in state.items() if not k.startswith(CLASSIFIERS)}, names)
 
 
@@ -137,11 +136,8 @@ def _create_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module
 @contextmanager
 def _offline_if_unreachable() -> Iterator[None]:
     """Let timm use its cache if the hub does not answer, because its client would retry for a minute."""
-    try:
-        from huggingface_hub import constants
-    except ImportError:  # timm reports it
-        yield
-        return
+    from huggingface_hub import constants
+
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
     try:

@@ -19,7 +19,6 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLASSIFIERS = ("classifier.", "pre_logits.", "head.")  # prefixes of the classifiers of torchvision and timm
 Padding = Literal["reflect", "zeros"]
 Pooling = Literal["ceil", "floor"]
-PADDINGS: Mapping[str, int] = MappingProxyType({"reflect": 0, "zeros": 1})  # padding argument of the convolutions
 
 
 def conv_names(name: str, until: str) -> tuple[str, ...]:
@@ -63,7 +62,7 @@ class VGG(nn.Module):
         self, name: str = "vgg16", until: str = "relu4_1", *, padding: Padding = "reflect", pooling: Pooling = "ceil"
     ) -> None:
         super().__init__()
-        if padding not in PADDINGS or pooling not in ("ceil", "floor"):
+        if padding not in ("reflect", "zeros") or pooling not in ("ceil", "floor"):
             raise ValueError(f"padding must be reflect or zeros and pooling ceil or floor, got {padding!r} and {pooling!r}")
         self.name, self.until, self.padding, self.pooling = name, until, padding, pooling
         self.names = conv_names(name, until)
@@ -75,7 +74,7 @@ class VGG(nn.Module):
         width = 3
         for conv in self.names:
             out = WIDTHS[int(conv[4]) - 1]
-            self.add_module(conv, nn.Conv2d(width, out, 3, padding=PADDINGS[padding]))
+            self.add_module(conv, nn.Conv2d(width, out, 3, padding=int(padding == "zeros")))
             width = out
 
     @property
@@ -88,9 +87,7 @@ class VGG(nn.Module):
         known = {*self.names, *(n.replace("conv", "relu") for n in self.names)}
         if unknown := [t for t in taps if t not in known]:
             raise ValueError(f"{self.name} up to {self.until} has no {', '.join(unknown)}")
-        if not taps:
-            return []
-        last = max(self.names.index(t.replace("relu", "conv")) for t in taps)
+        last = max((self.names.index(t.replace("relu", "conv")) for t in taps), default=-1)
         found: list[Tensor] = []
         x = self.input(images)
         block = "1"
@@ -176,8 +173,7 @@ def normalise(encoder: VGG, means: Mapping[str, Tensor]) -> VGG:
 
 
 class MirrorDecoder(nn.Module):
-    """Map features back to images: the encoder's convolutions in reverse, with nearest upsampling in place of pooling
-    and no final activation."""
+    """Map features back to images by the encoder's convolutions in reverse, with nearest upsampling in place of pooling."""
 
     def __init__(self, name: str = "vgg16", until: str = "relu4_1") -> None:
         super().__init__()

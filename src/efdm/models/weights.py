@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -23,7 +22,7 @@ from torch import Tensor
 from efdm.errors import DamagedFileError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
-from efdm.models.state_dicts import naming_file
+from efdm.models.state_dicts import check_state, naming_file
 from efdm.models.vgg import VGG, MirrorDecoder, Padding, Pooling, load_decoder, load_vgg, normalise
 from efdm.text import first_few
 
@@ -31,6 +30,7 @@ with requires("style"):
     from safetensors import safe_open
     from safetensors.torch import load_file, save
 
+SHIPPED = Path(__file__).parent / "files"
 FOLDER_VARIABLE = "EFDM_WEIGHTS"
 STATE_KEYS = ("state_dict", "model")  # entries of a training checkpoint that may hold the state dict
 
@@ -128,10 +128,7 @@ def find(name: str, path: str | Path | None = None) -> Path:
             raise MissingWeights(f"file not found: {path}, for {name} ({weight.about})")
         return Path(path)
     if weight.place == "package":
-        file = Path(str(resources.files("efdm.models"))) / "files" / weight.files[0]
-        if not file.is_file():
-            raise MissingWeights(f"{file.name} is missing from the package; reinstall efdm")
-        return file
+        return SHIPPED / weight.files[0]
     if found := find_file(*weight.files):
         return found
     raise MissingWeights(
@@ -292,22 +289,13 @@ def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str,
 
 def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
     """Fill a network from a file of `save_network`, or the decoder of a VGG from pytorch-AdaIN's decoder.pth."""
-    state = {key: value.float() for key, value in read(path).items()}
-    if not any(key.startswith(("decoder.", "stages.")) for key in state):
-        if not isinstance(network.decoder, MirrorDecoder):
-            raise ValueError(f"{path} does not hold the network {network.name}; expected a file of `save_network`")
-        with naming_file(path):
-            load_decoder(network.decoder, state)
-        return network
-    whole = any(key.startswith("stages.") for key in state)
-    try:
-        if whole:
-            network.load_state_dict(state)
+    state = read(path)
+    with naming_file(path):
+        if isinstance(network.decoder, MirrorDecoder):
+            load_decoder(network.decoder, {key.removeprefix("decoder."): value for key, value in state.items()})
         else:
-            network.decoder.load_state_dict({key.removeprefix("decoder."): value for key, value in state.items()})
-    except RuntimeError as error:  # the original message lists every tensor
-        stored = metadata(path).get("network", "an unnamed network")
-        raise ValueError(f"{path} does not fit the network {network.name}; it holds tensors of {stored}") from error
+            check_state(network, network.name, state)
+            network.load_state_dict(state)
     return network
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.models import VGG
-from efdm.models.alexnet import TAPS as ALEXNET_TAPS
 from efdm.models.alexnet import AlexNet, load_alexnet
 from efdm.models.weights import MissingWeights, load_encoder, read
 from efdm.nn.losses import gram, rows, unit_distances
@@ -195,7 +194,7 @@ class Metrics:
         """Return the features of images ``(b, 3, h, w)`` in [0, 1]."""
         taps = sorted({*STYLE_TAPS, *LPIPS_TAPS})
         found = dict(zip(taps, self.vgg.taps(images, taps), strict=True))
-        second = [] if self.alexnet is None else self.alexnet.taps(images, ALEXNET_TAPS)
+        second = [] if self.alexnet is None else self.alexnet.taps(images)
         return MetricFeatures(images, [found[t] for t in STYLE_TAPS], [found[t] for t in LPIPS_TAPS], second)
 
     @torch.inference_mode()
