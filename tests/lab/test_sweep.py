@@ -14,7 +14,7 @@ from sweeps import Trainer, small_set
 
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
-from efdm.errors import DamagedFileError, SettingError
+from efdm.errors import DamagedFileError, DivergedError, SettingError
 from efdm.lab import Recipe, read_study, run, tables
 from efdm.progress import Progress
 
@@ -162,11 +162,11 @@ def test_a_diverged_run_is_named_and_repeated(trainer: Trainer, protocol: str, t
         good = [s for s in settings if (s.seed, s.test_domains, s.method) != (0, ("photo",), "erm")]
         trainer(good, *given, **named)
         if len(good) < len(settings):
-            raise FloatingPointError("1 of 8 runs diverged: erm")
+            raise DivergedError("1 of 8 runs diverged: erm", 3)
 
     recipe = replace(RECIPE, protocol=protocol, selections=("last",))
     for _ in range(2):
-        with pytest.raises(FloatingPointError, match=r"1 of 8 runs diverged: erm\. Run the recipe again"):
+        with pytest.raises(DivergedError, match=r"1 of 8 runs diverged: erm\. Run the recipe again"):
             run(recipe, small_set(), tmp_path, train=one_fails)
         study = read_study(tmp_path)
         assert [(p.row, p.seed, p.cell.test) for p in study.missing] == [("erm", 0, ("photo",))]

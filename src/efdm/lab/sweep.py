@@ -25,7 +25,7 @@ from efdm.dg.settings import Settings, check
 from efdm.dg.training import Trained, sampler
 from efdm.dg.workers import train_runs
 from efdm.environment import environment
-from efdm.errors import DamagedFileError, RunFolderError, SettingError
+from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
 from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
@@ -94,7 +94,7 @@ def run(
         train: replaces `train_runs`, which trains on this machine.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
-    A run that diverges does not stop the others: a FloatingPointError names it at the end, tables show it as missing, and
+    A run that diverges does not stop the others: a DivergedError names it at the end, tables show it as missing, and
     the next call trains it again.
     """
     check_folder(out)
@@ -120,14 +120,15 @@ def run(
             done += 1
             progress(Progress("runs", done, total))
 
-        diverged: list[str] = []
+        diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
                 train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
-            except FloatingPointError as error:  # raised when the other runs have finished
-                diverged.append(str(error))
+            except DivergedError as error:  # raised when the other runs have finished
+                diverged.append(error)
         if diverged:
-            raise FloatingPointError(f"{'; '.join(diverged)}. Run the recipe again to repeat the missing runs.")
+            message = f"{'; '.join(map(str, diverged))}. Run the recipe again to repeat the missing runs."
+            raise DivergedError(message, diverged[0].iteration, diverged[0].settings)
         study = read_study(out)
         if not study.missing:
             (out / DONE).touch()
