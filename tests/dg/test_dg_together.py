@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import signal
@@ -15,6 +16,7 @@ from torch import Tensor
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import identity, resolved, run_label
 from efdm.dg.training import Trained, train, train_together
+from efdm.errors import RunFolderError
 from efdm.models.backbones import build_backbone
 from efdm.training.step import Step
 
@@ -48,6 +50,9 @@ def test_an_interrupted_sweep_resumes_and_repeats_nothing(data: DomainSet, tmp_p
     assert [len([1 for run, _ in after.losses if run == run_label(wanted)]) for wanted in runs] == [0, 3, 6]
     assert all(torch.equal(weights(t), w) for t, w in zip(made, expected, strict=True))
     assert [len(t.records) for t in made] == [1, 1, 1]
+    renamed = dataclasses.replace(data, names=[f"other {name}" for name in data.names])
+    with pytest.raises(RunFolderError, match="other data"):
+        train_together(runs, renamed, tmp_path)
 
 
 def test_a_diverged_run_does_not_stop_the_others_and_is_repeated(data: DomainSet, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Settings(TrainSettings):
     data: str = Field(kw_only=False)  # a name for the records
     train_domains: Names = Field(kw_only=False, min_length=1)
     test_domains: Names = Field(kw_only=False)
-    method: str = Field("erm", kw_only=False)
+    method: str = "erm"
     options: Options = Field(default_factory=dict, kw_only=True)  # of the method
     backbone: str = "resnet18"
     weights: Text = "random"  # or "timm", or a file

@@ -24,8 +24,8 @@ from efdm.models.backbones import build_backbone
 from efdm.progress import Report, ignore
 from efdm.training.device import check_device
 from efdm.training.files import Record, append_line, read_lines, rounded, write_lines
-from efdm.training.fit import Phase, Status, Task, fit_steps
-from efdm.training.folder import CHECKPOINT, DONE, check_folder
+from efdm.training.fit import Phase, Status, Task, check_same_data, fit_steps
+from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_folder
 from efdm.training.lanes import Work, side_by_side
 from efdm.training.settings import check_same_run
 
@@ -117,6 +117,9 @@ def train_steps(
     """Start, resume or load a run as a generator that yields after every step. The data must be on the device."""
     if folder is not None and (folder / DONE).exists():
         check_same_run(settings, folder)
+        fingerprint = data.fingerprint()
+        before = json.loads((folder / ENVIRONMENT).read_text()).get("data", fingerprint)  # older runs have none
+        check_same_data(before, fingerprint, folder)
         found = load_classifier(folder / MODEL, settings.device)
         return Trained(settings, found.model, read_lines(folder / RECORDS), found.classes)
     resume = folder is not None and (folder / CHECKPOINT).exists()

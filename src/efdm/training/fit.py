@@ -21,7 +21,7 @@ from efdm.progress import Progress, Report, ignore
 from efdm.training.checkpoint import REMEDY, is_finite, read_checkpoint, write_checkpoint
 from efdm.training.distributed import mean_losses, processes
 from efdm.training.files import Record, write_json
-from efdm.training.folder import CHECKPOINT, DONE, lock_folder
+from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, lock_folder
 from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.lanes import Work, finish
 from efdm.training.log import Log
@@ -129,10 +129,15 @@ def fit_steps(
 def _read_state(task: Task[Any], folder: Path) -> dict[str, Any]:
     check_same_run(task.settings, folder)
     state = read_checkpoint(folder / CHECKPOINT, task.settings.device)
-    if state["data"] != task.fingerprint():
+    check_same_data(state["data"], task.fingerprint(), folder)
+    return state
+
+
+def check_same_data(before: str, fingerprint: str, folder: Path) -> None:
+    """Raise RunFolderError unless the run in ``folder`` was started with the data that has this fingerprint."""
+    if fingerprint != before:
         message = f"the run in {folder} was started with other data; give the same data, or start another run"
         raise RunFolderError(message, folder, "other data")
-    return state
 
 
 class _Clock:
@@ -172,7 +177,7 @@ class _Run:
             self.data = task.fingerprint() if state is None else state["data"]
             if state is None:
                 write_json(folder / FILE, dataclasses.asdict(self.settings))  # type: ignore[call-overload]
-                write_json(folder / "environment.json", task.environment())
+                write_json(folder / ENVIRONMENT, {**task.environment(), "data": self.data})
             place = None if state is None else (state["phase"], state["iteration"])
             self.log = Log(folder, phases=[phase.name for phase in self.parts], keep=place)
         task.open(0 if state is None else state["iteration"])

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from efdm.errors import RunFolderError
 
-CHECKPOINT, DONE, LOCK = "checkpoint.pt", "done", ".lock"
+CHECKPOINT, DONE, ENVIRONMENT, LOCK = "checkpoint.pt", "done", "environment.json", ".lock"
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:

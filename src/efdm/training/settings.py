@@ -61,6 +61,8 @@ def setting_error(error: ValidationError, cls: type) -> SettingError:
     if first["type"] == "unexpected_keyword_argument":
         close = suggest(name, names)
         return SettingError(f"{cls.__name__} has no setting {name!r}" + (f"; did you mean {close}?" if close else ""), name)
+    if first["type"] == "unexpected_positional_argument":
+        return SettingError(f"{cls.__name__} takes this setting by name only: {first['input']!r}")
     if first["type"] in ("missing", "missing_argument"):
         return SettingError(f"{name} is missing", name)
     message = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
