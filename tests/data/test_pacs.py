@@ -130,7 +130,7 @@ def test_missing_domains_are_named(copy: Path, split: str) -> None:
 
 def test_unknown_pictures_are_named(copy: Path) -> None:
     change(copy / "pacs-sketch.zip", lambda name: name.replace("sketch/person/pic_0001.", "sketch/person/new."))
-    with pytest.raises(PictureError, match=r"sketch/person has 1 picture, expected 2; sketch/person/new.bmp is not part"):
+    with pytest.raises(PictureError, match=r"sketch/person has 1 picture, expected 2, sketch/person/new.bmp is not part"):
         load_pacs(copy)
     data = load_pacs(copy, copy="partial", size=1)
     assert "sketch/person/new.bmp" not in data.names

@@ -38,6 +38,9 @@ class Source:
         except OSError as error:
             raise file_error(error, self.path) from error
 
+    def exists(self) -> bool:
+        return self.path.is_file() and (self.member is None or self.member in _archive(self.path).NameToInfo)
+
     def read(self) -> Picture:
         with self.open() as file:
             return to_picture(decode(file, self.name))

@@ -148,15 +148,12 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     """
     first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
     wanted = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}
-    archives = {path: set(names_in(path)) for path in {item.source.path for item in first.values() if item.source.member}}
-    lists = {at: found for at, file in wanted.items() if (found := _beside(first[at[0]].source, file, archives))}
+    lists = {at: found for at, file in wanted.items() if (found := _beside(first[at[0]].source, file))}
     if not lists:
         return items, []
     if lost := [file for at, file in wanted.items() if at not in lists]:
         there = next(iter(lists.values()))
-        raise PictureError(
-            f"{there.path.parent} has {there.name}, but no {first_few(lost)}; add the missing or remove all lists"
-        )
+        raise PictureError(f"{there.path.parent} has {there.name}, but no {first_few(lost)}; add them or remove all lists")
     there_keys, labels = {item.key for item in items}, {item.label for item in items}
     splits: dict[str, str] = {}
     skipped: Skipped = []
@@ -174,14 +171,12 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     return [replace(item, folder=splits[item.key]) for item in items if item.key in splits], skipped
 
 
-def _beside(picture: Source, file: str, archives: Mapping[Path, set[str]]) -> Source | None:
+def _beside(picture: Source, file: str) -> Source | None:
     """Return a file beside the folder of a domain, or beside its zip, or None."""
+    places = [Source(file, file, picture.path.absolute().parents[2 if picture.member is None else 0] / file)]
     if picture.member is not None:
-        member = "/".join([*picture.member.replace("\\", "/").split("/")[:-3], file])
-        if member in archives[picture.path]:
-            return Source(file, file, picture.path, member)
-    path = picture.path.absolute().parents[2 if picture.member is None else 0] / file
-    return Source(file, file, path) if path.is_file() else None
+        places.insert(0, Source(file, file, picture.path, "/".join([*picture.member.split("/")[:-3], file])))
+    return next((place for place in places if place.exists()), None)
 
 
 def read_list(source: Source, domain: str) -> list[str]:

@@ -55,24 +55,26 @@ def load_pacs(
     folder = (_lists_folder(sources) if lists is None else Path(lists)) if split == "official" else None
     listed = {} if folder is None else read_lists(folder)
     found, extra = find_items(sources)
-    items, missing, unknown = _members_of_pacs(found, listed.get("test"))
-    extra += unknown
+    known = {item.key for item in found if item.domain in PICTURES and item.label in CLASSES}
+    if listed:
+        known = set(map(key, listed["test"]))
+    items = [item for item in found if item.key in known]
     if not items:
-        found_domains = first_few(sorted({item.domain for item in found}))
+        domains = first_few(sorted({item.domain for item in found}))
         raise PictureError(
-            f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {found_domains}"
-            + ("; if the names differ from the lists, choose split='own'" if listed else ""),
-            ["split"] if listed else [],
-        )
+            f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {domains}; if only the "
+            "names of the files differ, choose split='own'", "split",
+        )  # fmt: skip
+    extra += [(item.name, f"{item.name} is not part of PACS") for item in found if item.key not in known]
     if copy == "complete":
         _check_complete(sources, items, extra)
     if split == "official" and folder is None:
         raise PictureError(
             f"no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., or choose split='own' "
-            "(results are then not comparable to published ones)",
-            ["lists", "split"],
-        )
+            "(results are then not comparable to published ones)", ["lists", "split"],
+        )  # fmt: skip
     there = {item.key for item in items}
+    missing = [(name, f"{name} is missing") for name in listed.get("test", ()) if key(name) not in there]
     splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
     items = assign(items, splits or 0.1, seed)
     data = decode_items(items, size=size, classes=CLASSES, workers=workers, progress=progress)
@@ -112,21 +114,9 @@ def read_lists(folder: Path) -> dict[str, list[str]]:
         odd, expected = sorted((train & val) | ((train | val) ^ test)), (CROSSVAL[domain], sum(counts))
         if odd or (len(val), len(test)) != expected:
             sizes = f"expected {expected[0]} pictures in crossval and {expected[1]} in test, got {len(val)} and {len(test)}"
-            reason = f"they disagree about {plural(len(odd), 'picture')}, {first_few(odd)}" if odd else sizes
-            raise PictureError(
-                f"the lists of {domain} in {folder} are not the published ones: {reason}; download them again"
-            )
+            what = f"they disagree about {plural(len(odd), 'picture')}, {first_few(odd)}" if odd else sizes
+            raise PictureError(f"the lists of {domain} in {folder} are not the published ones: {what}; download them again")
     return out
-
-
-def _members_of_pacs(items: Sequence[Item], listed: Sequence[str] | None) -> tuple[list[Item], Skipped, Skipped]:
-    """Return the pictures of PACS (by the lists, otherwise by domain and class), the missing and the unknown ones."""
-    there = {item.key for item in items}
-    by_folder = {item.key for item in items if item.domain in PICTURES and item.label in CLASSES}
-    known = by_folder if listed is None else set(map(key, listed))
-    missing = [(name, f"{name} is missing") for name in listed or () if key(name) not in there]
-    unknown = [(item.name, f"{item.name} is not part of PACS") for item in items if item.key not in known]
-    return [item for item in items if item.key in known], missing, unknown
 
 
 def _check_complete(sources: Sequence[Path], items: Sequence[Item], extra: Skipped) -> None:
@@ -136,10 +126,7 @@ def _check_complete(sources: Sequence[Path], items: Sequence[Item], extra: Skipp
         for label, count in zip(CLASSES, PICTURES[domain], strict=True):
             if found[domain, label] != count:
                 problems.append(f"{domain}/{label} has {plural(found[domain, label], 'picture')}, expected {count}")
-    if problems or extra:
-        what = "; ".join(filter(None, (first_few(problems, 4), first_few([reason for _, reason in extra]))))
-        raise PictureError(
-            f"{first_few(list(map(str, sources)), 4)}: not the complete PACS: {what}; copy or download it again, or choose "
-            "copy='partial'",
-            "copy",
-        )
+    problems += [reason for _, reason in extra]
+    if problems:
+        what = f"{first_few(list(map(str, sources)), 4)}: not the complete PACS: {first_few(problems, 5)}"
+        raise PictureError(f"{what}; copy or download it again, or choose copy='partial'", "copy")
