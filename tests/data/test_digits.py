@@ -21,17 +21,13 @@ def brightness(data: DomainSet, domain: str) -> torch.Tensor:
     return data.images[data.select(domain)].float().mean(1) / 255
 
 
-def test_every_digit_is_in_one_domain(data: DomainSet) -> None:
+def test_every_digit_is_in_one_domain_with_its_label(data: DomainSet) -> None:
+    from sklearn.datasets import load_digits
+
     scans = [name.split("/")[2] for name in data.names]
     assert sorted(scans) == [f"{n:04d}" for n in range(1797)]
     assert data.images.shape == (1797, 3, 32, 32)
     assert data.domain_names == list(STYLES)
-    assert len(STYLES) >= 4
-
-
-def test_names_and_labels_agree_with_the_scans(data: DomainSet) -> None:
-    from sklearn.datasets import load_digits
-
     target = load_digits().target
     for name, label, domain in zip(data.names, data.labels.tolist(), data.domains.tolist(), strict=True):
         style, digit, scan = name.split("/")
@@ -50,22 +46,17 @@ def test_classes_are_balanced_in_domains_and_splits(data: DomainSet) -> None:
         assert torch.bincount(data.labels[val], minlength=10).tolist() == [5] * 10
 
 
-def test_the_same_seed_gives_the_same_set(data: DomainSet) -> None:
-    again, other = load_digits_domains(), load_digits_domains(seed=1, per_domain=10)
-    assert torch.equal(again.images, data.images)
-    assert again.names == data.names
-    assert other.names[:10] != data.names[:10]
-
-
-def test_per_domain_takes_a_prefix(data: DomainSet) -> None:
+def test_per_domain_takes_a_reproducible_prefix(data: DomainSet) -> None:
     few = load_digits_domains(per_domain=40)
+    assert torch.equal(few.images, load_digits_domains(per_domain=40).images)
+    assert load_digits_domains(seed=1, per_domain=10).names[:10] != few.names[:10]
     assert few.counts() == {domain: {str(digit): 4 for digit in range(10)} for domain in STYLES}
     for domain in STYLES:
         assert [few.names[i] for i in few.select(domain)] == [data.names[i] for i in data.select(domain)[:40]]
         assert torch.bincount(few.labels[few.select(domain, "val")]).tolist() == [1] * 10
 
 
-@pytest.mark.parametrize("size", [16, 37, 64])
+@pytest.mark.parametrize("size", [16, 37])
 def test_other_sizes(size: int) -> None:
     pytest.importorskip("sklearn.datasets")
     small = load_digits_domains(size=size, per_domain=20)
@@ -85,20 +76,6 @@ def test_polarity_of_styles(data: DomainSet) -> None:
     assert sign["neon"] > 0.98
     assert 0.3 < sign["mosaic"] < 0.7
     assert sign["outline"] < 0.1
-
-
-def test_colours_and_texture_differ(data: DomainSet) -> None:
-    def look(domain: str) -> tuple[float, float, float]:
-        images = data.images[data.select(domain)].float() / 255
-        colourful = float((images.max(1).values - images.min(1).values).mean())
-        rough = float((images[..., 1:] - images[..., :-1]).abs().median())
-        return float(images.mean()), colourful, rough
-
-    looks = {domain: look(domain) for domain in STYLES}
-    assert looks["outline"][1] == 0
-    assert looks["ink"][1] < 0.2 < looks["mosaic"][1]
-    assert looks["neon"][0] < 0.4 < 0.6 < looks["ink"][0]
-    assert looks["outline"][2] > 3 * looks["ink"][2]
 
 
 @pytest.mark.parametrize("domain", STYLES)

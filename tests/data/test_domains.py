@@ -4,6 +4,7 @@ import random
 import shutil
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from PIL import Image
 
 from efdm.data import PictureError
 from efdm.data.domains import DomainSet, load_domains
-from efdm.data.layouts import find_items, key
+from efdm.data.layouts import key
 
 VAL_OF_SEED_3 = ["art/cat/001", "art/dog/001", "art/owl/004", "photo/cat/004", "photo/dog/003", "photo/owl/003"]
 DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "owl")
@@ -81,12 +82,6 @@ def test_fit_stretches_or_crops(tmp_path: Path) -> None:
     assert stretched[..., 4].min() > 235
 
 
-def test_transparent_parts_are_white(tmp_path: Path) -> None:
-    (tmp_path / "art" / "cat").mkdir(parents=True)
-    Image.fromarray(np.zeros((4, 4, 4), np.uint8)).save(tmp_path / "art" / "cat" / "clear.png")
-    assert (load_domains(tmp_path, size=4).images == 255).all()
-
-
 def test_damaged_picture_is_skipped_without_changing_splits(folder: Path) -> None:
     sound = load_domains(folder, size=4)
     hurt = sorted(named(sound, "train"))[3]
@@ -101,14 +96,7 @@ def test_damaged_picture_is_skipped_without_changing_splits(folder: Path) -> Non
         assert torch.equal(image, sound.images[sound.names.index(name)])
 
 
-def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "art" / "cat").mkdir(parents=True)
-    (tmp_path / "art" / "cat" / "a.png").write_bytes(b"")
-    with pytest.raises(PictureError, match=r"none of 1 pictures could be read: .*empty"):
-        load_domains(tmp_path)
-
-
-@pytest.mark.parametrize(("each", "share", "val"), [(5, 0.1, 1), (20, 0.1, 2), (1, 0.5, 0), (2, 0.9, 1), (4, 0.0, 0)])
+@pytest.mark.parametrize(("each", "share", "val"), [(5, 0.1, 1), (15, 0.1, 2), (1, 0.5, 0), (2, 0.9, 1), (4, 0.0, 0)])
 def test_a_share_of_each_class_and_domain(tmp_path: Path, each: int, share: float, val: int) -> None:
     fill(tmp_path, each)
     data = load_domains(tmp_path, size=2, split=share)
@@ -144,7 +132,7 @@ def test_lists_of_names_ignore_extensions(folder: Path) -> None:
 
 
 BAD_SPLITS = {
-    "not_there": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "list 'train' do not exist: art/cat/999.jpg"),
+    "missing": ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "list 'train' do not exist: art/cat/999.jpg"),
     "in_both": ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "train and val share 1 name, art/cat/000"),
     "unknown_name": ({"training": ["art/cat/000.jpg"]}, "training; expected train, val, test"),
     "whole_share": (1.0, "split .* 1.0"),
@@ -171,17 +159,14 @@ def test_lists_beside_domains_override_a_share_but_not_names(folder: Path) -> No
     assert load_domains(folder, size=2, split={"train": [names[0]]}).official_test == []
 
 
-def test_an_empty_folder_is_noted(folder: Path) -> None:
+def test_empty_folders_and_names_that_match_two_files(folder: Path) -> None:
     (folder / "art" / "bird").mkdir()
-    (note,) = load_domains(folder, size=2).notes
-    assert note.startswith(f"{folder / 'art' / 'bird'} holds no pictures")
-
-
-def test_a_name_that_could_be_two_files(folder: Path) -> None:
     picture(folder / "art/cat/000.bmp", 0)
+    data = load_domains(folder, size=2)
+    assert [note.partition(" holds no pictures")[0] for note in data.notes] == [str(folder / "art" / "bird")]
+    assert len(data) == 31
     with pytest.raises(PictureError, match=r"several files match art/cat/000\.jpg"):
         load_domains(folder, split={"train": ["art/cat/000.jpg"]})
-    assert len(load_domains(folder, size=2)) == 31
 
 
 def test_select_by_domain_and_split(folder: Path) -> None:
@@ -220,10 +205,8 @@ def test_counts_and_repr(folder: Path) -> None:
     shutil.rmtree(folder / "photo" / "owl")
     data = load_domains(folder, size=2)
     assert data.counts() == {"art": {"cat": 5, "dog": 5, "owl": 5}, "photo": {"cat": 5, "dog": 5, "owl": 0}}
-    assert data.counts("split") == {
-        "art": {"train": 12, "val": 3, "test": 15},
-        "photo": {"train": 8, "val": 2, "test": 10},
-    }
+    splits = {"art": {"train": 12, "val": 3, "test": 15}, "photo": {"train": 8, "val": 2, "test": 10}}
+    assert data.counts("split") == splits
     assert repr(data) == "DomainSet(25 pictures of 2 px, 3 classes, domains: art, photo)"
     with pytest.raises(ValueError, match="'domain'"):
         data.counts("domain")
@@ -237,16 +220,10 @@ def test_to_moves_every_tensor(folder: Path) -> None:
 
 def test_inconsistent_fields_are_refused(folder: Path) -> None:
     data = load_domains(folder, size=2)
-    fields = {name: getattr(data, name) for name in data.__dataclass_fields__}
-    wrong = {
-        "images": data.images.float(),
-        "labels": data.labels[1:],
-        "domains": data.domains.int(),
-        "splits": {"art": data.splits["art"]},
-    }
+    wrong = {"images": data.images[0], "labels": data.labels[1:], "domains": data.domains.int(), "splits": {}}
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=name):
-            DomainSet(**{**fields, name: value})
+            replace(data, **{name: value})
 
 
 def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None:
@@ -262,19 +239,6 @@ def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None
         assert other.names == one.names
         assert torch.equal(other.images, one.images)
         assert named(other, "val") == named(one, "val")
-
-
-def test_a_folder_of_zips_with_anything_else_is_not_taken_for_domains(folder: Path, tmp_path: Path) -> None:
-    zips = tmp_path / "zips"
-    zips.mkdir()
-    for domain in DOMAINS:
-        pack(folder / domain, zips / f"{domain}.zip", under=f"{domain}/")
-    (zips / "sketch.tar").touch()  # possibly another domain
+    (bare / "sketch.tar").touch()  # possibly another domain
     with pytest.raises(PictureError, match="holds no pictures; give its zips themselves"):
-        load_domains(zips, size=4)
-
-
-def test_items_come_in_the_order_of_names(folder: Path) -> None:
-    items, outside = find_items(folder)
-    assert [item.name for item in items] == sorted(item.name for item in items)
-    assert outside == []
+        load_domains(bare, size=4)

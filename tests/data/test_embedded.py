@@ -37,17 +37,13 @@ def test_folder_holds_exactly_the_listed_pictures() -> None:
     assert sum(path.stat().st_size for path in styles().values()) <= 1500 * KIB
 
 
-@pytest.mark.parametrize("name", STYLES)
-def test_styles_have_contrast_at_any_size(name: str) -> None:
-    with Image.open(styles()[name]) as picture:
-        assert picture.size == (512, 512)
-    small = read_style(name, 33)
-    assert small.shape == (3, 33, 33)
-    assert small.dtype == torch.float32
-    assert small.std() > 0.1
-
-
-def test_unknown_style_lists_the_styles() -> None:
+def test_styles_have_contrast_at_any_size() -> None:
+    for name, path in styles().items():
+        with Image.open(path) as picture:
+            assert picture.size == (512, 512)
+        small = read_style(name, 33)
+        assert (small.shape, small.dtype) == ((3, 33, 33), torch.float32)
+        assert small.std() > 0.1
     with pytest.raises(ValueError, match="starry"):
         read_style("rococo")
 

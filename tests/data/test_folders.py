@@ -19,18 +19,8 @@ def picture_bytes(colour: int = 100, size: tuple[int, int] = (4, 3)) -> bytes:
     return out.getvalue()
 
 
-FILES = {  # name -> expected in the result
-    "b.png": True,
-    "a/z.JPG": True,
-    "a/b/c.webp": True,
-    "a.png": True,
-    ".hidden.png": False,
-    ".git/x.png": False,
-    "a/._b.png": False,
-    "__MACOSX/b.png": False,
-    "notes.txt": False,
-    "a/inner.zip": False,
-}
+FOUND = ["b.png", "a/z.JPG", "a/b/c.webp", "a.png"]
+FILES = [*FOUND, ".hidden.png", ".git/x.png", "a/._b.png", "__MACOSX/b.png", "notes.txt", "a/inner.zip"]
 
 
 def folder_of(path: Path, names: list[str]) -> Path:
@@ -50,9 +40,9 @@ def zip_of(path: Path, names: list[str]) -> Path:
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
 def test_pictures_are_found_sorted_and_can_be_read(tmp_path: Path, kind: str) -> None:
-    source = folder_of(tmp_path, list(FILES)) if kind == "folder" else zip_of(tmp_path / "set.ZIP", list(FILES))
+    source = folder_of(tmp_path, FILES) if kind == "folder" else zip_of(tmp_path / "set.ZIP", FILES)
     found = find_pictures(source)
-    assert [s.name for s in found] == sorted(name for name, wanted in FILES.items() if wanted)
+    assert [s.name for s in found] == sorted(FOUND)
     assert [s.stem for s in found] == ["a", "a/b/c", "a/z", "b"]
     for item in found:
         assert item.read().rgb.shape == (3, 3, 4)
@@ -111,15 +101,12 @@ def test_sources_without_pictures(tmp_path: Path) -> None:
         assert name in str(caught.value)
 
 
-def test_members_have_a_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = find_pictures(zip_of(tmp_path / "s.zip", ["p.png"]))
     monkeypatch.setattr(folders, "MAX_MEMBER_BYTES", len(picture_bytes()) - 1)
     with pytest.raises(PictureError, match=r"p\.png decompresses to"):
         found.read()
-
-
-def test_a_wrong_size_in_a_zip_limits_decompression(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.zip"
+    path = tmp_path / "bomb.zip"  # states a wrong size
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("p.png", bytes(10**7))
     data = path.read_bytes().replace((10**7).to_bytes(4, "little"), (50).to_bytes(4, "little"))
@@ -129,15 +116,11 @@ def test_a_wrong_size_in_a_zip_limits_decompression(tmp_path: Path) -> None:
         found.open()
 
 
-@pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2], ids=["lzma", "bzip2"])
-def test_other_compression_methods_are_refused(tmp_path: Path, how: int) -> None:
-    with zipfile.ZipFile(tmp_path / "s.zip", "w", how) as archive:
+def test_members_that_cannot_be_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "lzma.zip", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("p.png", picture_bytes())
     with pytest.raises(PictureError, match="deflate"):
-        find_pictures(tmp_path / "s.zip")[0].read()
-
-
-def test_encrypted_and_damaged_members(tmp_path: Path) -> None:
+        find_pictures(tmp_path / "lzma.zip")[0].read()
     path = zip_of(tmp_path / "s.zip", ["p.png"])
     whole = path.read_bytes()
     at = whole.rindex(b"PK\x01\x02")  # the first entry is the folder

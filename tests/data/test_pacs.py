@@ -144,18 +144,14 @@ def test_one_domain_keeps_the_numbers_of_classes(copy: Path) -> None:
     assert set(data.labels.tolist()) == {CLASSES.index("horse")}
 
 
-def test_another_set_is_refused(copy: Path) -> None:
+def test_other_pictures_are_refused(copy: Path) -> None:
     change(copy / "pacs-photo.zip", lambda name: name.replace("photo/", "Clipart/"))
     for options in ({}, {"split": "own"}, {"split": "own", "copy": "partial"}):
         with pytest.raises(PictureError, match=r"no pictures of PACS, whose domains are art_painting.*found Clipart"):
             load_pacs(copy / "pacs-photo.zip", **options)
-
-
-def test_names_that_differ_from_the_lists(copy: Path) -> None:
-    for domain in SMALL:
-        change(copy / f"pacs-{domain}.zip", lambda name: name.replace("pic_", "picture_"))
-    with pytest.raises(PictureError, match="split='own'"):
-        load_pacs(copy, copy="partial")
+    change(copy / "pacs-sketch.zip", lambda name: name.replace("pic_", "picture_"))
+    with pytest.raises(PictureError, match="names of the files differ, choose split='own'"):
+        load_pacs(copy / "pacs-sketch.zip", copy="partial")
 
 
 def test_a_damaged_picture_is_named(copy: Path) -> None:
@@ -175,8 +171,6 @@ def test_two_formats_of_one_picture(copy: Path) -> None:
     with pytest.raises(PictureError, match="several files match photo/dog/pic_0000"):
         load_pacs(copy, copy="partial")
 
-
-# --- lists -----------------------------------------------------------------------------------------------------------
 
 WRONG_LISTS = {
     "short": (lambda lines: lines[:-1], "lists of photo .* disagree about 1 picture, photo/person/pic_0004"),
@@ -198,19 +192,15 @@ def test_wrong_lists_are_reported(tmp_path: Path, small_tables: None, edit, sent
         read_lists(tmp_path / "lists")
 
 
-def test_a_missing_list(tmp_path: Path, small_tables: None) -> None:
-    write_lists(tmp_path / "lists")
-    (tmp_path / "lists" / "sketch_crossval_kfold.txt").unlink()
-    with pytest.raises(PictureError, match=r"sketch_crossval_kfold\.txt does not exist"):
-        read_lists(tmp_path / "lists")
-
-
-def test_lists_with_windows_line_ends_and_an_empty_line(tmp_path: Path, small_tables: None) -> None:
+def test_lists_with_windows_line_ends_and_a_missing_list(tmp_path: Path, small_tables: None) -> None:
     write_lists(tmp_path / "lists")
     plain = read_lists(tmp_path / "lists")
     for path in (tmp_path / "lists").iterdir():
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
     assert read_lists(tmp_path / "lists") == plain
+    (tmp_path / "lists" / "sketch_crossval_kfold.txt").unlink()
+    with pytest.raises(PictureError, match=r"sketch_crossval_kfold\.txt does not exist"):
+        read_lists(tmp_path / "lists")
 
 
 @pytest.mark.parametrize(("option", "sentence"), [({"split": "mine"}, "split .*'mine'"), ({"copy": "any"}, "copy .*'any'")])

@@ -40,9 +40,11 @@ def test_a_resumed_run_continues_exactly(sampler) -> None:
     run = sampler(epochs=3, seed=5)
     once = whole(run)
     for start in (0, 1, run.per_epoch - 1, run.per_epoch, run.per_epoch + 3, 3 * run.per_epoch):
-        rest = whole(replace(run, start=start))
+        resumed = replace(run, start=start)
+        rest = whole(resumed)
         assert len(rest) == len(once) - start
         assert all(torch.equal(a, b) for a, b in zip(rest, once[start:], strict=True))
+    assert whole(resumed) == []  # finished
 
 
 @samplers
@@ -59,7 +61,10 @@ def test_an_endless_run_starts_like_a_finite_one(sampler) -> None:
 def test_draws_are_reproducible_and_leave_the_global_generator_alone(sampler) -> None:
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    first = whole(sampler(epochs=1))
+    run = sampler(epochs=1)
+    copy = pickle.loads(pickle.dumps(run))
+    first = whole(run)
+    assert all(torch.equal(a, b) for a, b in zip(first, copy, strict=True))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(7)
     assert all(torch.equal(a, b) for a, b in zip(first, sampler(epochs=1), strict=True))
@@ -95,11 +100,6 @@ def test_set_epoch(sampler) -> None:
         batches.set_epoch(1, batches.per_epoch)
 
 
-def test_a_finished_run_stays_finished() -> None:
-    done = uniform_batches(range(8), 4, epochs=3, start=6)
-    assert [whole(done), whole(done)] == [[], []]
-
-
 @samplers
 def test_seeds_and_epochs_draw_differently(sampler) -> None:
     epochs = [sampler(seed=seed).epoch(number) for seed in (0, 1, 2) for number in (0, 1, 2)]
@@ -115,13 +115,6 @@ def test_ranks_partition_the_global_batch(sampler) -> None:
     for together, parts in zip(alone, zip(*ranks, strict=True), strict=True):
         assert torch.equal(torch.cat(parts).sort().values, together.sort().values)
         assert len({len(part) for part in parts}) == 1
-
-
-@samplers
-def test_batches_can_be_pickled(sampler) -> None:
-    run = sampler(epochs=1)
-    copy = pickle.loads(pickle.dumps(run))
-    assert all(torch.equal(a, b) for a, b in zip(run, copy, strict=True))
 
 
 @pytest.mark.gpu
@@ -145,7 +138,10 @@ def test_an_epoch_takes_every_picture_once(n: int, last) -> None:
     assert [len(b) for b in batches] == [8] * (n // 8) + rest
 
 
-def test_what_is_dropped_changes_between_epochs() -> None:
+def test_incomplete_batches() -> None:
+    assert [len(b) for b in whole(uniform_batches(range(5), 8, last="keep", epochs=2))] == [5, 5]
+    ranks = [whole(uniform_batches(range(15), 12, last="keep", rank=rank, world=2)) for rank in (0, 1)]
+    assert [len(batches[-1]) for batches in ranks] == [2, 1]
     dropped = [set(range(9)) - set(uniform_batches(range(9), 8).epoch(e).tolist()) for e in range(60)]
     assert set.union(*dropped) == set(range(9))  # fails for less than 1 % of seeds
 
@@ -156,22 +152,6 @@ def test_orders_are_uniform() -> None:
     for batch in run:
         seen[tuple(batch.tolist())] += 1
     assert all(60 < count < 140 for count in seen.values())  # 100 expected, deviation 10
-
-
-def test_a_pool_smaller_than_a_batch() -> None:
-    assert [len(b) for b in whole(uniform_batches(range(5), 8, last="keep", epochs=2))] == [5, 5]
-    with pytest.raises(ValueError, match="5 pictures do not fill one batch of 8"):
-        uniform_batches(range(5), 8)
-
-
-def test_a_last_batch_may_be_divided_unevenly() -> None:
-    assert [len(whole(uniform_batches(range(15), 12, last="keep", rank=r, world=2))[-1]) for r in (0, 1)] == [2, 1]
-
-
-def test_a_last_batch_smaller_than_world_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"1 picture for 2 ranks; use last='drop'"):
-        uniform_batches(range(9), 8, last="keep", world=2)
-    assert len(uniform_batches(range(9), 8, last="drop", world=2)) == 1
 
 
 def test_k_domains_in_equal_consecutive_parts() -> None:
@@ -187,11 +167,8 @@ def test_k_domains_in_equal_consecutive_parts() -> None:
     assert all(25 < count < 75 for count in pairs.values())  # 50 expected, deviation 6
 
 
-def test_all_domains_in_every_batch() -> None:
+def test_every_rank_draws_the_same_domains_in_equal_parts() -> None:
     assert all(per_domain(batch) == dict.fromkeys(POOLS, 12) for batch in whole(domain_batches(POOLS, 36)))
-
-
-def test_every_rank_sees_the_same_domains_in_equal_parts() -> None:
     ranks = [whole(domain_batches(POOLS, 16, domains=2, rank=rank, world=2)) for rank in (0, 1)]
     for one, other in zip(*ranks, strict=True):
         assert per_domain(one) == per_domain(other)
@@ -232,14 +209,17 @@ def test_length_of_an_epoch() -> None:
     assert len(domain_batches([[1], [2]], 64)) == 1  # fewer pictures than a batch
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------
-
 ERRORS = {
     "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank 2 of 2"),
     "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "got 3 for 2 ranks"),
     "no_batch": (lambda: uniform_batches(range(8), 0), "batch must be .*got 0"),
     "empty_pool": (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
     "mask_for_indices": (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
+    "no_full_batch": (lambda: uniform_batches(range(5), 8), "5 pictures do not fill one batch of 8"),
+    "rank_without_batch": (
+        lambda: uniform_batches(range(9), 8, last="keep", world=2),
+        "1 picture for 2 ranks; use last='drop'",
+    ),
     "start_too_late": (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
     "start_negative": (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
     "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "got 4 for 3 pools"),
