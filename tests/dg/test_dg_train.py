@@ -27,7 +27,7 @@ from efdm.training.files import read_lines
 from efdm.training.step import Step
 
 pytestmark = pytest.mark.usefixtures("quickly")
-RESUMED = ("erm", "efdmix", "mixup", "efdmix-labels")
+RESUMED = ("efdmix", "mixup")
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,7 @@ def test_checkpoints_are_also_written_by_the_clock(
     assert torch.equal(weights(found), weights(expected))
 
 
-@pytest.mark.parametrize("whole", ["erm"], indirect=True)
+@pytest.mark.parametrize("whole", ["efdmix"], indirect=True)
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_an_update_or_an_evaluation_loses_nothing(
     whole: tuple[Settings, Trained, Watch],

@@ -16,7 +16,6 @@ from efdm.models import StyleNetwork
 from efdm.models.weights import read
 from efdm.progress import Progress
 from efdm.style.settings import Settings
-from efdm.training import fit
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -75,13 +74,6 @@ def test_a_run_without_a_checkpoint_starts_again(place: Path, tmp_path: Path) ->
     assert [r["iteration"] for r in records(tmp_path / "run")] == [1, 2, 3]
 
 
-def test_checkpoints_are_also_written_by_the_clock(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "SECONDS", -1.0)
-    with pytest.raises(RuntimeError):
-        train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 2, RuntimeError))
-    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["iteration"] == 1
-
-
 def test_a_run_resumes_without_its_initial_network(place: Path, tmp_path: Path) -> None:
     train(small(place, reconstruct=0, iterations=1), tmp_path / "first")
     start = tmp_path / "first" / "network.safetensors"
@@ -125,19 +117,17 @@ def test_a_folder_takes_one_run_at_a_time(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", ["small"], indirect=True)
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_a_step_loses_nothing(
     whole: tuple[Settings, StyleNetwork, Watch, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    stop: signal.Signals,
 ) -> None:
     wanted, expected, watch, run = whole
     update, count = torch.optim.AdamW.step, iter(range(100))
 
     def interrupted(self: torch.optim.AdamW) -> None:
         if next(count) == 6:  # the second of the second phase; the first step of each is undone
-            os.kill(os.getpid(), stop)
+            os.kill(os.getpid(), signal.SIGTERM)
         update(self)
 
     with monkeypatch.context() as patch:

@@ -1,0 +1,128 @@
+"""The training loop with the smallest possible task: a linear model in two phases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
+from efdm.progress import Progress
+from efdm.training.fit import Phase, Status, Task, fit
+from efdm.training.lanes import Work
+from efdm.training.settings import TrainSettings
+from efdm.training.step import Step
+
+
+class LinearTask(Task[nn.Module]):
+    """Regress random targets; evaluate after every third iteration."""
+
+    def __init__(self, settings: TrainSettings, data: str = "a") -> None:
+        self.settings, self.data = settings, data
+        torch.manual_seed(settings.seed)
+        self.model = nn.Linear(3, 1)
+        self.evaluated: list[tuple[str, int]] = []
+
+    def phases(self) -> list[Phase]:
+        def losses(inputs: Tensor) -> dict[str, Tensor]:
+            return {"loss": (self.model(inputs) - inputs.sum(1, keepdim=True)).square().mean()}
+
+        def make_step() -> Step:
+            device, lr = torch.device(self.settings.device), self.settings.lr
+            return Step(losses, {"model": self.model}, device=device, lr=lr, ema_decay=0.5)
+
+        def batches(start: int) -> Iterator[tuple[Tensor]]:
+            for i in range(start, 100):
+                yield (torch.rand(self.settings.batch, 3, generator=torch.Generator().manual_seed(i)),)
+
+        return [Phase(name, self.settings.iterations, make_step, batches) for name in ("first", "second")]
+
+    def fingerprint(self) -> str:
+        return self.data
+
+    def is_due(self, phase: Phase, iteration: int) -> bool:
+        return iteration > 0 and iteration % 3 == 0 and (phase.name, iteration) not in self.evaluated
+
+    def evaluate(self, status: Status) -> Work[None]:
+        yield
+        assert status.losses["loss"] > 0
+        self.evaluated.append((status.phase.name, status.iteration))
+
+    def finish(self) -> nn.Module:
+        return self.model
+
+
+def settings(**changes: Any) -> TrainSettings:
+    return TrainSettings(**{"iterations": 4, "batch": 8, "lr": 0.1, "log_every": 1, "save_every": 1, **changes})
+
+
+class Stop:
+    """Record the losses, and raise an error at one iteration of the second phase."""
+
+    def __init__(self, at: int = 0, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.at, self.error, self.losses = at, error, dict[tuple[str, int], float]()
+
+    def __call__(self, progress: Progress) -> None:
+        self.losses[progress.label, progress.done] = progress.values["loss"]
+        if (progress.label, progress.done) == ("second", self.at):
+            raise self.error
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_a_task_is_trained_in_phases_and_evaluated() -> None:
+    task, whole = LinearTask(settings()), Stop()
+    assert fit(task, progress=whole) is task.model
+    assert list(whole.losses) == [(name, i) for name in ("first", "second") for i in (1, 2, 3, 4)]
+    assert task.evaluated == [("first", 3), ("second", 3)]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError], ids=["interrupted", "crashed"])
+@pytest.mark.parametrize("at", [1, 3, 4])
+def test_a_run_resumes_exactly(tmp_path: Path, error: type[BaseException], at: int) -> None:
+    expected, whole, before, after = LinearTask(settings()), Stop(), Stop(at, error), Stop()
+    fit(expected, progress=whole)
+    with pytest.raises(error):
+        fit(LinearTask(settings()), tmp_path, progress=before)
+    found = LinearTask(settings())
+    fit(found, tmp_path, resume=True, progress=after)
+    assert {**before.losses, **after.losses} == whole.losses
+    assert torch.equal(weights(found.model), weights(expected.model))
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(line["phase"], line["iteration"]) for line in lines] == list(whole.losses)
+    assert (tmp_path / "done").exists()
+    assert not (tmp_path / "checkpoint.pt").exists()
+
+
+def test_a_run_resumes_only_with_its_settings_data_and_model(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fit(LinearTask(settings()), tmp_path, progress=Stop(2))
+    for task, problem in ((LinearTask(settings(lr=0.2)), "other settings"), (LinearTask(settings(), "b"), "other data")):
+        with pytest.raises(RunFolderError) as error:
+            fit(task, tmp_path, resume=True)
+        assert error.value.problem == problem
+    other = LinearTask(settings())
+    other.model = nn.Linear(5, 2)
+    with pytest.raises(DamagedFileError, match=r"checkpoint\.pt.*another model"):
+        fit(other, tmp_path, resume=True)
+
+
+def test_a_diverged_run_keeps_its_last_finite_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match="of first") as error:
+        fit(LinearTask(settings(lr=1e30)), tmp_path)
+    assert error.value.settings == ("lr",)
+    state = tmp_path / "checkpoint.pt"
+    assert not state.exists() or torch.load(state, weights_only=True)["iteration"] < error.value.iteration
+
+
+def test_settings_are_validated_by_name() -> None:
+    with pytest.raises(SettingError, match="lr must be greater than or equal to 0, got -1") as error:
+        settings(lr=-1)
+    assert error.value.settings == ("lr",)
