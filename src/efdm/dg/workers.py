@@ -11,7 +11,7 @@ import queue
 import signal
 import traceback
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from efdm.dg.training import Trained, raise_diverged, train_steps, train_togethe
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
 from efdm.training.interrupt import stoppable
-from efdm.training.lanes import finish, side_by_side
+from efdm.training.lanes import finish
 
 SMALL = 64  # pixels: smaller images gain nothing from a second thread
 POLL = 1.0  # seconds without a message after which the workers are checked
@@ -137,9 +137,10 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
         set_threads(data.images.shape[-1], lanes)
         for settings in runs:
             name = identity(settings)
-            run = train_steps(settings, data, folder / name, lanes=lanes, progress=messages.put)
             try:
-                side_by_side([run], device=torch.device("cpu"), lanes=1, finished=partial(_send, messages, name))
+                with closing(train_steps(settings, data, folder / name, lanes=lanes, progress=messages.put)) as run:
+                    finish(run)
+                messages.put(name)
             except DivergedError as error:
                 messages.put(error)
     except KeyboardInterrupt:
@@ -151,7 +152,3 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
         last = RuntimeError(traceback.format_exc())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to save
     messages.put(last)
-
-
-def _send(messages: Any, name: str, _: Trained) -> None:
-    messages.put(name)
