@@ -16,14 +16,7 @@ from efdm.models import VGG, load_vgg
 from efdm.progress import Progress
 from efdm.style import report
 from efdm.style.candidates import Candidate, unchanged
-from efdm.style.evaluate import (
-    Pair,
-    evaluate,
-    make_pairs,
-    picture_paths,
-    read_records,
-    stems,
-)
+from efdm.style.evaluate import Pair, evaluate, make_pairs, picture_paths, read_records, stems
 from efdm.style.measures import Metrics
 from efdm.style.optimise import OPTIMISERS
 
@@ -184,11 +177,6 @@ def test_a_record_without_its_newline_is_kept(metrics: Metrics, pairs: list[Pair
     alone = Counting()
     evaluate(pairs[2:], [alone.candidate], metrics, tmp_path / "alone", **SMALL)
     assert counting.calls == before + alone.calls
-
-
-def test_candidates_must_have_distinct_labels(metrics: Metrics, pairs: list[Pair], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="distinct labels, got 'tint 1', 'tint-1'"):
-        evaluate(pairs, [Counting().candidate, Counting("tint-1").candidate], metrics, tmp_path, **SMALL)
 
 
 def test_a_result_that_is_not_finite_is_refused(metrics: Metrics, pairs: list[Pair], tmp_path: Path) -> None:

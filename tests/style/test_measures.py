@@ -72,8 +72,6 @@ def test_missing_heads_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingWeights, match="pip install --no-deps lpips"):
         lpips_heads()
-    with pytest.raises(ValueError, match="got 'resnet'"):
-        lpips_heads("resnet")
 
 
 def test_a_step_from_black_to_white_has_magnitude_one() -> None:
@@ -144,8 +142,6 @@ def test_constant_channels_are_skipped_and_faint_ones_on_request() -> None:
     style[:, 1] = output[:, 1] * 5e-3
     assert style_distance(output, style).item() > 40
     assert style_distance(output, style, faint="dropped").item() == pytest.approx(1, rel=1e-4)
-    with pytest.raises(ValueError, match="'kept' or 'dropped'"):
-        style_distance(output, style, faint="no")
 
 
 def test_a_constant_style_gives_nan() -> None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
 from slim import slim_vgg
 
 from efdm.models import VGG
-from efdm.ops import efdm
 from efdm.progress import Progress
 from efdm.style.measures import gram_distance, style_distance
-from efdm.style.optimise import (
-    GATYS_CONTENT,
-    OPTIMISERS,
-    SOLVERS,
-    central_moments_loss,
-    gram_loss,
-    optimise,
-    sorted_loss,
-)
+from efdm.style.optimise import OPTIMISERS, adam, central_moments_loss, gram_loss, lbfgs, optimise, sorted_loss
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +63,12 @@ def test_the_style_distance_falls(method: str, encoder: VGG) -> None:
     output = optimise(content, style, method, encoder, iterations=30, progress=reports.append)
     assert output.shape == content.shape
     assert 0 <= output.min() <= output.max() <= 1
-    assert [r.done for r in reports] == [
-        min(i, 30) for i in range(1, len(reports) + 1)
-    ]  # a line search may exceed the limit
+    # a line search may exceed the limit
+    assert [r.done for r in reports] == [min(i, 30) for i in range(1, len(reports) + 1)]
     assert 30 <= len(reports) < 60
     assert {r.total for r in reports} == {30}
     assert reports[-1].values["loss"] < 0.75 * reports[0].values["loss"]
-    measure = gram_distance if method in GATYS_CONTENT else style_distance
+    measure = gram_distance if "gatys" in method else style_distance
     layers = [encoder.taps(x, ("relu1_1", "relu2_1")) for x in (content, output, style)]
     before, after = (sum(measure(f, s).item() for f, s in zip(fs, layers[2], strict=True)) for fs in layers[:2])
     assert after < before
@@ -97,7 +89,6 @@ def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
 
 
 def test_content_weights_of_gatys(encoder: VGG) -> None:
-    assert {m: OPTIMISERS[m].content_weight for m in GATYS_CONTENT} == {"gatys": 1.0, "gatys-20": 20.0}
     content, style = picture(side=16), picture(side=16)
     heavier = optimise(content, style, "gatys", encoder, iterations=3, content_weight=20.0)
     assert torch.equal(optimise(content, style, "gatys-20", encoder, iterations=3), heavier)
@@ -126,18 +117,11 @@ def test_inference_mode_and_channels_last(encoder: VGG) -> None:
     assert not output.requires_grad
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_solvers_converge(solver: str) -> None:
+@pytest.mark.parametrize("solver", [lbfgs, adam])
+def test_solvers_converge(solver: Callable[..., None]) -> None:
     pixels, wanted = torch.zeros(5, requires_grad=True), torch.tensor([0.3, -0.2, 0.1, 0.0, 0.5])
-    SOLVERS[solver](pixels, lambda: (pixels - wanted).square().sum(), 60, 0.1, lambda *_: None)
+    solver(pixels, lambda: (pixels - wanted).square().sum(), 60, 0.1, lambda *_: None)
     assert torch.allclose(pixels.detach(), wanted, atol=0.03)
-
-
-def test_the_efdm_loss_is_zero_for_matched_features() -> None:
-    features, style = torch.rand(1, 4, 9, 9), torch.randn(1, 4, 9, 9)
-    matched = efdm(features, style)
-    assert sorted_loss(style)(matched).item() == pytest.approx(0, abs=1e-10)
-    assert sorted_loss(style)(features).item() > 0.1
 
 
 @pytest.mark.parametrize(

@@ -78,30 +78,29 @@ Encoders = Mapping[str, "str | Path"]  # network ("vgg19") -> file of its encode
 NO_ENCODERS: Encoders = MappingProxyType({})
 
 
-def load_pretrained(name: str, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu") -> LoadedNetwork:
-    """Load a model listed in `efdm.models.weights`. Files in ``encoders`` override the default encoder files."""
-    check_choice("model", name, tuple(NETWORKS))
-    row = NETWORKS[name]
-    network = pretrained(name, vgg=encoders.get(name))
-    weights = _checksums(find(row.weights[row.matcher]), encoders.get(name))
-    return LoadedNetwork(name, Stylizer(network, device), row.matcher, weights)
-
-
-def load_trained(
-    name: str, file: str | Path, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
+def load_stylizer(
+    name: str,
+    file: str | Path | None = None,
+    *,
+    encoders: Encoders = NO_ENCODERS,
+    device: str | torch.device = "cpu",
 ) -> LoadedNetwork:
-    """Load a network written by a training run. Its metadata names the network and the matcher it was trained with."""
-    if not Path(file).is_file():
-        raise ValueError(f"file not found: {file} (network {name})")
-    try:
+    """Load a row of `NETWORKS`, or the network that a training run wrote to ``file``, whose metadata names row and matcher.
+
+    Files in ``encoders`` override the default encoder files.
+    """
+    if file is None:
+        check_choice("model", name, tuple(NETWORKS))
+        network, method = name, NETWORKS[name].matcher
+    else:
         stored = metadata(file)
-        settings = json.loads(stored.get("settings", "{}"))
-        network, method = stored["network"], settings["method"]
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run") from error
-    check_choice("network", network, tuple(NETWORKS))
-    made = pretrained(network, weights=file, vgg=encoders.get(network))
-    return LoadedNetwork(name, Stylizer(made, device), method, _checksums(file, encoders.get(network)))
+        if "network" not in stored:
+            raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run")
+        network, method = stored["network"], json.loads(stored["settings"])["method"]
+    vgg = encoders.get(network)
+    made = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
+    row = NETWORKS[network]
+    return LoadedNetwork(name, made, method, _checksums(file or find(row.weights[row.matcher]), vgg))
 
 
 def load_candidates(
@@ -127,8 +126,8 @@ def load_candidates(
         encoders: network -> file of its encoder.
     """
     files = {**({"vgg16": vgg} if vgg else {}), **encoders}
-    loaded = [load_pretrained(name, encoders=files, device=device) for name in dict.fromkeys(models)]
-    loaded += [load_trained(name, file, encoders=files, device=device) for name, file in networks.items()]
+    named = [*((name, None) for name in dict.fromkeys(models)), *networks.items()]
+    loaded = [load_stylizer(name, file, encoders=files, device=device) for name, file in named]
     if unused := encoders.keys() - {each.stylizer.network.name for each in loaded}:
         raise SettingError(f"no evaluated network has the encoder {', '.join(sorted(unused))}; leave it out", "encoder")
     found = [unchanged()]

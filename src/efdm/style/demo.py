@@ -10,6 +10,7 @@ from torch import Tensor
 
 from efdm.data import read_picture, resize_short_side, write_picture
 from efdm.data.embedded import photos, read_style
+from efdm.data.images import centre_crop
 from efdm.data.sheets import sheet
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look
@@ -28,11 +29,12 @@ Row = list[Tensor | None]
 
 
 class Studio:
-    """Cached square photos, paintings and looks of one size. Counts the stylized pictures for progress reports."""
+    """Caches square photos, paintings and looks of one size, and reports the progress of stylizing."""
 
     def __init__(self, stylizer: Stylizer, side: int, progress: Report = ignore) -> None:
         self.stylizer, self.side, self._progress, self._done = stylizer, side, progress, 0
-        self.photo, self.painting, self.look = cache(self._photo), cache(self._painting), cache(self._look)
+        self.photo, self.look = cache(self._photo), cache(self._look)
+        self.painting = cache(lambda name: read_style(name, side))
 
     def stylize(self, photo: str, look: Look, strength: float = 1.0) -> Tensor:
         made = self.stylizer.stylize(self.photo(photo), look, strength=strength)
@@ -41,12 +43,7 @@ class Studio:
         return made
 
     def _photo(self, name: str) -> Tensor:
-        picture = resize_short_side(read_picture(photos()[name]).rgb, self.side)
-        top, left = ((n - self.side) // 2 for n in picture.shape[1:])
-        return picture[:, top : top + self.side, left : left + self.side]
-
-    def _painting(self, name: str) -> Tensor:
-        return read_style(name, self.side)
+        return centre_crop(resize_short_side(read_picture(photos()[name]).rgb, self.side))
 
     def _look(self, *names: str) -> Look:
         return self.stylizer.prepare([self.painting(name) for name in names])
@@ -72,15 +69,11 @@ def strength_sweep(studio: Studio) -> Tensor:
 def four_styles(studio: Studio) -> Tensor:
     """Return a sheet with four styles in the corners and their mixtures between them."""
     look = studio.look(*CORNERS)
+    shares = [i / (STEPS - 1) for i in range(STEPS)]
     rows: list[Row] = []
-    for i in range(STEPS):
-        down = i / (STEPS - 1)
-        row: Row = [None]
-        for j in range(STEPS):
-            across = j / (STEPS - 1)
-            weights = ((1 - down) * (1 - across), (1 - down) * across, down * (1 - across), down * across)
-            row.append(studio.stylize(CORNER_PHOTO, look.mixed(weights)))
-        rows.append([*row, None])
+    for down in shares:
+        weights = [((1 - down) * (1 - x), (1 - down) * x, down * (1 - x), down * x) for x in shares]
+        rows.append([None, *(studio.stylize(CORNER_PHOTO, look.mixed(w)) for w in weights), None])
     for k, name in enumerate(CORNERS):
         rows[(k // 2) * (STEPS - 1)][(k % 2) * (STEPS + 1)] = studio.painting(name)
     rows[STEPS // 2][0] = studio.photo(CORNER_PHOTO)

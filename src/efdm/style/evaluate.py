@@ -12,6 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, get_args
 
@@ -33,6 +34,8 @@ Pairing = Literal["order", "grid"]
 
 
 class Pair(NamedTuple):
+    """A content and a style."""
+
     content: Source
     style: Source
 
@@ -131,9 +134,6 @@ def evaluate(
         unreadable: called with the error of a pair that cannot be read, which is then skipped. Without it the error is
             raised.
     """
-    labels = [slug(c.label) for c in candidates]
-    if twice := [c.label for c in candidates if labels.count(slug(c.label)) > 1]:
-        raise ValueError(f"candidates must have distinct labels, got {', '.join(map(repr, twice))}")
     device = torch.device(device)
     settings: dict[str, object] = {"size": size, "measured_at": measured_at, "measures": list(metrics.names)}
     records = read_records(run)
@@ -143,7 +143,7 @@ def evaluate(
     ]
     total = len(pairs) * len(candidates)
     finished = total - sum(map(len, missing_of))
-    names = [stems(list({s.name: s for s in side}.values())) for side in zip(*pairs, strict=True)] if pairs else [{}, {}]
+    content_stems, style_stems = (stems(list({p[side].name: p[side] for p in pairs}.values())) for side in (0, 1))
     where = environment(device)
     warm: set[str] = set()
     run.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def evaluate(
                 unreadable(error)
                 finished += len(missing)
                 continue
-            stem = (names[0][pair.content.name], names[1][pair.style.name])
+            stem = (content_stems[pair.content.name], style_stems[pair.style.name])
             paths = _paths(missing[0], size, *stem)
             for side, image in (("content", content), ("style", style)):
                 write_picture(run / paths[side], image[0])
@@ -194,10 +194,11 @@ def evaluate(
 def _timed(
     candidate: Candidate, content: Tensor, style: Tensor, progress: Report, device: torch.device
 ) -> tuple[Tensor, float]:
-    _synchronize(device)
+    synchronize = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    synchronize()
     start = time.perf_counter()
     output = candidate.run(content, style, progress)
-    _synchronize(device)
+    synchronize()
     seconds = time.perf_counter() - start
     if output.shape != content.shape or not bool(output.isfinite().all()):
         raise FloatingPointError(
@@ -205,11 +206,6 @@ def _timed(
             f"expected finite values of shape {tuple(content.shape)}"
         )
     return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured as written: 8 bits
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _extract(metrics: Metrics, image: Tensor, measured_at: int | None) -> MetricFeatures:

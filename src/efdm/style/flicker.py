@@ -49,9 +49,10 @@ def measure(
     size = outputs[0].shape[-2:]
     contents = [resize(c, (size[0], size[1])) for c in contents]
     still = [_still(a, b) for a, b in pairwise(contents)]
-    found = {"still": _change(outputs, still), "still_content": _change(contents, still)}
+    both = {"": outputs, "_content": contents}
+    found = {f"still{name}": _change(frames[:-1], frames[1:], still) for name, frames in both.items()}
     if motion is not None:
-        found |= {"warping": _warping(outputs, motion), "warping_content": _warping(contents, motion)}
+        found |= {f"warping{name}": _warping(frames, motion) for name, frames in both.items()}
     mean = torch.stack([luminance(x).mean() for x in outputs])
     found["blinking"] = float((mean[2:] - 2 * mean[1:-1] + mean[:-2]).abs().mean())
     gradients = [float(x.diff(dim=-1).abs().mean() + x.diff(dim=-2).abs().mean()) / 2 for x in outputs]
@@ -66,19 +67,15 @@ def _still(before: Tensor, now: Tensor) -> Tensor:
     return (change.abs().amax(0) < STILL) & (moving.amax(0) < 2 * STILL)
 
 
-def _change(frames: Sequence[Tensor], where: Sequence[Tensor]) -> float:
+def _change(befores: Sequence[Tensor], nows: Sequence[Tensor], where: Sequence[Tensor]) -> float:
     """Return the mean absolute change over the selected pixels of all frames, NaN if no pixel is selected."""
-    pairs = zip(frames, frames[1:], where, strict=False)
-    changes = torch.cat([(b - a).abs().mean(0)[w] for a, b, w in pairs])
-    return float(changes.mean())
+    changes = [(now - before).abs().mean(0)[mask] for before, now, mask in zip(befores, nows, where, strict=True)]
+    return float(torch.cat(changes).mean())
 
 
 def _warping(frames: Sequence[Tensor], motions: Sequence[Tensor]) -> float:
-    errors = []
-    for before, now, motion in zip(frames, frames[1:], motions, strict=False):
-        moved, known = warp(before, motion)
-        errors.append((now - moved).abs().mean(0)[known])
-    return float(torch.cat(errors).mean())
+    moved, known = zip(*map(warp, frames, motions), strict=True)  # the last frame has no motion
+    return _change(moved, frames[1:], known)
 
 
 # --- clips -----------------------------------------------------------------------------------------------------------
@@ -139,13 +136,9 @@ def exposure(frames: int, size: tuple[int, int], step: float = 0.03) -> Clip:
     return Clip(shown, [torch.zeros(2, *size)] * (frames - 1))
 
 
-CLIPS: Mapping[str, Callable[[int, tuple[int, int]], Clip]] = MappingProxyType({
-    "pan": pan,
-    "zoom": zoom,
-    "passing": passing,
-    "entering": entering,
-    "exposure": exposure,
-})  # fmt: skip
+CLIPS: Mapping[str, Callable[[int, tuple[int, int]], Clip]] = MappingProxyType(
+    {make.__name__: make for make in (pan, zoom, passing, entering, exposure)}
+)
 
 
 def clip(name: str, *, frames: int = 16, size: tuple[int, int] = (240, 320), noise: float = NOISE, seed: int = 0) -> Clip:

@@ -10,6 +10,7 @@ Result(done=12, failed=0)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -35,11 +36,7 @@ class Result(NamedTuple):
 
 
 def stylize_files(
-    plan: Plan,
-    stylizer: Stylizer,
-    *,
-    progress: Report = ignore,
-    failed: Callable[[Exception], object] | None = None,
+    plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, failed: Callable[[Exception], object] | None = None
 ) -> Result:
     """Stylize the files of a plan and write the results.
 
@@ -54,34 +51,30 @@ def stylize_files(
     done, attempted, total = 0, 0, len(plan.contents) * len(plan.looks)
     unreadable = set[Source]()
 
-    def report(error: Exception) -> None:
-        if failed is None:
-            raise error
-        failed(error)
+    @contextmanager
+    def reporting() -> Iterator[None]:
+        try:
+            yield
+        except FAILURES as error:
+            if failed is None:
+                raise
+            failed(error)
 
     for spec in plan.looks:
-        try:
+        looks: list[Look] = []
+        with reporting():
             looks = spec.prepare(stylizer, style_size)
-        except FAILURES as error:
-            report(error)
-            attempted += len(plan.contents)
-            continue
         for source in plan.contents:
             progress(Progress("stylizing", attempted, total))
             attempted += 1
-            if source in unreadable:
-                continue  # already reported for an earlier look
-            try:
+            if not looks or source in unreadable:
+                continue  # already reported
+            with reporting():
+                unreadable.add(source)  # until it has been read
                 picture = source.read()
-            except FAILURES as error:
-                unreadable.add(source)
-                report(error)
-                continue
-            try:
+                unreadable.remove(source)
                 _stylize(stylizer, picture, spec, looks, options).save(plan.target(source, spec))
                 done += 1
-            except FAILURES as error:
-                report(error)
     progress(Progress("stylizing", total, total))
     return Result(done, total - done)
 
@@ -105,11 +98,10 @@ def stylize_video(
     from efdm.data.video import VideoReader, VideoWriter
 
     size = options.size if isinstance(options.size, int) else None
+    sound = source if options.audio == "keep" else None
     with (
         VideoReader(source) as reader,
-        VideoWriter(
-            out, fps=reader.fps, sound_of=source if options.audio == "keep" else None, aspect=reader.aspect
-        ) as writer,
+        VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer,
     ):
         times: list[Fraction] = []
 

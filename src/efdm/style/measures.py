@@ -22,6 +22,7 @@ from efdm.models.alexnet import AlexNet, load_alexnet
 from efdm.models.weights import MissingWeights, load_encoder, read
 from efdm.nn.losses import gram, rows, unit_distances
 from efdm.ops import ChannelStats, channel_stats
+from efdm.ops.choices import check_choice
 from efdm.ops.resample import resample_sorted
 from efdm.style.color import luminance
 from efdm.style.objective import STYLE_TAPS
@@ -53,15 +54,11 @@ def feature_distance(features: Features, content: Features) -> Tensor:
 
 def lpips_heads(network: str = "vgg16") -> list[Tensor]:
     """Return the linear heads shipped in PyPI's `lpips`, one vector per tap. The package itself is not imported."""
-    if network not in HEADS:
-        raise ValueError(f"network must be one of {', '.join(HEADS)}, got {network!r}")
     spec = importlib.util.find_spec("lpips")
-    places = list(spec.submodule_search_locations or []) if spec is not None else []
-    for place in places:
-        file = Path(place) / "weights" / "v0.1" / HEADS[network]
-        if file.is_file():
-            return [value.flatten().float() for _, value in sorted(read(file).items())]
-    raise MissingWeights("the LPIPS heads come with the package lpips; run: pip install --no-deps lpips")
+    if spec is None or spec.origin is None:
+        raise MissingWeights("the LPIPS heads come with the package lpips; run: pip install --no-deps lpips")
+    state = read(Path(spec.origin).parent / "weights" / "v0.1" / HEADS[network])
+    return [value.flatten().float() for _, value in sorted(state.items())]
 
 
 def edges(images: Tensor) -> Tensor:
@@ -116,12 +113,11 @@ def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> T
     hundred times less than their layer, because a single such channel can dominate the mean: any activation in the output
     is hundreds of standard deviations away.
     """
-    if faint not in ("kept", "dropped"):
-        raise ValueError(f"faint must be 'kept' or 'dropped', got {faint!r}")
+    check_choice("faint", faint, ("kept", "dropped"))
     x, y = kernels.sort_rows(rows(features.float())), kernels.sort_rows(rows(style.float()))
     distance = (x - resample_sorted(y, x.shape[-1])).abs().mean(-1)
     spread = y.std(-1)
-    live = _live(spread)
+    live = spread > DEAD
     if faint == "dropped":
         live = live & (spread > FAINT * spread.square().mean(1, keepdim=True).sqrt())
     return _mean_of_live(distance / spread, live)
@@ -139,16 +135,12 @@ def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     The error is a ratio of means, because in a mean of ratios a skewness near 0 would dominate. NaN if no channel varies.
     """
     x, y = channel_stats(features.float()), channel_stats(style.float())
-    live = _live(y.std)
+    live = y.std > DEAD
     errors = {}
     for name in ChannelStats._fields:
         have, want = getattr(x, name), getattr(y, name)
         errors[name] = _mean_of_live((have - want).abs(), live) / _mean_of_live(want.abs(), live).clamp_min(1e-12)
     return errors
-
-
-def _live(spread: Tensor) -> Tensor:
-    return spread > DEAD
 
 
 def _mean_of_live(values: Tensor, live: Tensor) -> Tensor:
@@ -173,7 +165,7 @@ class MetricFeatures:
 class Metrics:
     """The loss networks of the metrics.
 
-    Without ``heads``, `feature_distance` replaces LPIPS. ``alexnet`` and its heads add a second LPIPS.
+    Without ``heads``, `feature_distance` replaces LPIPS. ``alexnet`` with its heads adds a second LPIPS.
     """
 
     vgg: VGG
@@ -184,10 +176,10 @@ class Metrics:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the metrics that `measure` returns."""
-        content = ("feature_distance",) if self.heads is None else ("lpips",)
-        second = () if self.alexnet is None or self.alexnet_heads is None else ("lpips_alexnet",)
+        content = "feature_distance" if self.heads is None else "lpips"
+        second = () if self.alexnet_heads is None else ("lpips_alexnet",)
         errors = (f"{name}_error" for name in ChannelStats._fields)
-        return (*content, *second, "edge_ssim", "style_distance", "style_distance_robust", "gram_distance", *errors)
+        return (content, *second, "edge_ssim", "style_distance", "style_distance_robust", "gram_distance", *errors)
 
     @torch.inference_mode()
     def extract(self, images: Tensor) -> MetricFeatures:
@@ -203,23 +195,24 @@ class Metrics:
         if output.images.shape != content.images.shape:
             shapes = f"{tuple(output.images.shape)} and {tuple(content.images.shape)}"
             raise ValueError(f"output and content must have the same shape, got {shapes}; resize the output")
-        measures: dict[str, Tensor] = {}
-        if self.heads is not None:
-            measures["lpips"] = lpips(output.content, content.content, self.heads)
+        if self.heads is None:
+            measures = {"feature_distance": feature_distance(output.content, content.content)}
         else:
-            measures["feature_distance"] = feature_distance(output.content, content.content)
-        if self.alexnet is not None and self.alexnet_heads is not None:
+            measures = {"lpips": lpips(output.content, content.content, self.heads)}
+        if self.alexnet_heads is not None:
             measures["lpips_alexnet"] = lpips(output.content_alexnet, content.content_alexnet, self.alexnet_heads)
         measures["edge_ssim"] = edge_ssim(output.images, content.images)
-        layers = list(zip(output.style, style.style, strict=True))
-        measures["style_distance"] = torch.stack([style_distance(o, s) for o, s in layers]).mean(0)
-        robust = [style_distance(o, s, faint="dropped") for o, s in layers]
-        measures["style_distance_robust"] = torch.stack(robust).mean(0)
-        measures["gram_distance"] = torch.stack([gram_distance(o, s) for o, s in layers]).mean(0)
-        errors = [moment_errors(o, s) for o, s in layers]
-        for name in ChannelStats._fields:
-            measures[f"{name}_error"] = torch.stack([e[name] for e in errors]).mean(0)
-        return measures
+        layers = [_style_metrics(o, s) for o, s in zip(output.style, style.style, strict=True)]
+        return measures | {name: torch.stack([layer[name] for layer in layers]).mean(0) for name in layers[0]}
+
+
+def _style_metrics(features: Tensor, style: Tensor) -> dict[str, Tensor]:
+    return {
+        "style_distance": style_distance(features, style),
+        "style_distance_robust": style_distance(features, style, faint="dropped"),
+        "gram_distance": gram_distance(features, style),
+        **{f"{name}_error": error for name, error in moment_errors(features, style).items()},
+    }
 
 
 def load_metrics(
@@ -233,8 +226,7 @@ def load_metrics(
 
     ``content="feature_distance"`` needs no LPIPS heads.
     """
-    if content not in ("lpips", "feature_distance"):
-        raise ValueError(f"content must be 'lpips' or 'feature_distance', got {content!r}")
+    check_choice("content", content, ("lpips", "feature_distance"))
     # zero padding and floor-mode pooling, as in ImageNet training
     encoder = load_encoder("vgg16", LPIPS_TAPS[-1], path=vgg, padding="zeros", pooling="floor").to(device)
     heads = [h.to(device) for h in lpips_heads("vgg16")] if content == "lpips" else None

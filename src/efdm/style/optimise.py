@@ -4,14 +4,15 @@ Each method is a row of `OPTIMISERS`. The methods expect a VGG with torchvision'
 floor-mode pooling.
 
 The content weight decides the look of Gatys' method, so the table has two rows: "gatys" uses the weights of the authors'
-code, "gatys-20" multiplies the content weight by 20. The 20 is our choice, made by eye on one portrait.
+code; "gatys-20" multiplies the content weight by 20, because with 1 a face became unrecognisable (one portrait, 128 px,
+VGG-16).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -32,10 +33,6 @@ Callback = Callable[[int, float], None]  # evaluations done, loss
 # deviation, which makes inputs and features about 57 times smaller. Multiplying by this factor restores the meaning of the
 # weights: the content loss scales with its square, the style loss with its fourth power.
 GATYS_SCALE = 255 * sum(IMAGENET_STD) / 3
-GATYS_CONTENT: Mapping[str, float] = MappingProxyType({
-    "gatys": 1.0,  # authors' code
-    "gatys-20": 20.0,  # ours: with 1 a face became unrecognisable (one portrait, 128 px, VGG-16)
-})  # fmt: skip
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -109,49 +106,34 @@ def adam(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float,
         callback(done + 1, value.item())
 
 
-SOLVERS: Mapping[str, Callable[..., None]] = MappingProxyType({"lbfgs": lbfgs, "adam": adam})
-
-
 @dataclass(frozen=True)
 class Optimiser:
-    """One row of `OPTIMISERS`: style loss and taps, content weight, and solver."""
+    """A row of `OPTIMISERS`."""
 
     title: str
     style_taps: tuple[str, ...]
     style_loss: Callable[[Tensor], Loss]
-    style_weight: float
     content_tap: str  # "" for no content term
     content_weight: float
     unit: Literal["value", "spread"]  # content loss as MSE, or as a fraction of the content features' variance
-    solver: str
+    solver: Callable[[Tensor, Callable[[], Tensor], int, float, Callback], None]
     lr: float
     iterations: int
 
 
-def _at(kind: str, *depths: int) -> tuple[str, ...]:
-    return tuple(f"{kind}{d}_1" for d in depths)
-
-
-def _gatys(title: str, content_weight: float) -> Optimiser:
-    return Optimiser(
-        title, _at("relu", 1, 2, 3, 4, 5), gram_loss, 1.0, "relu4_2", content_weight, "value",
-        solver="lbfgs", lr=1.0, iterations=500,
-    )  # fmt: skip
-
-
+RELUS, CONVS = (tuple(f"{kind}{block}_1" for block in range(1, 6)) for kind in ("relu", "conv"))
+GATYS = Optimiser(
+    "Gram matrices, weights of the authors' code (Gatys et al.)", RELUS, gram_loss, "relu4_2", 1.0, "value", lbfgs, 1.0, 500
+)
 OPTIMISERS: Mapping[str, Optimiser] = MappingProxyType({
-    "gatys": _gatys("Gram matrices, weights of the authors' code (Gatys et al.)", GATYS_CONTENT["gatys"]),
-    "gatys-20": _gatys(
-        "Gatys et al. with 20 times the content weight, chosen by eye on one portrait", GATYS_CONTENT["gatys-20"]
+    "gatys": GATYS,
+    "gatys-20": replace(
+        GATYS, title="Gatys et al. with 20 times the content weight, chosen by eye on one portrait", content_weight=20.0
     ),
     "cmd": Optimiser(
-        "central moments (Kalischek et al.)", _at("conv", 1, 2, 3, 4, 5), central_moments_loss, 1.0, "", 0.0, "value",
-        solver="adam", lr=0.1, iterations=500,
+        "central moments (Kalischek et al.)", CONVS, central_moments_loss, "", 0.0, "value", adam, 0.1, 500
     ),
-    "efdm": Optimiser(
-        "sorted values (the EFDM loss)", _at("relu", 1, 2, 3, 4, 5), sorted_loss, 1.0, "relu4_1", 0.1, "spread",
-        solver="lbfgs", lr=1.0, iterations=300,
-    ),
+    "efdm": Optimiser("sorted values (the EFDM loss)", RELUS, sorted_loss, "relu4_1", 0.1, "spread", lbfgs, 1.0, 300),
 })  # fmt: skip
 
 
@@ -162,7 +144,6 @@ def optimise(
     encoder: VGG,
     *,
     iterations: int | None = None,
-    style_weight: float | None = None,
     content_weight: float | None = None,
     progress: Report = ignore,
 ) -> Tensor:
@@ -174,10 +155,8 @@ def optimise(
     check_choice("method", method, OPTIMISERS)
     _check(content, style, iterations)
     row = OPTIMISERS[method]
-    weights = (
-        row.style_weight if style_weight is None else style_weight,
-        row.content_weight if content_weight is None else content_weight,
-    )
+    if content_weight is not None:
+        row = replace(row, content_weight=content_weight)
     found: list[Tensor] = []
     steps = row.iterations if iterations is None else iterations
     with torch.inference_mode(False), torch.enable_grad():  # also inside a caller's no_grad
@@ -188,46 +167,31 @@ def optimise(
             def callback(done: int, loss: float, before: int = i * steps) -> None:
                 progress(Progress(method, before + done, len(content) * steps, {"loss": loss}))
 
-            found.append(_optimise(one[None].clone(), target, row, encoder, steps, weights, callback))
+            found.append(_optimise(one[None].clone(), target, row, encoder, steps, callback))
     return torch.cat(found)
 
 
-def _optimise(
-    content: Tensor,
-    style: Tensor,
-    row: Optimiser,
-    encoder: VGG,
-    steps: int,
-    weights: tuple[float, float],
-    callback: Callback,
-) -> Tensor:
-    style_weight, content_weight = weights
+def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, steps: int, callback: Callback) -> Tensor:
     # published learning rates are for pixels in units of ImageNet's standard deviation
     unit = torch.tensor(IMAGENET_STD, dtype=content.dtype, device=content.device).view(1, 3, 1, 1)
     pixels = (content / unit).contiguous().requires_grad_()  # L-BFGS flattens its parameters
-    has_content = bool(row.content_tap and content_weight)
-    taps = (*row.style_taps, row.content_tap) if has_content else row.style_taps
+    content_taps = (row.content_tap,) if row.content_tap and row.content_weight else ()
     with torch.no_grad():
         losses = [row.style_loss(f) for f in encoder.taps(style, row.style_taps)]
-        reference = encoder.taps(content, (row.content_tap,))[0] if has_content else None
-        unit_of_content = 1.0 if reference is None or row.unit == "value" else float(reference.var().clamp_min(1e-12))
-    order = _by_depth(taps)
+        references = encoder.taps(content, content_taps)
+        units = [1.0 if row.unit == "value" else float(r.var().clamp_min(1e-12)) for r in references]
+    order = sorted({*row.style_taps, *content_taps}, key=lambda tap: tap[4:])  # by depth, as the encoder returns them
 
     def loss() -> Tensor:
         images = (pixels * unit).contiguous(memory_format=torch.channels_last)  # faster convolutions
         features = dict(zip(order, encoder.taps(images, order), strict=True))
-        parts = [style_weight * f(features[t]) for f, t in zip(losses, row.style_taps, strict=True)]
-        if reference is not None:
-            parts.append(content_weight * F.mse_loss(features[row.content_tap], reference) / unit_of_content)
+        parts = [f(features[t]) for f, t in zip(losses, row.style_taps, strict=True)]
+        for reference, scale in zip(references, units, strict=True):
+            parts.append(row.content_weight * F.mse_loss(features[row.content_tap], reference) / scale)
         return torch.stack(parts).sum()
 
-    SOLVERS[row.solver](pixels, loss, steps, row.lr, callback)
+    row.solver(pixels, loss, steps, row.lr, callback)
     return (pixels.detach() * unit).clamp(0, 1)
-
-
-def _by_depth(taps: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the distinct taps in the order of the encoder's layers."""
-    return tuple(sorted(set(taps), key=lambda t: t[4:]))
 
 
 def _check(content: Tensor, style: Tensor, iterations: int | None) -> None:

@@ -48,11 +48,9 @@ class Options:
     audio: Audio = "keep"
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, tuple(MATCHERS))
-        check_choice("preserve_color", self.preserve_color, tuple(COLORS))
-        check_choice("photoreal", self.photoreal, tuple(PHOTOREAL))
-        check_choice("temporal", self.temporal, tuple(TEMPORAL))
-        check_choice("audio", self.audio, get_args(Audio))
+        tables = {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL, "temporal": TEMPORAL}
+        for name, table in {**tables, "audio": get_args(Audio)}.items():
+            check_choice(name, getattr(self, name), tuple(table))
         if self.ties is not None:
             check_choice("ties", self.ties)
         check_strength(self.strength, 1)
@@ -115,9 +113,6 @@ class Plan:
         return self.out / f"{source.stem}__{look.name}.png" if self.out.is_dir() else self.out
 
 
-# --- planning --------------------------------------------------------------------------------------------------------
-
-
 def plan_files(
     content: PathLike,
     styles: Sequence[PathLike],
@@ -176,11 +171,7 @@ def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], tuple[str, ...
 
 
 def make_looks(
-    styles: Sequence[Source],
-    weights: Sequence[float],
-    mix: Mix,
-    content_masks: Sequence[Path],
-    style_masks: Sequence[Path],
+    styles: Sequence[Source], weights: Sequence[float], mix: Mix, content_masks: Sequence[Path], style_masks: Sequence[Path]
 ) -> tuple[LookSpec, ...]:
     """Combine styles into looks: one look of all styles for weights or content masks, otherwise one look per style."""
     check_choice("mix", mix, get_args(Mix))
@@ -191,13 +182,11 @@ def make_looks(
     mixed = bool(weights) or mix == "equal"
     if regions and mixed:
         raise ValueError("content masks give every region its own style, so styles cannot be mixed")
-    if regions and (count not in (1, regions) or len(style_masks) not in (0, regions)):
-        raise ValueError(
-            f"expected one style or {regions} (one per content mask) and no style mask or {regions}, "
-            f"got {plural(count, 'style')} and {plural(len(style_masks), 'style mask')}"
-        )
-    if not regions and len(style_masks) not in (0, count):
-        raise ValueError(f"expected no style mask or {count} (one per style), got {len(style_masks)}")
+    if regions and count not in (1, regions):
+        raise ValueError(f"expected one style or {regions} (one per content mask), got {count}")
+    if len(style_masks) not in (0, regions or count):
+        each = "content mask" if regions else "style"
+        raise ValueError(f"expected no style mask or {regions or count} (one per {each}), got {len(style_masks)}")
     if regions or mixed:
         joined = "+".join(names[:4]) + (f"+{count - 4}-more" if count > 4 else "")
         return (LookSpec(joined, tuple(styles), tuple(weights) or None, tuple(content_masks), tuple(style_masks)),)
@@ -211,9 +200,10 @@ def _count_videos(source: Path) -> int:
 def _check_out(content: Path, out: Path, contents: int, looks: int) -> None:
     suffix = out.suffix.lower()
     if not out.is_dir() and suffix:
-        if looks == 1 and content.is_file() and content.suffix.lower() != ".zip":
-            if suffix not in WRITABLE:
-                raise ValueError(f"{out} cannot be written; the extension must be one of {', '.join(WRITABLE)}")
+        single = looks == 1 and content.is_file() and content.suffix.lower() != ".zip"
+        if single and suffix not in WRITABLE:
+            raise ValueError(f"{out} cannot be written; the extension must be one of {', '.join(WRITABLE)}")
+        if single:
             return
         if suffix in WRITABLE:
             results = f"{plural(contents, 'picture')} in {plural(looks, 'look')}"
@@ -237,13 +227,8 @@ def _check_video(out: Path, looks: Sequence[LookSpec], options: Options) -> None
 
 
 def check_overwrite(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise if an output is also an input, under any name or link."""
-    known = {_identity(path): path for path in inputs if path.exists()}
+    """Raise if an output is also an input, possibly under another name or a symbolic link."""
+    known = {path.resolve(): path for path in inputs}
     for out in outputs:
-        if out.exists() and (path := known.get(_identity(out))) is not None:
+        if (path := known.get(out.resolve())) is not None:
             raise ValueError(f"{out} would overwrite the input {path}; choose another output")
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino

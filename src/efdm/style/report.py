@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -48,21 +48,22 @@ NOTE = (
 class Group:
     """The records of all pairs of one candidate with the same settings."""
 
-    label: str
-    candidate: Mapping[str, object]
     records: list[Record]
 
     @property
-    def settings(self) -> Mapping[str, object]:
-        found: Mapping[str, object] = self.records[0]["settings"]
-        return found
+    def label(self) -> str:
+        return str(self.records[0]["label"])
+
+    @property
+    def candidate(self) -> dict[str, Any]:
+        return dict(self.records[0]["candidate"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.records[0]["settings"])
 
     def values(self, measure: str) -> list[float]:
-        found = (r["measures"].get(measure) for r in self.records)
-        return [v for v in found if v is not None]
-
-    def seconds(self) -> list[float]:
-        return [r["seconds"] for r in self.records if r["seconds"] is not None]
+        return [v for r in self.records if (v := r["measures"].get(measure)) is not None]
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
@@ -71,11 +72,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
     for record in records:
         key = json.dumps([record["candidate"], record["settings"]], sort_keys=True)
         found.setdefault(key, {})[record["content"], record["style"]] = record
-    made = []
-    for by_pair in found.values():
-        same = list(by_pair.values())
-        made.append(Group(same[0]["label"], same[0]["candidate"], same))
-    return made
+    return [Group(list(by_pair.values())) for by_pair in found.values()]
 
 
 class Sweep(NamedTuple):
@@ -89,9 +86,9 @@ def sweeps(made: Sequence[Group]) -> list[Sweep]:
     """Return the groups as sweeps with unique names. A candidate without a strength is a sweep of one."""
     found: dict[str, list[Group]] = {}
     for group in made:
-        fixed = {k: v for k, v in group.candidate.items() if k != "strength"}
-        found.setdefault(json.dumps([fixed, dict(group.settings)], sort_keys=True), []).append(group)
-    members = [sorted(same, key=lambda g: float(str(g.candidate.get("strength", 1)))) for same in found.values()]
+        fixed = {**group.candidate, "strength": None}
+        found.setdefault(json.dumps([fixed, group.settings], sort_keys=True), []).append(group)
+    members = [sorted(same, key=lambda g: float(g.candidate.get("strength", 1))) for same in found.values()]
     names = _distinguish([_without_strength(m[0]) for m in members], [m[0] for m in members])
     return [Sweep(name, m) for name, m in zip(names, members, strict=True)]
 
@@ -137,7 +134,7 @@ def table(records: Sequence[Record]) -> str:
     rows = []
     for group, label in zip(made, labels, strict=True):
         cells = [_cell(group.values(m)) for m in shown]
-        timed = group.seconds()
+        timed = [r["seconds"] for r in group.records if r["seconds"] is not None]
         rows.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
     head = ["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]
     return f"{markdown_table(head, rows)}\n\n{NOTE} {_optimisers(made)}{_where(records)}\n"
@@ -145,10 +142,8 @@ def table(records: Sequence[Record]) -> str:
 
 def _optimisers(made: Sequence[Group]) -> str:
     """Return a sentence that describes the optimisers in the table."""
-    names = dict.fromkeys(
-        str(g.candidate["model"]).removeprefix("optimiser ") for g in made if g.candidate["kind"] == "optimiser"
-    )
-    titles = [f"{n}: {OPTIMISERS[n].title}" for n in names if n in OPTIMISERS]
+    models = {g.candidate.get("model") for g in made}
+    titles = [f"{name}: {row.title}" for name, row in OPTIMISERS.items() if f"optimiser {name}" in models]
     return f"Optimisers: {'; '.join(titles)}. " if titles else ""
 
 
@@ -204,16 +199,10 @@ def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 2
 
     ``candidates.png`` shows every candidate at its greatest strength, ``strength-*.png`` the sweep of each network.
     """
-    made = [g for g in groups(records) if g.candidate["kind"] != "unchanged"]
-    strongest = []
-    written = []
-    for name, members in sweeps(made):
-        strongest.append(members[-1])
-        if len(members) > 1:
-            written.append(_sheet(run, f"strength-{slug(name)}.png", members, rows, cell))
-    if strongest:
-        written.insert(0, _sheet(run, "candidates.png", strongest, rows, cell))
-    return written
+    found = sweeps([g for g in groups(records) if g.candidate["kind"] != "unchanged"])
+    columns = {"candidates.png": [members[-1] for _, members in found]}
+    columns |= {f"strength-{slug(name)}.png": members for name, members in found if len(members) > 1}
+    return [_sheet(run, name, members, rows, cell) for name, members in columns.items() if members]
 
 
 def _sheet(run: Path, name: str, columns: Sequence[Group], rows: int, cell: int) -> Path:
