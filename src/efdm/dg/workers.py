@@ -124,8 +124,10 @@ def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: C
 
 
 def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, messages: Any) -> None:
-    """Train runs one after the other. Sends progress, the name of each finished run or its DivergedError, and an error or
-    None at the end."""
+    """Train runs one after the other and send messages to the parent.
+
+    These are progress reports, the name of each finished run or its DivergedError, and at the end None or an error.
+    """
 
     def interrupt(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the saving

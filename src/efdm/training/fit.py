@@ -45,7 +45,7 @@ class Phase(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Where a run stands. ``seconds`` counts training steps only: no set-up, evaluation or files."""
+    """The state of a run, for `Task.evaluate`. ``seconds`` counts training steps only: no set-up, evaluation or files."""
 
     phase: Phase
     iteration: int
@@ -55,10 +55,9 @@ class Status(NamedTuple):
 
 
 class Task(ABC, Generic[Result]):
-    """What is special to a kind of training.
+    """A kind of training: its phases, data, evaluation and result.
 
-    ``settings`` are those of the run, and ``label`` names it in progress reports and messages; with several phases, each
-    has its own name there.
+    ``label`` names the run in progress reports and messages; if it is empty, the name of the phase is used.
     """
 
     settings: TrainSettings
@@ -141,7 +140,7 @@ def check_same_data(before: str, fingerprint: str, folder: Path) -> None:
 
 
 class _Clock:
-    """Seconds of training. It is stopped during evaluations and while files are written.
+    """A clock that counts seconds of training. It is stopped during evaluations and while files are written.
 
     With several lanes the clock of one keeps running while others are set up or evaluated.
     """

@@ -30,7 +30,7 @@ def unbroken() -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise KeyboardInterrupt on the first SIGTERM in this block and ignore the next: they must not interrupt the saving.
+    """Raise KeyboardInterrupt on the first SIGTERM in this block and ignore later ones, which would interrupt the saving.
 
     Does nothing where SIGTERM already has a handler, or outside the main thread.
     """
