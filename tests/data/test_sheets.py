@@ -44,13 +44,6 @@ def test_crop_shows_the_middle() -> None:
     assert torch.equal(sheet([[wide]], cell=20, gap=0), GREEN)
 
 
-def test_letterbox_shows_the_whole_picture() -> None:
-    page = sheet([[plain(0, 0, 1, 20, 40)]], cell=20, gap=0, fit="letterbox")
-    assert torch.equal(page[:, :5], WHITE.repeat(1, 5, 20))
-    assert torch.equal(page[:, 15:], WHITE.repeat(1, 5, 20))
-    assert torch.allclose(page[:, 5:15], plain(0, 0, 1, 10, 20), atol=1e-5)
-
-
 def test_gray_half_precision_and_values_out_of_range() -> None:
     page = sheet([[torch.full((1, 9, 9), 2.0, dtype=torch.float16)]], cell=9, gap=0)
     assert torch.equal(page, torch.ones(3, 9, 9))

@@ -27,8 +27,7 @@ VAL_EVERY = 10  # the second, twelfth, ... digit of each class and domain is in 
 def load_digits_domains(size: int = 32, seed: int = 0, per_domain: int | None = None) -> DomainSet:
     """Return about 450 digits for each style of `STYLES`, or the first ``per_domain`` of them.
 
-    Each scan is in one domain only, so a test domain has new digits. (The scans come from 13 writers, who are not named, so
-    a writer may occur in several domains.)
+    Each scan is in one domain only. The 13 writers are not named, so a writer may occur in several domains.
     """
     if size < 16:
         raise ValueError(f"size must be at least 16 pixels, got {size}")
@@ -70,23 +69,15 @@ def _scans() -> tuple[Floats, NDArray[np.int64]]:
 def _divide(labels: NDArray[np.int64], domains: int, seed: int) -> list[NDArray[np.int64]]:
     """Divide the digits of each class among the domains. Within a domain, classes alternate, so any prefix is balanced."""
     order = np.random.default_rng([seed, domains]).permutation(len(labels))
-    nth = _nth(labels[order])
     # a different first domain for each class, otherwise domain 0 would get all remainders
-    domain = (nth + labels[order]) % domains
-    parts = []
-    for number in range(domains):
-        mine = order[domain == number]
-        parts.append(mine[np.lexsort((labels[mine], _nth(labels[mine])))])
-    return parts
+    domain = (_nth(labels[order]) + labels[order]) % domains
+    parts = (order[domain == number] for number in range(domains))
+    return [part[np.lexsort((labels[part], _nth(labels[part])))] for part in parts]
 
 
 def _nth(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, for each label, the number of equal labels before it."""
-    out = np.zeros_like(labels)
-    for label in np.unique(labels):
-        mine = labels == label
-        out[mine] = np.arange(mine.sum())
-    return out
+    return np.tril(labels[:, None] == labels, -1).sum(axis=1)
 
 
 def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:

@@ -61,10 +61,10 @@ def load_pacs(
     items = [item for item in found if item.key in known]
     if not items:
         domains = first_few(sorted({item.domain for item in found}))
-        raise PictureError(
-            f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {domains}; if only the "
-            "names of the files differ, choose split='own'", "split",
-        )  # fmt: skip
+        message = f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {domains}"
+        if listed:
+            raise PictureError(f"{message}; if only the names of the files differ, choose split='own'", "split")
+        raise PictureError(message)
     extra += [(item.name, f"{item.name} is not part of PACS") for item in found if item.key not in known]
     if copy == "complete":
         _check_complete(sources, items, extra)

@@ -13,10 +13,6 @@ import torch
 from torch import Tensor
 
 from efdm.errors import SettingError
-from efdm.text import plural
-
-Last = Literal["drop", "keep"]
-Epochs = int | Literal["endless"]
 
 
 @dataclass(eq=False)
@@ -33,7 +29,7 @@ class Batches:
     batch: int
     per_epoch: int  # iterations
     seed: int = 0
-    epochs: Epochs = 1
+    epochs: int | Literal["endless"] = 1
     start: int = 0
     rank: int = 0
     world: int = 1
@@ -44,9 +40,7 @@ class Batches:
         if not 0 <= self.rank < self.world:
             raise ValueError(f"rank must be from 0 to world - 1, got rank {self.rank} of {self.world}")
         if self.batch < 1 or self.batch % self.world:
-            raise SettingError(
-                f"batch must be a positive multiple of world, got {self.batch} for {self.world} ranks", "batch"
-            )
+            raise SettingError(f"batch must be a positive multiple of world={self.world}, got {self.batch}", "batch")
         if self.start < 0 or (self.epochs != "endless" and self.start > self.epochs * self.per_epoch):
             raise ValueError(f"start is {self.start}, expected an iteration of {self.epochs} x {self.per_epoch}")
         self._next = (0, self.start)
@@ -79,21 +73,16 @@ class Batches:
         self._next = (epoch, step)
 
 
-def uniform_batches(pool: Tensor | Sequence[int], batch: int, *, last: Last = "drop", **options: Any) -> Batches:
-    """Draw every index of ``pool`` once per epoch, in random order. ``last`` drops or keeps an incomplete last batch.
+def uniform_batches(pool: Tensor | Sequence[int], batch: int, **options: Any) -> Batches:
+    """Draw each index of ``pool`` at most once per epoch, in random order. An incomplete last batch is dropped.
 
-    A last batch that is kept may be divided unevenly: of 15 pictures in batches of 12, two ranks get 2 and 1 at the end.
     ``options`` are passed to `Batches`: ``seed``, ``epochs``, ``start``, ``rank``, ``world`` and ``device``.
     """
     pool = _indices(pool, "pool")
-    full, rest = divmod(len(pool), max(1, batch))  # `Batches` refuses a batch of 0
-    if last == "drop" and full == 0:
+    if len(pool) < batch:
         raise SettingError(f"{len(pool)} pictures do not fill one batch of {batch}; use a smaller batch", "batch")
-    if last == "keep" and 0 < rest < options.get("world", 1):  # a rank without a batch would block the others
-        raise ValueError(f"the last batch has {plural(rest, 'picture')} for {options['world']} ranks; use last='drop'")
-    count = len(pool) if last == "keep" else full * batch
-    draw = functools.partial(_draw_uniform, pool=pool, count=count)
-    return Batches(draw, batch, full + (last == "keep" and rest > 0), **options)
+    per_epoch = len(pool) // max(1, batch)  # `Batches` raises for a batch of 0
+    return Batches(functools.partial(_draw_uniform, pool=pool, count=per_epoch * batch), batch, per_epoch, **options)
 
 
 def domain_batches(
@@ -107,9 +96,9 @@ def domain_batches(
     """Draw batches of ``domains`` of the pools in equal parts: ``domains=2, batch=128`` is twice 64.
 
     Each batch draws its domains anew and concatenates their parts. The pictures of a domain are drawn without repetition
-    until fewer than one part are left, then shuffled again. A domain smaller than its part repeats each picture equally
-    often, up to one. ``per_epoch`` defaults to the number of batches that all pictures of the pools would fill. ``options``
-    are as in `uniform_batches`; every rank gets the same share of each domain.
+    until fewer than one part are left, then shuffled again. In a domain smaller than its part, all pictures are repeated,
+    some once more than others. ``per_epoch`` defaults to the number of batches that all pictures of the pools would fill.
+    ``options`` are as in `uniform_batches`; every rank gets the same share of each domain.
     """
     tensors = [_indices(p, "a pool") for p in (pools.values() if isinstance(pools, Mapping) else pools)]
     many = len(tensors) if domains == "all" else domains

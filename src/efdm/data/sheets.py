@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -26,12 +25,11 @@ def sheet(
     cell: int = 256,
     gap: int | None = None,
     title: str = "",
-    fit: Literal["crop", "letterbox"] = "crop",
 ) -> Tensor:
     """Arrange pictures ``(3 or 1, h, w)`` in [0, 1], of any sizes, as one picture ``(3, H, W)`` of equal square cells.
 
-    ``None`` leaves a cell empty. ``fit="crop"`` fills a cell with the centre of its picture; "letterbox" shows all of the
-    picture. ``gap`` defaults to a sixteenth of a cell. Labels scale with the cell and are shortened if they are too long.
+    A cell shows the centre of its picture, and ``None`` leaves it empty. ``gap`` defaults to a sixteenth of a cell. Labels
+    scale with the cell and are shortened if they are too long.
 
     >>> import torch
     >>> from efdm.data.sheets import sheet
@@ -67,11 +65,8 @@ def sheet(
         for j, picture in enumerate(row):
             if picture is not None:
                 y, x = top + i * pitch, left + j * pitch
-                picture = picture.detach().to("cpu", torch.float32).clamp(0, 1)
-                picture = centre_crop(picture) if fit == "crop" else picture
-                h, w = (max(1, round(side * cell / max(picture.shape[1:]))) for side in picture.shape[1:])
-                y, x = y + (cell - h) // 2, x + (cell - w) // 2
-                canvas[:, y : y + h, x : x + w] = resize(picture, (h, w))
+                square = centre_crop(picture.detach().to("cpu", torch.float32).clamp(0, 1))
+                canvas[:, y : y + cell, x : x + cell] = resize(square, (cell, cell))
     return canvas
 
 
