@@ -21,6 +21,7 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,
     "dg-cuda.json": TRAINING,
+    "dg-cuda-resnet50.json": TRAINING,
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "src/efdm/style/flicker.py"),
