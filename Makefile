@@ -1,4 +1,4 @@
-# Everything runs in .venv, which the first target creates. PYTHON picks the interpreter it is made from.
+# All targets run in .venv, which `make install` creates with the interpreter PYTHON.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +30,7 @@ types: install
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -m "not gpu"
+	$(BIN)/pytest -m "not gpu" -n auto --dist loadfile
 
 gpu-test:
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu_tests.py
@@ -39,6 +39,7 @@ bench: install
 	$(BIN)/python benchmarks/match.py
 	$(BIN)/python benchmarks/pictures.py
 	$(BIN)/python benchmarks/flicker.py
+	$(BIN)/python benchmarks/dg.py
 	$(BIN)/python benchmarks/match_report.py --readme
 	$(BIN)/python benchmarks/pictures_report.py --readme
 	$(BIN)/python benchmarks/lab_report.py --readme
