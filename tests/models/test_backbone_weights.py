@@ -45,9 +45,6 @@ def same(model: nn.Module, state: dict[str, Tensor], but: str = "none") -> bool:
     return all(torch.equal(v, state[k]) for k, v in model.state_dict().items() if not k.startswith(but))
 
 
-# --- which model -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [*BACKBONES, SMALL])
 def test_output_shape_and_stages(name: str) -> None:
     model = build_backbone(name, 5)
@@ -149,9 +146,6 @@ def test_checksum_follows_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert weights_checksum(path) != first
 
 
-# --- weights from a file ---------------------------------------------------------------------------------------------
-
-
 def test_file_is_found_by_name_in_the_weights_folder(
     state: dict[str, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,9 +239,6 @@ def test_torchvision_resnet_loads_into_timm(tmp_path: Path) -> None:
         close(model(x), theirs(x))
 
 
-# --- VGG-16 without its classifier -----------------------------------------------------------------------------------
-
-
 def test_plain_vgg_equals_torchvision(tmp_path: Path) -> None:
     vgg = pytest.importorskip("torchvision.models.vgg")
     state = numbered_vgg("vgg16")
@@ -272,9 +263,6 @@ def test_plain_vgg_rejects_vgg19(tmp_path: Path) -> None:
     file = saved(numbered_vgg("vgg19"), tmp_path / "w.pth")
     with pytest.raises(ValueError, match=r"unexpected features\.16"):
         build_backbone("vgg16-gap", 7, weights=file)
-
-
-# --- published files ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,6 @@ from efdm.models.weights import (
     save_network,
 )
 
-# --- encoders --------------------------------------------------------------------------------------------------------
-
 
 def test_encoder_from_safetensors_and_pth(folder: Path) -> None:
     state = numbered_vgg("vgg16", blocks=4)
@@ -107,9 +105,6 @@ def test_normalised_imagenet_weights_have_means_near_one() -> None:
     pictures = [read_picture(path).rgb[None, :, :160, :160] for path in photos().values()]
     for mean in mean_activations(encoder, pictures).values():
         assert 0.5 < mean.median() < 2
-
-
-# --- networks --------------------------------------------------------------------------------------------------------
 
 
 def scrambled(name: str) -> StyleNetwork:

@@ -39,9 +39,6 @@ def reference(name: str, state: dict[str, Tensor], images: Tensor, *, padding: s
     return taps
 
 
-# --- features --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "last", "padding", "pooling"),
     [
@@ -132,9 +129,6 @@ def test_pad_replicates_images_one_pixel_wide(size: tuple[int, int]) -> None:
     assert torch.equal(pad(x), F.pad(x, (1, 1, 1, 1), mode="replicate"))
 
 
-# --- checkpoints -----------------------------------------------------------------------------------------------------
-
-
 def test_a_checkpoint_with_a_classifier_loads() -> None:
     extra = {"classifier.0.weight": torch.zeros(4, 8), "head.fc.weight": torch.zeros(4, 4)}
     state = numbered_vgg("vgg16", blocks=4)
@@ -210,9 +204,6 @@ def test_wrong_checkpoints(encoder: tuple[str, ...], state: Callable[[], dict[st
     with pytest.raises(ValueError, match="checkpoint") as caught:
         load_vgg(VGG(*encoder), state())
     assert message in str(caught.value)
-
-
-# --- normalisation ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -35,9 +35,6 @@ def test_networks_refer_to_rows_of_the_table() -> None:
         assert {*row.weights.values(), row.encoder or "small"} <= set(WEIGHTS)
 
 
-# --- finding ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [n for n, row in WEIGHTS.items() if row.place == "user"])
 def test_missing_file_names_files_folder_and_source(folder: Path, name: str) -> None:
     with pytest.raises(MissingWeights) as caught:
@@ -86,9 +83,6 @@ def test_wrong_names_and_paths() -> None:
         find("vgg16", "nowhere.pth")
 
 
-# --- checksums --------------------------------------------------------------------------------------------------------
-
-
 def test_file_with_the_original_name_must_have_its_checksum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     official = folder / WEIGHTS["vgg16"].files[0]
     torch.save(numbered_vgg("vgg16", blocks=1), official)
@@ -109,9 +103,6 @@ def test_checksum_is_computed_once() -> None:
     for _ in range(3):
         find_checked("small")
     assert module._sha256.cache_info().misses == 1
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 class Harmful:

@@ -54,9 +54,6 @@ class Counting:
 SMALL = {"size": 40, "measured_at": 32}
 
 
-# --- pairs -----------------------------------------------------------------------------------------------------------
-
-
 def test_pairs_in_order_stop_with_the_shorter_set() -> None:
     contents, styles = [source(f"c{i}.png") for i in range(3)], [source(f"s{i}.png") for i in range(5)]
     assert [(c.name, s.name) for c, s in make_pairs(contents, styles)] == [
@@ -91,9 +88,6 @@ def test_stems_include_the_folder_only_if_ambiguous() -> None:
 )
 def test_stems_are_unique(names: list[str], wanted: list[str]) -> None:
     assert list(stems([source(n) for n in names]).values()) == wanted
-
-
-# --- a run -----------------------------------------------------------------------------------------------------------
 
 
 def test_one_record_per_pair_and_candidate(metrics: Metrics, pairs: list[Pair], tmp_path: Path) -> None:
@@ -184,9 +178,6 @@ def test_a_result_that_is_not_finite_is_refused(metrics: Metrics, pairs: list[Pa
     with pytest.raises(FloatingPointError, match="broken returned"):
         evaluate(pairs, [broken], metrics, tmp_path, **SMALL)
     assert read_records(tmp_path) == []
-
-
-# --- report ----------------------------------------------------------------------------------------------------------
 
 
 def record(

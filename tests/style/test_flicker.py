@@ -68,9 +68,6 @@ def test_mismatched_lengths() -> None:
         clip("pam")
 
 
-# --- motion ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "pixels"), [("pan", 0.5), ("zoom", 0.5), ("passing", 0.0), ("exposure", 0.0)])
 def test_estimated_motion(name: str, pixels: float) -> None:
     """The median error in pixels with noise; it is zero for a static camera, whatever its exposure."""

@@ -41,9 +41,6 @@ def pictures(count: int, height: int = 48, width: int = 64) -> torch.Tensor:
     return torch.nn.functional.interpolate(small, (height, width), mode="bicubic").clamp(0, 1)
 
 
-# --- content ---------------------------------------------------------------------------------------------------------
-
-
 def test_lpips_weights_the_differences_of_unit_vectors() -> None:
     a = torch.tensor([3.0, 4.0]).view(1, 2, 1, 1).expand(1, 2, 2, 2)  # (0.6, 0.8)
     b = torch.tensor([0.0, 7.0]).view(1, 2, 1, 1).expand(1, 2, 2, 2)  # (0, 1)
@@ -100,9 +97,6 @@ def test_edge_ssim_ignores_colours_and_detects_shuffled_pixels() -> None:
         edge_ssim(content, content[..., 1:])
 
 
-# --- style -----------------------------------------------------------------------------------------------------------
-
-
 def test_style_distance_is_in_standard_deviations_and_ignores_positions() -> None:
     style = torch.randn(2, 4, 30, 30)
     moved = style.flatten(2)[..., torch.randperm(900)].view_as(style)
@@ -153,9 +147,6 @@ def test_a_constant_style_gives_nan() -> None:
     assert all(e.isnan().tolist() == [True, False] for e in moment_errors(output, style).values())
 
 
-# --- all metrics -----------------------------------------------------------------------------------------------------
-
-
 def test_equal_images_have_zero_distance(metrics: Metrics) -> None:
     content, style = metrics.extract(pictures(2)), metrics.extract(pictures(2))
     same, styled = metrics.measure(content, content, style), metrics.measure(style, content, style)
@@ -186,9 +177,6 @@ def test_feature_distance_replaces_lpips_without_heads(metrics: Metrics) -> None
 def test_output_and_content_must_have_the_same_size(metrics: Metrics) -> None:
     with pytest.raises(ValueError, match="same shape"):
         metrics.measure(metrics.extract(pictures(1, 48, 48)), metrics.extract(pictures(1)), metrics.extract(pictures(1)))
-
-
-# --- AlexNet ---------------------------------------------------------------------------------------------------------
 
 
 def alexnet_state() -> dict[str, torch.Tensor]:
@@ -224,9 +212,6 @@ def test_metrics_with_two_networks(metrics: Metrics) -> None:
     found = both.measure(both.extract(pictures(1)), content, content)
     assert found["lpips_alexnet"].item() > 0 == both.measure(content, content, content)["lpips_alexnet"].item()
     assert tuple(found) == both.names
-
-
-# --- real weights ----------------------------------------------------------------------------------------------------
 
 
 def test_lpips_grows_with_noise() -> None:

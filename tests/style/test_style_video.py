@@ -44,9 +44,6 @@ def look_of(style: Tensor) -> Look:
     return Look((style,), (None,), (1.0,), ((prepare(style),),))
 
 
-# --- stream ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("temporal", TEMPORAL)
 def test_one_output_for_each_frame(stylizer: Stylizer, look: Look, temporal: str) -> None:
     made = list(stylize_frames(stylizer, frames(), look, temporal=temporal))
@@ -139,9 +136,6 @@ def test_wrong_arguments_raise_before_the_first_frame(stylizer: Stylizer, look: 
         stylize_frames(stylizer, frames(), look, size=0)
 
 
-# --- flicker ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "temporal", "share"),
     [("passing", "still", 0.5), ("passing", "smooth", 0.6), ("pan", "smooth", 0.7), ("exposure", "smooth", 0.5)],
@@ -164,9 +158,6 @@ def test_changed_areas_leave_no_ghost() -> None:
     made = outputs.blend(new, torch.ones(3, *SIZE))
     assert (made[:, :, :29] > 0.999).all()
     assert torch.allclose(made[:, :, 35:], torch.tensor(0.2))
-
-
-# --- curves ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", MATCHERS)
@@ -222,9 +213,6 @@ def test_curve_is_linear_between_knots_and_constant_beyond() -> None:
     at = torch.tensor([[[-5.0, 0.0, 0.25, 1.0, 2.0, 3.0, 9.0]]])
     assert interpolate_curve(at, xs, ys).flatten().tolist() == [10, 10, 12.5, 20, 10, 0, 0]
     assert knots(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[[1.0, 2.0, 5.0]]]))[1].flatten().tolist() == [1.5, 1.5, 5]
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:

@@ -26,9 +26,6 @@ def half(h: int, w: int) -> Tensor:
     return mask
 
 
-# --- shapes ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [(1, 1), (1, 30), (23, 1), (2, 3), (33, 47)], ids=str)
 def test_output_has_the_size_of_the_content(stylizer: Stylizer, size: tuple[int, int]) -> None:
     made = stylizer.stylize(torch.rand(3, *size), torch.rand(3, 21, 34))
@@ -53,9 +50,6 @@ def test_batch_equals_single_images(stylizer: Stylizer) -> None:
 @pytest.mark.parametrize("size", [16, 64])
 def test_output_has_the_size_of_the_content_at_any_working_size(stylizer: Stylizer, size: int) -> None:
     assert stylizer.stylize(torch.rand(3, 30, 41), torch.rand(3, 50, 40), size=size).shape == (3, 30, 41)
-
-
-# --- matching --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "method"), [*(("small", method) for method in MATCHERS), ("vgg16", "efdm")])
@@ -132,9 +126,6 @@ def test_random_ties_follow_the_generator(stylizer: Stylizer) -> None:
     assert not torch.equal(made[0], made[2])
 
 
-# --- colours ---------------------------------------------------------------------------------------------------------
-
-
 def test_preserved_luminance_of_a_grey_content_is_grey(stylizer: Stylizer) -> None:
     content, style = torch.rand(1, 20, 30).expand(3, 20, 30), torch.rand(3, 20, 30)
     kept = stylizer.stylize(content, style, preserve_color="luminance")
@@ -164,9 +155,6 @@ def test_recolouring_uses_selected_pixels_only(stylizer: Stylizer) -> None:
     seen = stylizer.stylize(tinted(content), regions=[(mask, style)], preserve_color="content")
     plain = stylizer.stylize(tinted(content), regions=[(mask, style)])
     assert not torch.allclose(seen[:, mask], plain[:, mask], atol=1e-3)
-
-
-# --- regions ---------------------------------------------------------------------------------------------------------
 
 
 def test_pixels_outside_all_regions_stay(stylizer: Stylizer) -> None:

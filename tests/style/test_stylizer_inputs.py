@@ -42,9 +42,6 @@ def test_the_given_network_is_copied() -> None:
     assert all(p.dtype == torch.float32 and p.is_contiguous() for p in network.parameters())
 
 
-# --- types -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def pixels() -> np.ndarray:
     """RGBA with a transparent band."""
@@ -117,8 +114,6 @@ def test_painted_styles_have_names(stylizer: Stylizer) -> None:
     assert torch.equal(named, read)
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------
-
 PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.ones(8, 8, dtype=torch.bool)
 
 
@@ -169,9 +164,6 @@ def test_wrong_arguments_of_prepare(stylizer: Stylizer, styles: object, argument
 def test_weights_need_a_positive_finite_sum(weights: list[float]) -> None:
     with pytest.raises(ValueError, match="finite sum"):
         normalise_weights(weights, 2)
-
-
-# --- sizes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,6 @@ def _is_reachable(url: str) -> bool:
     return True
 
 
-# --- weights from a file ---------------------------------------------------------------------------------------------
-
-
 def weights_checksum(weights: str | os.PathLike[str]) -> str:
     """Return the first 12 digits of a weight file's SHA-256, or "" for "random", "timm" and missing files.
 

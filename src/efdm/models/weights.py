@@ -103,9 +103,6 @@ class MissingWeights(FileNotFoundError):
         self.sentence, self.weight = sentence, weight
 
 
-# --- finding ---------------------------------------------------------------------------------------------------------
-
-
 def folders() -> list[Path]:
     """Return the folders that are searched: $EFDM_WEIGHTS, the cache of this package, and that of torch.hub."""
     given = os.environ.get(FOLDER_VARIABLE)
@@ -172,9 +169,6 @@ def _sha256(file: Path, modified: int, size: int) -> str:
     return digest.hexdigest()
 
 
-# --- reading and writing ---------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _reading(path: str | Path) -> Iterator[None]:
     try:
@@ -232,9 +226,6 @@ def _sort_metadata(file: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + file[end:]
 
 
-# --- encoders --------------------------------------------------------------------------------------------------------
-
-
 def load_encoder(
     name: str, until: str, *, path: str | Path | None = None, padding: Padding = "reflect", pooling: Pooling = "ceil"
 ) -> VGG:
@@ -275,9 +266,6 @@ def save_encoder(encoder: VGG, path: str | Path) -> None:
     # dividing by the mean of a channel that rarely fires can overflow
     fits = all(v.isfinite().all() for v in halves.values())
     write_tensors(halves if fits else state, path, {"encoder": encoder.name})
-
-
-# --- networks --------------------------------------------------------------------------------------------------------
 
 
 def save_network(network: StyleNetwork, path: str | Path, settings: Mapping[str, object], dtype: str = "float16") -> None:

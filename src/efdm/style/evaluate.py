@@ -40,9 +40,6 @@ class Pair(NamedTuple):
     style: Source
 
 
-# --- pairs -----------------------------------------------------------------------------------------------------------
-
-
 def make_pairs(
     contents: Sequence[Source], styles: Sequence[Source], *, pairing: Pairing = "order", most: int | None = None
 ) -> list[Pair]:
@@ -75,9 +72,6 @@ def stems(sources: Sequence[Source]) -> dict[str, str]:
     return dict(zip((s.name for s in sources), make_unique(names), strict=True))
 
 
-# --- records ---------------------------------------------------------------------------------------------------------
-
-
 def read_records(run: Path) -> list[Record]:
     """Return the records of a run. An incomplete last line is skipped."""
     return read_lines(run / RECORDS) if (run / RECORDS).exists() else []
@@ -106,9 +100,6 @@ def _paths(candidate: Candidate, size: int | None, content: str, style: str) -> 
 def picture_paths(run: Path, record: Record) -> dict[str, Path]:
     """Return the files of a record: "content", "style" and "output"."""
     return {name: run / path for name, path in record.get("pictures", {}).items()}
-
-
-# --- the run ---------------------------------------------------------------------------------------------------------
 
 
 def evaluate(

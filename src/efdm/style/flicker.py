@@ -78,9 +78,6 @@ def _warping(frames: Sequence[Tensor], motions: Sequence[Tensor]) -> float:
     return _change(moved, frames[1:], known)
 
 
-# --- clips -----------------------------------------------------------------------------------------------------------
-
-
 def pan(frames: int, size: tuple[int, int], step: tuple[int, int] = (1, 3)) -> Clip:
     """Pan the camera by whole pixels per frame, so that the true motion needs no interpolation."""
     picture = _picture("coffee", (size[0] + step[0] * frames, size[1] + step[1] * frames))

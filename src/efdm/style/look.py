@@ -64,9 +64,6 @@ def normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[floa
     return tuple(w / sum(values) for w in values)
 
 
-# --- masks -----------------------------------------------------------------------------------------------------------
-
-
 def coverage(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
     """Return the fraction of each ``stride`` x ``stride`` cell that a mask ``(h, w)`` covers in an image of ``size``."""
     share = mask[None, None].float()

@@ -34,9 +34,6 @@ FAINT = 1e-2  # share of the layer's standard deviation below which a channel co
 Features = Sequence[Tensor]
 
 
-# --- content ---------------------------------------------------------------------------------------------------------
-
-
 def lpips(features: Features, content: Features, heads: Features) -> Tensor:
     """Return LPIPS (Zhang et al. 2018), ``(b,)``: distances of unit-length features weighted by learned heads."""
     distances = [
@@ -102,9 +99,6 @@ def edge_ssim(images: Tensor, content: Tensor) -> Tensor:
     return ssim(edges(images), edges(content))
 
 
-# --- style -----------------------------------------------------------------------------------------------------------
-
-
 def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> Tensor:
     """Return the 1-D Wasserstein distance per channel in units of the style's standard deviation, averaged: ``(b,)``.
 
@@ -146,9 +140,6 @@ def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
 def _mean_of_live(values: Tensor, live: Tensor) -> Tensor:
     # 0 / 0 = NaN without live channels; a distance of 0 would claim a perfect match
     return torch.where(live, values, 0).sum(1) / live.sum(1)
-
-
-# --- all metrics -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,6 @@ Callback = Callable[[int, float], None]  # evaluations done, loss
 GATYS_SCALE = 255 * sum(IMAGENET_STD) / 3
 
 
-# --- losses ----------------------------------------------------------------------------------------------------------
-
-
 def gram_loss(style: Tensor) -> Loss:
     """Return Gatys' style loss: the MSE of Gram matrices with weight 1e3 / channels^2 (authors' code)."""
     target, weight = gram(style), 1e3 / style.shape[1] ** 2
@@ -68,9 +65,6 @@ def central_moments_loss(style: Tensor, orders: int = 5) -> Loss:
 def sorted_loss(style: Tensor) -> Loss:
     """Return EFDM as a loss: the MSE of sorted values in units of the style's standard deviation."""
     return lambda features: distribution_loss(features, style, unit="spread")
-
-
-# --- solvers ---------------------------------------------------------------------------------------------------------
 
 
 def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, callback: Callback) -> None:

@@ -8,6 +8,7 @@ network may run on a smaller image without loss of sharpness.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -35,19 +36,14 @@ def guided(content: Tensor, stylized: Tensor) -> Tensor:
     """Apply a colour guided filter: one affine map per window, averaged over all windows that contain a pixel."""
     x, y = _for_fitting(content, stylized)
     b, _, h, w = x.shape
-    radius = max(1, round(min(h, w) * RADIUS))
-
-    def mean(values: Tensor) -> Tensor:
-        return _box(values, radius)
-
+    mean = partial(_box, radius=max(1, round(min(h, w) * RADIUS)))
     mean_x, mean_y = mean(x), mean(y)
     products = mean((x[:, :, None] * x[:, None]).flatten(1, 2)).view(b, 3, 3, h, w)
     crossed = mean((y[:, :, None] * x[:, None]).flatten(1, 2)).view(b, 3, 3, h, w)
     covariance = (products - mean_x[:, :, None] * mean_x[:, None]).permute(0, 3, 4, 1, 2)
     covariance = covariance + FLATNESS * torch.eye(3, device=x.device)
     joint = (crossed - mean_y[:, :, None] * mean_x[:, None]).permute(0, 3, 4, 1, 2)
-    matrix = torch.linalg.solve(covariance, joint, left=False)  # covariance is symmetric
-    matrix = matrix.permute(0, 3, 4, 1, 2)
+    matrix = torch.linalg.solve(covariance, joint, left=False).permute(0, 3, 4, 1, 2)
     offset = mean_y - (matrix * mean_x[:, None]).sum(2)
     maps = mean(torch.cat([matrix.flatten(1, 2), offset], 1))
     return _in_strips(content, lambda rows, top: _read_plane(maps, rows, top, _size(content)))
@@ -62,11 +58,9 @@ def grid(content: Tensor, stylized: Tensor) -> Tensor:
     return _in_strips(content, lambda rows, top: _read_grid(maps, rows, top, _size(content)))
 
 
-PHOTOREAL: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType({
-    "none": plain,
-    "guided": guided,
-    "grid": grid,
-})  # fmt: skip
+PHOTOREAL: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
+    {"none": plain, "guided": guided, "grid": grid}
+)
 
 
 def _size(picture: Tensor) -> tuple[int, int]:
@@ -95,43 +89,22 @@ def _apply(maps: Tensor, x: Tensor) -> Tensor:
     return (matrix * x[:, None]).sum(2) + offset
 
 
-# --- windows ---------------------------------------------------------------------------------------------------------
-
-
 def _box(values: Tensor, radius: int) -> Tensor:
     """Return the mean over a square window, clipped at the borders."""
-    for dim in (-1, -2):
-        values = _mean_along(values, radius, dim)
+    for _ in range(2):  # along the width, then along the height
+        n = values.shape[-1]
+        # float64: the difference of two long cumulative sums has no precision left in float32
+        total = F.pad(values.double().cumsum(-1), (1, 0))
+        place = torch.arange(n, device=values.device)
+        low, high = (place - radius).clamp(min=0), (place + radius + 1).clamp(max=n)
+        values = ((total[..., high] - total[..., low]) / (high - low)).to(values.dtype).mT
     return values
 
 
-def _mean_along(values: Tensor, radius: int, dim: int) -> Tensor:
-    n = values.shape[dim]
-    # float64: the difference of two long cumulative sums has no precision left in float32
-    total = F.pad(values.double().movedim(dim, -1).cumsum(-1), (1, 0))
-    place = torch.arange(n, device=values.device)
-    low, high = (place - radius).clamp(min=0), (place + radius + 1).clamp(max=n)
-    return ((total[..., high] - total[..., low]) / (high - low)).to(values.dtype).movedim(-1, dim)
-
-
 def _read_plane(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
-    place = _places(rows, top, size)
-    return F.grid_sample(maps, place.expand(len(rows), -1, -1, -1), padding_mode="border", align_corners=False)
-
-
-def _places(rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
-    """Return the positions of the pixels of a strip, ``(1, h, w, 2)`` with x before y, in [-1, 1] over the image."""
-    h, w = rows.shape[-2:]
-    y = (2 * torch.arange(top, top + h, device=rows.device) + 1) / size[0] - 1
-    x = (2 * torch.arange(w, device=rows.device) + 1) / size[1] - 1
-    return torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)[None]
-
-
-# --- grid ------------------------------------------------------------------------------------------------------------
-
-
-def _brightness(x: Tensor) -> Tensor:
-    return x.mean(-3)
+    y, x = ((2 * torch.arange(side, device=rows.device) + 1) / side - 1 for side in size)
+    plane = torch.stack(torch.meshgrid(x, y[top : top + rows.shape[-2]], indexing="xy"), -1)
+    return F.grid_sample(maps, plane.expand(len(rows), -1, -1, -1), padding_mode="border", align_corners=False)
 
 
 def _cells(side: int, other: int) -> int:
@@ -144,7 +117,7 @@ def _fit_grid(x: Tensor, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
     wanted = y.flatten(1).T.double()  # (n, 3)
     products = torch.cat([(pixels[:, :, None] * other[:, None]).flatten(1) for other in (pixels, wanted)], 1)
     whole = products.mean(0, keepdim=True)
-    sums = _blurred(_splat(products, _brightness(x), shape), shape) + TRUST * whole
+    sums = _blurred(_splat(products, x.mean(-3), shape), shape) + TRUST * whole
     prior = _least_squares(whole, torch.zeros(4, 3).to(whole))
     maps = _least_squares(sums, prior[0])  # flat cells fall back to the global map
     matrix, offset = maps[:, :3].mT.flatten(1), maps[:, 3]
@@ -161,11 +134,9 @@ def _least_squares(sums: Tensor, prior: Tensor) -> Tensor:
 
 def _splat(values: Tensor, brightness: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """Distribute the values of every pixel to the eight nearest cells with trilinear weights."""
-    h, w = brightness.shape
-    y, x = torch.meshgrid(
-        torch.linspace(0, shape[1] - 1, h, device=values.device), torch.linspace(0, shape[2] - 1, w, device=values.device),
-        indexing="ij",
-    )  # fmt: skip
+    ends = zip(shape[1:], brightness.shape, strict=True)
+    sides = [torch.linspace(0, cells - 1, pixels, device=values.device) for cells, pixels in ends]
+    y, x = torch.meshgrid(*sides, indexing="ij")
     z = brightness.clamp(0, 1) * (shape[0] - 1)
     place = torch.stack([z, y, x], -1).flatten(0, 1).double()
     low = torch.minimum(place.floor(), torch.tensor(shape, device=values.device) - 2).long().clamp(min=0)
@@ -183,15 +154,14 @@ def _blurred(sums: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """Blur the grid with the kernel (1, 2, 1) / 4 along every axis."""
     cube = sums.T.reshape(1, -1, *shape)
     for dim in (2, 3, 4):
-        first, last = cube.narrow(dim, 0, 1), cube.narrow(dim, cube.shape[dim] - 1, 1)
-        longer = torch.cat([first, cube, last], dim)
         n = cube.shape[dim]
+        longer = torch.cat([cube.narrow(dim, 0, 1), cube, cube.narrow(dim, n - 1, 1)], dim)
         cube = (longer.narrow(dim, 0, n) + 2 * cube + longer.narrow(dim, 2, n)) / 4
     return cube.flatten(2)[0].T
 
 
 def _read_grid(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
     y, x = (torch.linspace(-1, 1, side, device=rows.device) for side in size)
-    plane = torch.stack(torch.meshgrid(x, y[top : top + len(rows[0, 0])], indexing="xy"), -1).expand(len(rows), -1, -1, -1)
-    place = torch.cat([plane, 2 * _brightness(rows)[..., None] - 1], -1)[:, None]
+    plane = torch.stack(torch.meshgrid(x, y[top : top + rows.shape[-2]], indexing="xy"), -1).expand(len(rows), -1, -1, -1)
+    place = torch.cat([plane, 2 * rows.mean(-3)[..., None] - 1], -1)[:, None]
     return F.grid_sample(maps, place, padding_mode="border", align_corners=True)[:, :, 0]

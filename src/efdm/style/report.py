@@ -121,9 +121,6 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), standard_error(values)
 
 
-# --- table -----------------------------------------------------------------------------------------------------------
-
-
 def table(records: Sequence[Record]) -> str:
     """Return a Markdown table with a row per candidate and a column per metric."""
     made = groups(records)
@@ -160,9 +157,6 @@ def _where(records: Sequence[Record]) -> str:
     return f"Short side {'; '.join(sorted(sizes))}. Device: {'; '.join(sorted(seen))}."
 
 
-# --- trade-off -------------------------------------------------------------------------------------------------------
-
-
 def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style: str = "style_distance_robust") -> None:
     """Plot the style metric against the content metric, one line per sweep over strengths. Lower left is better."""
     from matplotlib.figure import Figure
@@ -189,9 +183,6 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=160)
-
-
-# --- sheets ----------------------------------------------------------------------------------------------------------
 
 
 def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 256) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import default_device
 
-Styles = AnyPicture | Sequence[AnyPicture]
+Styles = AnyPicture | list[AnyPicture] | tuple[AnyPicture, ...]
 
 
 class Region(NamedTuple):
@@ -96,12 +97,12 @@ class Stylizer:
             size: short side to which the styles are resized, or "auto" or "full" as in `stylize`.
             masks: a bool mask ``(h, w)`` or None for each style. Only selected, opaque pixels are used.
         """
-        several = list(styles) if isinstance(styles, Sequence) and not isinstance(styles, str | bytes) else [styles]
+        several = list(styles) if isinstance(styles, list | tuple) else [styles]
         given = [None] * len(several) if masks is None else [masks] if isinstance(masks, Tensor) else list(masks)
         if len(given) != len(several):
             raise ValueError(f"expected a mask or None for each of {len(several)} styles, got {len(given)} masks")
         weights = normalise_weights(weights, len(several))
-        pictures, selections = [], []
+        pictures, selections, features = [], [], []
         for style, mask in zip(several, given, strict=True):
             _, rgb, opaque = self._open(style, "style")
             selected = intersect(self._mask(mask, rgb, "style"), opaque)
@@ -109,7 +110,7 @@ class Stylizer:
                 raise ValueError("the style has no visible pixels: it is transparent wherever its mask selects")
             selections.append(selected)
             pictures.append(resize(rgb, working_size(rgb, size)))
-        features = [self._features(p, m, tile) for p, m in zip(pictures, selections, strict=True)]
+            features.append(self._features(pictures[-1], selected, tile))
         return Look(tuple(pictures), tuple(selections), weights, tuple(features))
 
     @torch.no_grad()
@@ -146,50 +147,39 @@ class Stylizer:
                 fine to see in a larger picture.
             tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
         """
-        for argument, value, table in (
-            ("method", method, MATCHERS), ("preserve_color", preserve_color, COLORS), ("photoreal", photoreal, PHOTOREAL),
-        ):  # fmt: skip
-            check_choice(argument, value, tuple(table))
+        check_choice("method", method, tuple(MATCHERS))
+        check_choice("preserve_color", preserve_color, tuple(COLORS))
+        check_choice("photoreal", photoreal, tuple(PHOTOREAL))
         options = _options(method, ties, generator)
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
         where = self._regions(rgb, opaque, style, regions, size, tile)
         if COLORS[preserve_color].before is not None:
             where = [Region(mask, self._recolored(look, rgb, mask, preserve_color, tile)) for mask, look in where]
-        resized = resize(rgb, working_size(rgb, size)).contiguous(memory_format=torch.channels_last)
-        output = self._run(resized, where, method, strength, options, tile)
-        output = PHOTOREAL[photoreal](rgb, output.clamp(0, 1))
+        shape = working_size(rgb, size)
+        resized = resize(rgb, shape).contiguous(memory_format=torch.channels_last).to(self.dtype)
+        match = partial(self._match, size=shape, where=where, method=method, options=options)
+        output = run_network(self.network, resized, match, tile, strength).float().clamp(0, 1)
+        output = PHOTOREAL[photoreal](rgb, output)
         if (after := COLORS[preserve_color].after) is not None:
             output = after(output, rgb)
         output = paste_inside(output, rgb, [mask for mask, _ in where])
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
-    # --- steps -------------------------------------------------------------------------------------------------------
-
-    def _run(
-        self,
-        content: Tensor,
-        where: list[Region],
-        method: str,
-        strength: float | Tensor,
-        options: dict[str, object],
-        tile: str | int,
+    def _match(
+        self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
     ) -> Tensor:
-        size = (content.shape[-2], content.shape[-1])
+        """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
+        masks = [mask for mask, _ in where if mask is not None]
+        cells = iter(region_cells(masks, size, self.network.strides[depth]) if masks else [])
+        parts = [(look, options if mask is None else {**options, "content_mask": next(cells)}) for mask, look in where]
 
-        def match(depth: int, x: Tensor) -> Tensor:
-            masks = [r.mask for r in where if r.mask is not None]
-            cells = iter(region_cells(masks, size, self.network.strides[depth]) if masks else [])
-            parts = [({} if r.mask is None else {"content_mask": next(cells)}, r.look) for r in where]
+        def match_channels(some: Tensor, channels: slice) -> Tensor:
+            for look, given in parts:
+                some = look.match(some, depth, channels, method, **given)
+            return some
 
-            def match_channels(some: Tensor, channels: slice) -> Tensor:
-                for mask, look in parts:
-                    some = look.match(some, depth, channels, method, **mask, **options)
-                return some
-
-            return map_channels(x, match_channels)
-
-        return run_network(self.network, content.to(self.dtype), match, tile, strength).float()
+        return map_channels(x, match_channels)
 
     def _features(self, picture: Tensor, mask: Tensor | None, tile: str | int) -> tuple[PreparedStyle, ...]:
         size = (picture.shape[-2], picture.shape[-1])
@@ -204,15 +194,13 @@ class Stylizer:
     def _recolored(self, look: Look, content: Tensor, mask: Tensor | None, preserve_color: str, tile: str | int) -> Look:
         recolor = COLORS[preserve_color].before
         assert recolor is not None
-        pictures = []
+        pictures, features = [], []
         for picture, selected in zip(look.pictures, look.masks, strict=True):
             size = (picture.shape[-2], picture.shape[-1])
             pixels = None if selected is None else style_cells(selected, size, 1)  # the style may have been resized
             pictures.append(recolor(picture, content, style_mask=pixels, content_mask=mask))
-        features = [self._features(p, m, tile) for p, m in zip(pictures, look.masks, strict=True)]
+            features.append(self._features(pictures[-1], selected, tile))
         return replace(look, pictures=tuple(pictures), features=tuple(features), _averages={})
-
-    # --- arguments ---------------------------------------------------------------------------------------------------
 
     def _regions(
         self,

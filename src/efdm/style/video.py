@@ -113,9 +113,6 @@ def is_cut(before: Tensor, now: Tensor) -> bool:
     return bool((counts[0] - counts[1]).abs().sum() / 2 > CUT)
 
 
-# --- outputs ---------------------------------------------------------------------------------------------------------
-
-
 class OutputSmoother:
     """Blend each output with the previous one where the content has not changed."""
 
@@ -145,9 +142,6 @@ def similarity(a: Tensor, b: Tensor) -> Tensor:
     """Return ``(1, h, w)`` in [0, 1]: 1 where two frames agree up to noise, near 0 where they differ."""
     change = F.avg_pool2d(F.pad((a - b)[None], (2,) * 4, mode="replicate"), 5, stride=1)[0]
     return torch.exp(-(change / UNCHANGED).square().sum(0, keepdim=True))
-
-
-# --- curves ----------------------------------------------------------------------------------------------------------
 
 
 class CurveSmoother:
