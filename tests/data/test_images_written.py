@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from efdm import files
-from efdm.data import WRITABLE, PictureError, on_white, read_picture, write_picture
+from efdm.data import WRITABLE, PictureError, read_picture, write_picture
 from efdm.data import images as images_file
 
 
@@ -32,7 +32,7 @@ def test_alpha_is_kept(tmp_path: Path, extension: str) -> None:
 
 
 @pytest.mark.parametrize("extension", [".jpg", ".bmp"])
-def test_formats_without_alpha_are_laid_on_white(tmp_path: Path, extension: str) -> None:
+def test_formats_without_alpha_are_composited_over_white(tmp_path: Path, extension: str) -> None:
     write_picture(tmp_path / f"p{extension}", torch.zeros(3, 4, 4), alpha=torch.full((1, 4, 4), 0.25))
     picture = read_picture(tmp_path / f"p{extension}")
     assert picture.alpha is None
@@ -117,9 +117,3 @@ def test_permissions_and_links_are_preserved(tmp_path: Path) -> None:
     write_picture(tmp_path / "link.png", torch.rand(3, 2, 2))
     assert (tmp_path / "link.png").is_symlink()
     assert (tmp_path / "real.png").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_on_white() -> None:
-    rgb = torch.rand(3, 2, 2)
-    assert torch.equal(on_white(rgb, torch.ones(1, 2, 2)), rgb)
-    assert torch.equal(on_white(rgb, torch.zeros(1, 2, 2)), torch.ones(3, 2, 2))

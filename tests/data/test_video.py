@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from efdm.data.images import to_uint8
 from efdm.data.video import VideoReader, VideoWriter
 from efdm.data.video_formats import VIDEO_FORMATS, VideoError
 from efdm.errors import MissingExtraError
@@ -48,7 +49,7 @@ def make(path: Path, *, sound: str | None = "aac", times: Any = None, matrix: An
             video.set_display_matrix(matrix)
         audio = out.add_stream(sound, rate=RATE, layout="mono") if sound else None
         for i, rgb in enumerate(pictures()):
-            array = (rgb * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+            array = to_uint8(rgb).permute(1, 2, 0).contiguous().numpy()
             frame = av.VideoFrame.from_ndarray(array, format="rgb24").reformat(format="yuv420p")
             frame.pts, frame.time_base = (times[i] if times else 2 * i), Fraction(1, 16)
             out.mux(video.encode(frame))
@@ -72,10 +73,6 @@ def close(a: Tensor, b: Tensor) -> bool:
     return bool((a.float() / 255 - b.float() / 255).abs().mean() < CODED)
 
 
-def to_bytes(frames: list[Tensor]) -> list[Tensor]:
-    return [(f * 255).round().to(torch.uint8) for f in frames]
-
-
 def rewrite(source: Path, out: Path) -> None:
     with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=source, aspect=reader.aspect) as writer:
         for frame in reader:
@@ -89,8 +86,10 @@ def test_frames_are_what_was_written(tmp_path: Path) -> None:
         assert list(reader) == []  # once
     assert [f.time for f in frames] == [Fraction(i, FPS) for i in range(COUNT)]
     assert all(f.rgb.dtype == torch.uint8 and f.rgb.shape == (3, HEIGHT, WIDTH) for f in frames)
-    assert all(close(f.rgb, p) for f, p in zip(frames, to_bytes(pictures()), strict=True))
+    assert all(close(f.rgb, p) for f, p in zip(frames, map(to_uint8, pictures()), strict=True))
     assert not close(frames[0].rgb, frames[-1].rgb)
+    with VideoReader(make(tmp_path / "clip.mkv", sound=None)) as reader:  # without a number of frames
+        assert abs((reader.frames or 0) - COUNT) <= 1
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_frames_are_what_was_written(tmp_path: Path) -> None:
 def test_rotation_is_applied(tmp_path: Path, matrix: tuple[int, ...], turns: int) -> None:
     """The first matrix maps (x, y) to (-y, x), a quarter turn clockwise."""
     with VideoReader(make(tmp_path / "clip.mp4", sound=None, matrix=matrix)) as reader:
-        expected = to_bytes(pictures())[0].rot90(turns, (1, 2))
+        expected = to_uint8(pictures()[0]).rot90(turns, (1, 2))
         assert reader.size == tuple(expected.shape[1:])
         assert reader.aspect == (Fraction(3, 4) if turns % 2 else Fraction(4, 3))
         assert close(next(iter(reader)).rgb, expected)
@@ -114,11 +113,6 @@ def test_variable_rates_are_preserved(tmp_path: Path) -> None:
     for path in (source, out):
         with VideoReader(path) as reader:
             assert [f.time for f in reader] == [Fraction(t, 16) for t in times]
-
-
-def test_unknown_number_of_frames_is_estimated(tmp_path: Path) -> None:
-    with VideoReader(make(tmp_path / "clip.mkv", sound=None)) as reader:
-        assert abs((reader.frames or 0) - COUNT) <= 1
 
 
 @pytest.mark.parametrize("suffix", VIDEO_FORMATS)
@@ -149,6 +143,7 @@ def test_strong_colours_survive(tmp_path: Path) -> None:
 def test_mp4_has_common_codecs_and_the_same_duration(tmp_path: Path) -> None:
     rewrite(make(tmp_path / "clip.mp4", sound=None), tmp_path / "out.mp4")
     with av.open(str(tmp_path / "out.mp4")) as file:
+        assert not file.streams.audio
         stream = file.streams.video[0]
         assert (stream.codec.canonical_name, stream.pix_fmt, stream.average_rate) == ("h264", "yuv420p", FPS)
         assert stream.duration * stream.time_base == Fraction(COUNT, FPS)
@@ -163,7 +158,7 @@ def test_odd_sizes_get_a_repeated_border(tmp_path: Path, size: tuple[int, int]) 
     with VideoReader(tmp_path / "out.mp4") as reader:
         assert reader.aspect == Fraction(4, 3)
         assert reader.size == (size[0] + size[0] % 2, size[1] + size[1] % 2)
-        assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], to_bytes(pictures_)[0])
+        assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], to_uint8(pictures_[0]))
 
 
 def test_sound_is_copied_packet_by_packet(tmp_path: Path) -> None:
@@ -188,12 +183,10 @@ def test_other_sound_is_encoded_again(tmp_path: Path, suffix: str, codec: str) -
     assert abs(peak - 440) < 3
 
 
-def test_without_sound(tmp_path: Path) -> None:
-    rewrite(make(tmp_path / "silent.mp4", sound=None), tmp_path / "out.mp4")
+def test_a_gif_has_no_sound(tmp_path: Path) -> None:
     rewrite(make(tmp_path / "loud.mp4"), tmp_path / "out.gif")
-    for name in ("out.mp4", "out.gif"):
-        with av.open(str(tmp_path / name)) as file:
-            assert not file.streams.audio
+    with av.open(str(tmp_path / "out.gif")) as file:
+        assert not file.streams.audio
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -278,7 +271,7 @@ def test_other_extensions_and_shapes_are_refused(tmp_path: Path) -> None:
         VideoWriter("out.xyz")
     with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
         writer.write(pictures()[0])
-        with pytest.raises(ValueError, match="the first was"):
+        with pytest.raises(ValueError, match="expected 48 x 64"):
             writer.write(pictures(HEIGHT * 2)[0])
         with pytest.raises(ValueError, match="expected"):
             writer.write(pictures()[0][None])

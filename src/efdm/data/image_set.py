@@ -20,7 +20,7 @@ from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 from efdm.text import first_few
 
-MAX_ASPECT = 8  # a longer strip would get a huge long side when its short side is enlarged to a crop
+MAX_ASPECT = 8  # enlarging the short side of a longer strip to a crop would make its long side huge
 T = TypeVar("T", bound=Any)  # with a name
 
 
@@ -73,7 +73,7 @@ class ImageSet:
         """Read all pictures with ``workers`` threads (default: one per core).
 
         With ``short_side``, pictures are resized to that short side. Otherwise only pictures smaller than ``min_side`` are
-        enlarged, so crops up to that size fit. Transparent pixels are laid on white. Damaged pictures are skipped.
+        enlarged, so crops up to that size fit. Transparent pixels are composited over white. Damaged pictures are skipped.
         """
         sources = find_pictures(source) if isinstance(source, str | os.PathLike) else list(source)
         read = functools.partial(_load, short_side=short_side, min_side=min_side)
@@ -141,7 +141,7 @@ def read_all(
 
 
 def read_rgb(source: Source, name: str, near: int | None) -> Tensor:
-    """Read a picture as uint8 ``(3, h, w)`` on white. Errors call it ``name``; ``near`` is as in `decode`."""
+    """Read a picture as uint8 ``(3, h, w)`` over white. Error messages contain ``name``; see `decode` for ``near``."""
     with source.open() as file:
         pixels = narrow(decode(file, name, near=near))
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)

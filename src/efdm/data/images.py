@@ -112,7 +112,9 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         Image.init()  # not Image.open, whose pixel limit is global
         reader = next((reader for reader, accept in map(Image.OPEN.__getitem__, READERS) if accept and accept(head)), None)
         if reader is None:
-            raise PictureError(f"{name} is not a picture in a known format; save it as PNG, JPEG, WebP, TIFF, BMP or GIF")
+            raise PictureError(
+                f"{name} is not a picture in a supported format; save it as PNG, JPEG, WebP, TIFF, BMP or GIF"
+            )
         file.seek(0)
         image = reader(file, name)
         width, height = image.size
@@ -170,8 +172,8 @@ def _finish(pixels: Array, image: Image.Image) -> Array:
 def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, depth: Depth = "8", quality: int = 95) -> None:
     """Write ``rgb`` ``(3, h, w)`` and ``alpha`` ``(1, h, w)`` in [0, 1], in the format of the file's extension.
 
-    Missing folders are made, and the file is replaced atomically. JPEG and BMP have no alpha, so the picture is laid on
-    white. Only PNG stores 16 bits per channel. Values outside [0, 1] are clamped; NaN raises `ValueError`.
+    Missing folders are created, and the file is replaced atomically. JPEG and BMP have no alpha, so the picture is
+    composited over white. Only PNG stores 16 bits per channel. Values outside [0, 1] are clamped; NaN raises `ValueError`.
     """
     name = WRITABLE.get(Path(path).suffix.lower())
     if name is None:
@@ -196,8 +198,8 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
 
 
 def write_bytes(path: StrPath, data: bytes) -> None:
-    """Write a file atomically and make missing folders."""
-    target = Path(os.path.realpath(path))  # the folder to make is that of the file behind a link
+    """Write a file atomically, creating missing folders."""
+    target = Path(os.path.realpath(path))  # create the folder of the file that a link points to
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(target) as file:

@@ -26,7 +26,7 @@ SPLIT_FOLDERS: Mapping[str, str] = {
     **dict.fromkeys(("test",), "test"),
     **dict.fromkeys(("full", "all", "images"), "whole"),
 }
-TEXT_FILES = ("", ".txt", ".md")  # may lie beside the zips of domains
+TEXT_FILES = ("", ".txt", ".md")  # allowed beside the zips of domains
 LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any number of common folders"
 
 
@@ -55,7 +55,7 @@ def key(name: str) -> str:
 
 
 def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped]:
-    """Return all pictures sorted by domain, class and name, and the few that lie elsewhere."""
+    """Return all pictures sorted by domain, class and name, and the few outside of that layout as (name, reason)."""
     sources = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not sources:
         raise PictureError("no source is given; expected a folder or a zip, or a list of them")
@@ -75,7 +75,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
         examples = "; ".join(f"{domain} has {first_few(sorted(labels))}" for domain, labels in list(classes.items())[:3])
         raise PictureError(f"the domains of {sources[0]} have no class in common ({examples}); {LAYOUT}")
     if twice := [name for name, times in Counter(i.name for i in items).items() if times > 1]:
-        raise PictureError(f"{plural(len(twice), 'picture')} found twice, {first_few(twice)}; give each source once")
+        raise PictureError(f"{plural(len(twice), 'picture')} found twice, {first_few(twice)}; pass each source once")
     return sorted(items, key=lambda i: (i.domain, i.label, i.name)), outside
 
 
@@ -120,7 +120,7 @@ def _one_copy(items: list[Item]) -> list[Item]:
 def empty_folders(items: Sequence[Item]) -> list[str]:
     """Return a warning for each class or split folder without pictures, and raise if a domain has none.
 
-    Such folders are often failed copies. Zips are not checked, because most of them store no folders.
+    An empty folder often means a failed copy. Zips are not checked, because most of them store no folders.
     """
     files = [item for item in items if item.source.member is None]
     classes = {item.source.path.parent for item in files}
@@ -143,8 +143,8 @@ def empty_folders(items: Sequence[Item]) -> list[str]:
 def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     """Apply lists like those of DomainNet: ``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``.
 
-    Return the listed items with ``folder`` set to their list, and what is missing on either side. Without lists, or if
-    folders already give the splits, return the items unchanged.
+    Return the listed items with ``folder`` set to their list, and (name, reason) for pictures that are listed or stored
+    only. Without lists, or if folders already give the splits, return the items unchanged.
     """
     first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
     wanted = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}

@@ -15,7 +15,7 @@ LAYOUTS = {1: "mono", 2: "stereo"}  # PCM states the number of channels, but not
 
 
 class Soundtrack:
-    """All audio tracks of ``source``, written to an open container while its video grows.
+    """All audio tracks of ``source``, written to an open container and interleaved with its video.
 
     Packets of the codecs in ``copied`` ("any" stands for all) are copied without loss. Others are encoded with ``codec``.
     """
@@ -31,22 +31,19 @@ class Soundtrack:
                 self._tracks[stream.index] = (_encoder(out, stream, codec), "encode")
         # without a stream, demux would read all of them
         self._packets = iter(self._container.demux(list(self._container.streams.audio)) if self._tracks else ())
-        self._next: Any = None
+        self._next = next(self._packets, None)
 
     def until(self, time: Fraction | None) -> None:
-        """Write the packets up to ``time``, or all that are left, so that sound and frames are interleaved in the file."""
-        av = load_av()
+        """Write the packets up to ``time``, or all that are left (None)."""
         try:
-            while (packet := next(self._packets, None) if self._next is None else self._next) is not None:
-                self._next = packet
+            while (packet := self._next) is not None:
                 if time is not None and packet.dts is not None and packet.dts * packet.time_base > time:
                     return
-                self._next = None
                 self._write(packet)
-        except av.FFmpegError as error:
-            raise VideoError(
-                f"the sound of {self.source} is damaged or cannot be written ({error}); write the video without sound"
-            ) from error
+                self._next = next(self._packets, None)
+        except load_av().FFmpegError as error:
+            message = f"the sound of {self.source} is damaged or cannot be written ({error}); write the video without sound"
+            raise VideoError(message) from error
 
     def _write(self, packet: Any) -> None:
         stream, action = self._tracks[packet.stream.index]

@@ -36,9 +36,9 @@ class Frame(NamedTuple):
 class VideoReader:
     """An iterator over the frames of a video, to be used once in a ``with`` block: ``for frame in reader``.
 
-    ``size`` is (height, width) after rotation. ``fps`` is the average rate; the times of the frames keep a variable rate.
-    ``frames`` is the number that the file states, an estimate from its duration, or None. Transparent pixels are laid on
-    white.
+    ``size`` is (height, width) after rotation. ``fps`` is the average rate; the times of the frames may be uneven.
+    ``frames`` is the number of frames that the file states, an estimate from its duration, or None. Transparent pixels are
+    composited over white.
     """
 
     def __init__(self, path: StrPath) -> None:
@@ -173,7 +173,7 @@ class VideoWriter:
             if self.frames == 0:
                 self._start(height, width)
             if (first := (self._stream.height, self._stream.width)) != (height, width):
-                raise ValueError(f"frame {self.frames} is {height} x {width}, the first was {first[0]} x {first[1]}")
+                raise ValueError(f"frame {self.frames} is {height} x {width}, expected {first[0]} x {first[1]} as before")
             self._encode(pixels, time)
 
     def _encode(self, pixels: NDArray[np.uint8], time: Fraction | None) -> None:
