@@ -10,8 +10,6 @@ from torch import nn
 from efdm.models import build, small
 from efdm.models.small import WIDTHS, Conv, Mixer, Residual, SmallDecoder, SmallEncoder, UpConv
 
-SIZES = [(1, 1), (1, 6), (5, 4), (16, 13)]
-
 
 def randomized(module: nn.Module) -> nn.Module:
     """Give random weights to all layers, including residual branches that start at zero."""
@@ -31,17 +29,10 @@ def test_upconv_equals_upsampling_and_convolution(size: tuple[int, int], device:
     x = torch.randn(2, 4, *size, device=device, dtype=torch.float64)
     repeated = F.interpolate(x, scale_factor=2.0, mode="nearest")
     expected = F.conv2d(F.pad(repeated, (1, 1, 1, 1), mode="reflect"), layer.weight, layer.bias)
-    torch.testing.assert_close(layer(x), expected)
-
-
-def test_upconv_gradients() -> None:
-    layer = UpConv(2, 3).double()
-    x = torch.randn(1, 2, 3, 4, dtype=torch.float64)
-    wanted = torch.randn(1, 3, 6, 8, dtype=torch.float64)
-    found = torch.autograd.grad((layer(x) * wanted).sum(), [layer.weight, layer.bias])
-    slow = F.conv2d(F.pad(F.interpolate(x, scale_factor=2.0), (1, 1, 1, 1), mode="reflect"), layer.weight, layer.bias)
-    expected = torch.autograd.grad((slow * wanted).sum(), [layer.weight, layer.bias])
-    torch.testing.assert_close(found, expected)
+    made, parameters = layer(x), (layer.weight, layer.bias)
+    torch.testing.assert_close(made, expected)
+    gradients = [torch.autograd.grad(output.square().sum(), parameters) for output in (made, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -57,24 +48,13 @@ def test_residual_blocks_start_as_the_identity() -> None:
     assert torch.equal(Mixer()(x), x)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(1, 1), (1, 6), (5, 4), (16, 13)])
 def test_feature_sizes_are_rounded_up(size: tuple[int, int]) -> None:
     features = randomized(SmallEncoder())(torch.rand(2, 3, *size))
     quarter = tuple(-(-s // 4) for s in size)
     assert features.shape == (2, WIDTHS[2], *quarter)
     assert randomized(Mixer())(features).shape == features.shape
     assert randomized(SmallDecoder())(features).shape == (2, 3, *(4 * q for q in quarter))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_images_of_any_size(size: tuple[int, int]) -> None:
-    network = randomized(build("small"))
-    picture = torch.rand(1, 3, *size, requires_grad=True)
-    output = network(picture)
-    assert output.shape == picture.shape
-    output.sum().backward()
-    assert picture.grad is not None
-    assert picture.grad.isfinite().all()
 
 
 def test_matched_features_have_both_signs() -> None:

@@ -46,9 +46,11 @@ def look_of(style: Tensor) -> Look:
 
 @pytest.mark.parametrize("temporal", TEMPORAL)
 def test_one_output_for_each_frame(stylizer: Stylizer, look: Look, temporal: str) -> None:
-    made = list(stylize_frames(stylizer, frames(), look, temporal=temporal))
-    assert [m.shape for m in made] == [(3, *SIZE)] * 4
+    made = list(stylize_frames(stylizer, frames(3), look, temporal=temporal))
+    assert [m.shape for m in made] == [(3, *SIZE)] * 3
     assert all(0 <= m.min() <= m.max() <= 1 for m in made)
+    # the features have fewer values than a curve has points, so the first curve is exact
+    assert torch.allclose(made[0], stylizer.stylize(frames(3)[0], look), atol=1e-4)
 
 
 def test_none_stylizes_frames_independently(stylizer: Stylizer, look: Look) -> None:
@@ -57,22 +59,12 @@ def test_none_stylizes_frames_independently(stylizer: Stylizer, look: Look) -> N
         assert torch.equal(output, stylizer.stylize(frame, look, strength=0.7, method="adain"))
 
 
-@pytest.mark.parametrize("temporal", TEMPORAL)
-def test_first_frame_is_an_exact_match(stylizer: Stylizer, look: Look, temporal: str) -> None:
-    # the features have fewer values than a curve has points, so the first curve is exact
-    first = next(stylize_frames(stylizer, frames(), look, temporal=temporal))
-    assert torch.allclose(first, stylizer.stylize(frames()[0], look), atol=1e-4)
-
-
-@pytest.mark.parametrize("temporal", ["none", "both"])
-def test_smoothing_restarts_at_a_cut(stylizer: Stylizer, look: Look, temporal: str) -> None:
+def test_smoothing_restarts_at_a_cut(stylizer: Stylizer, look: Look) -> None:
     scene, other = frames(3), [f * 0.1 for f in clip("passing", frames=3, size=SIZE).frames]
-    after = list(stylize_frames(stylizer, scene + other, look, temporal=temporal))[3:]
-    alone = list(stylize_frames(stylizer, other, look, temporal=temporal))
-    assert all(torch.equal(a, b) for a, b in zip(after, alone, strict=True))
-    if temporal != "none":
-        continued = list(stylize_frames(stylizer, [*frames(4), *frames(6)[4:]], look, temporal=temporal))[-1]
-        assert not torch.equal(continued, next(stylize_frames(stylizer, frames(6)[5:], look, temporal=temporal)))
+    made = list(stylize_frames(stylizer, scene + other, look, temporal="both"))
+    alone = list(stylize_frames(stylizer, other, look, temporal="both"))
+    assert all(torch.equal(a, b) for a, b in zip(made[3:], alone, strict=True))
+    assert not torch.equal(made[2], next(stylize_frames(stylizer, scene[2:], look, temporal="both")))
 
 
 def test_motion_and_exposure_are_no_cuts() -> None:
@@ -123,17 +115,12 @@ def test_wrong_frames(stylizer: Stylizer, look: Look, temporal: str) -> None:
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             next(stylize_frames(stylizer, [wrong], look, temporal=temporal))
-    with pytest.raises(ValueError, match="strength"):
-        stylize_frames(stylizer, frames(), look, strength=1.5, temporal=temporal)
 
 
 def test_wrong_arguments_raise_before_the_first_frame(stylizer: Stylizer, look: Look) -> None:
-    with pytest.raises(ValueError, match="did you mean 'smooth'"):
-        stylize_frames(stylizer, frames(), look, temporal="smoth")
-    with pytest.raises(ValueError, match="method"):
-        stylize_frames(stylizer, frames(), look, method="magic")
-    with pytest.raises(ValueError, match=r"size.* 0"):
-        stylize_frames(stylizer, frames(), look, size=0)
+    for name, value in (("temporal", "smoth"), ("method", "magic"), ("size", 0), ("strength", 1.5)):
+        with pytest.raises(ValueError, match=rf"{name}.*{value}"):
+            stylize_frames(stylizer, [], look, **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -142,7 +129,7 @@ def test_wrong_arguments_raise_before_the_first_frame(stylizer: Stylizer, look: 
 )
 def test_smoothing_reduces_flicker(stylizer: Stylizer, look: Look, name: str, temporal: str, share: float) -> None:
     """Visible noise and random weights; benchmarks/flicker.py measures the trained network."""
-    shown = clip(name, frames=6, size=(96, 128), noise=4 / 255)
+    shown = clip(name, frames=5, size=(96, 128), noise=4 / 255)
     plain, calm = (
         measure(shown.frames, list(stylize_frames(stylizer, shown.frames, look, temporal=t)), shown.motions)["warping"]
         for t in ("none", temporal)
@@ -192,7 +179,7 @@ def test_curve_converges_in_half_precision() -> None:
     curves = CurveSmoother(look_of(style), 0.9, "efdm")
     still = curves.match(0, x).float()
     assert curves.match(0, x).dtype == torch.bfloat16
-    shifts = [float((curves.match(0, x + 0.125).float() - still).mean()) for _ in range(60)]
+    shifts = [float((curves.match(0, x + 0.125).float() - still).mean()) for _ in range(40)]
     assert shifts[0] > 0.08
     assert abs(shifts[-1]) < 0.02
 

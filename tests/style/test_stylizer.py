@@ -27,16 +27,15 @@ def half(h: int, w: int) -> Tensor:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 30), (23, 1), (2, 3), (33, 47)], ids=str)
-def test_output_has_the_size_of_the_content(stylizer: Stylizer, size: tuple[int, int]) -> None:
-    made = stylizer.stylize(torch.rand(3, *size), torch.rand(3, 21, 34))
+@pytest.mark.parametrize(("style", "working"), [((21, 34), "auto"), ((1, 1), 16), ((50, 40), 64)], ids=str)
+def test_output_has_the_size_of_the_content(
+    stylizer: Stylizer, size: tuple[int, int], style: tuple[int, int], working: str | int
+) -> None:
+    made = stylizer.stylize(torch.rand(3, *size), torch.rand(3, *style), size=working)
     assert made.shape == (3, *size)
     assert made.isfinite().all()
     assert made.min() >= 0
     assert made.max() <= 1
-
-
-def test_style_of_one_pixel(stylizer: Stylizer) -> None:
-    assert stylizer.stylize(torch.rand(3, 20, 31), torch.rand(3, 1, 1)).shape == (3, 20, 31)
 
 
 def test_batch_equals_single_images(stylizer: Stylizer) -> None:
@@ -45,11 +44,6 @@ def test_batch_equals_single_images(stylizer: Stylizer) -> None:
     for one, content in zip(made, contents, strict=True):
         alone = stylizer.stylize(content, look, preserve_color="content", photoreal="guided")
         assert close(one, alone)
-
-
-@pytest.mark.parametrize("size", [16, 64])
-def test_output_has_the_size_of_the_content_at_any_working_size(stylizer: Stylizer, size: int) -> None:
-    assert stylizer.stylize(torch.rand(3, 30, 41), torch.rand(3, 50, 40), size=size).shape == (3, 30, 41)
 
 
 @pytest.mark.parametrize(("name", "method"), [*(("small", method) for method in MATCHERS), ("vgg16", "efdm")])
@@ -63,7 +57,7 @@ def test_agrees_with_transfer(name: str, method: str) -> None:
 
 def test_strength_blends_with_unmatched_content_features() -> None:
     network = randomized("small", torch.float32)
-    content, other = torch.rand(1, 3, 24, 32), torch.rand(1, 3, 24, 32)
+    content = torch.rand(1, 3, 24, 32)
     match = lambda depth, x: x.flip(-1)  # noqa: E731
     with torch.no_grad():
         full, none = run_network(network, content, match), run_network(network, content, match, strength=0.0)
@@ -73,7 +67,6 @@ def test_strength_blends_with_unmatched_content_features() -> None:
         between = network.decoder(blend(network.features(content)[-1], last[-1], 0.3))
         torch.testing.assert_close(run_network(network, content, match, strength=0.3), between)
         assert not torch.allclose(full, none, atol=1e-3)
-        assert not torch.allclose(none, network(other), atol=1e-3)
 
 
 def test_one_strength_for_each_image(stylizer: Stylizer) -> None:
