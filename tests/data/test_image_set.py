@@ -87,15 +87,6 @@ def test_transparent_parts_are_white_and_16_bits_become_8(tmp_path: Path) -> Non
     assert deep.unique().tolist() == [77]
 
 
-def test_jpeg_decoded_at_a_fraction_looks_the_same(tmp_path: Path) -> None:
-    x = np.linspace(0, 6, 800)
-    waves = (127 + 120 * np.sin(x)[:, None, None] * np.cos(x * 0.7)[None, :, None] * np.ones(3)).astype(np.uint8)
-    Image.fromarray(waves).save(tmp_path / "large.jpg", quality=95)
-    Image.fromarray(waves).save(tmp_path / "large.png")
-    jpeg, png = (ImageSet.load(tmp_path / name, short_side=100)[0].int() for name in ("large.jpg", "large.png"))
-    assert (jpeg - png).abs().max() <= 4
-
-
 def test_crops_are_plain_slices(folder: Path, device: torch.device) -> None:
     images = ImageSet.load(folder, min_side=30)
     indices = torch.tensor([3, 0, 1, 2, 0, 0])

@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from efdm.data.folders import Skipped
 from efdm.data.image_set import digest, read_all, read_rgb
 from efdm.data.images import StrPath, centre_crop, resize
-from efdm.data.layouts import SPLITS, Item, Skipped, Split, assign, by_lists, empty_folders, find_items
+from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.progress import Report, ignore
 
 Fit = Literal["stretch", "crop"]
@@ -35,7 +36,7 @@ class DomainSet:
     classes: list[str]
     domain_names: list[str]
     splits: dict[str, dict[str, Tensor]]
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

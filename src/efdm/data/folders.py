@@ -16,6 +16,8 @@ from typing import BinaryIO
 from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
 from efdm.text import make_unique
 
+Skipped = list[tuple[str, str]]  # (name, reason)
+
 MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, decompressed
 
 

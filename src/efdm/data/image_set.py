@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from efdm.data.folders import Source, find_pictures
-from efdm.data.images import PictureError, StrPath, decode, on_white, resize, short_side_size
+from efdm.data.folders import Skipped, Source, find_pictures
+from efdm.data.images import PictureError, StrPath, decode, on_white, resize, short_side_size, to_uint8
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 from efdm.text import first_few
@@ -58,7 +58,7 @@ class ImageSet:
 
     images: list[Tensor]
     names: list[str]
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=list)
 
     @classmethod
     def load(
@@ -77,7 +77,7 @@ class ImageSet:
         """
         sources = find_pictures(source) if isinstance(source, str | os.PathLike) else list(source)
         read = functools.partial(_load, short_side=short_side, min_side=min_side)
-        skipped: list[tuple[str, str]] = []
+        skipped: Skipped = []
         pairs = list(read_all(sources, read, workers, progress, skipped))
         return cls([image for _, image in pairs], [item.name for item, _ in pairs], skipped)
 
@@ -118,7 +118,7 @@ def digest(values: object) -> str:
 
 
 def read_all(
-    items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report, skipped: list[tuple[str, str]]
+    items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report, skipped: Skipped
 ) -> Iterator[tuple[T, Tensor]]:
     """Yield each item with ``read(item)``, in order. If it raises `PictureError`, append (name, reason) to ``skipped``."""
 
@@ -145,9 +145,7 @@ def read_rgb(source: Source, name: str, near: int | None) -> Tensor:
     with source.open() as file:
         pixels = narrow(decode(file, name, near=near))
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
-    if len(image) == 4:
-        image = (on_white(image[:3] / 255, image[3:] / 255) * 255).round().to(torch.uint8)
-    return image
+    return image if len(image) == 3 else to_uint8(on_white(image[:3] / 255, image[3:] / 255))
 
 
 def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:

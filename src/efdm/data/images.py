@@ -11,27 +11,22 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
 from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
-from efdm.data.profiles import convert_to_srgb
+from efdm.data.profiles import Array, convert_to_srgb
 from efdm.errors import MissingExtraError, SettingError
 from efdm.files import atomic_write
 
 Depth = Literal["8", "16"]
-Array = NDArray[Any]  # (h, w, 3 or 4), uint8 or uint16
 StrPath = str | os.PathLike[str]
 
 LEVELS: dict[str, int] = {"8": 255, "16": 65535}
 MAX_PIXELS = 200_000_000
-
-# names in Pillow; other formats may start other programs
+# names in Pillow, some of whose other formats start other programs
 READERS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "PPM", "BMP")
 READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-
-
 # extension -> name in Pillow
 WRITABLE = {
     ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP",
@@ -253,7 +248,7 @@ def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:
         return rgb
     batch = rgb.reshape(-1, *rgb.shape[-3:])
     if rgb.dtype == torch.uint8 and rgb.device.type != "cpu":  # torch resizes uint8 on the CPU only
-        return (resize(rgb.float() / 255, size) * 255).round().to(torch.uint8)
+        return to_uint8(resize(rgb.float() / 255, size))
     out = F.interpolate(batch, size=tuple(size), mode="bicubic", antialias=True, align_corners=False)
     return (out if rgb.dtype == torch.uint8 else out.clamp(0, 1)).reshape(*rgb.shape[:-2], *size)
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Source, find_pictures, is_hidden, names_in
+from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, names_in
 from efdm.data.images import READABLE, PictureError, StrPath
 from efdm.text import first_few, plural
 
 Split = float | Mapping[str, Iterable[str]]
-Skipped = list[tuple[str, str]]  # (name, reason)
 
 SPLITS = ("train", "val", "test")
 # A folder between domain and class, as in VLCS and Office-31, and its split. "whole" holds all pictures of a domain, so

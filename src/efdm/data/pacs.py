@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from efdm.data.domains import DomainSet, decode_items
-from efdm.data.folders import Source
+from efdm.data.folders import Skipped, Source
 from efdm.data.images import PictureError, StrPath
-from efdm.data.layouts import Item, Skipped, assign, find_items, key, read_list
+from efdm.data.layouts import Item, assign, find_items, key, read_list
 from efdm.progress import Report, ignore
 from efdm.text import first_few, plural
 
