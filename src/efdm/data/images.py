@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
+from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401 - imported to register their formats
 from torch import Tensor
 
 from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
@@ -104,7 +104,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
-        Image.init()  # not Image.open, whose pixel limit is global
+        Image.preinit()  # registers the other formats; Image.open is avoided, because its pixel limit is global
         reader = next((reader for reader, accept in map(Image.OPEN.__getitem__, READERS) if accept and accept(head)), None)
         if reader is None:
             raise PictureError(
