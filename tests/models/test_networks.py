@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from efdm.models import NETWORKS, StyleNetwork, build
-from efdm.models.vgg import VGG
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
@@ -40,11 +39,3 @@ def test_features_after_every_stage(network: StyleNetwork) -> None:
 @pytest.mark.parametrize("size", [(1, 1), (9, 1), (3, 14), (33, 17)])
 def test_forward_preserves_odd_sizes(network: StyleNetwork, size: tuple[int, int]) -> None:
     assert network(torch.rand(1, 3, *size)).shape == (1, 3, *size)
-
-
-def test_vgg_networks_have_one_stage_and_a_mirrored_decoder() -> None:
-    network = build("vgg16")
-    (encoder,) = network.stages
-    assert isinstance(encoder, VGG)
-    assert (encoder.until, encoder.padding, encoder.pooling) == ("relu4_1", "reflect", "ceil")
-    assert network.decoder.until == encoder.until

@@ -123,10 +123,10 @@ def test_pad_equals_torch(size: tuple[int, int], border: str, device: torch.devi
     assert torch.equal(_pad_by_parts(x, border), expected)  # the GPU implementation
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 4), (3, 1)])
-def test_pad_replicates_images_one_pixel_wide(size: tuple[int, int]) -> None:
-    x = torch.randn(1, 2, *size)
+def test_pad_replicates_images_one_pixel_wide() -> None:
+    x = torch.randn(1, 2, 1, 4)
     assert torch.equal(pad(x), F.pad(x, (1, 1, 1, 1), mode="replicate"))
+    assert torch.equal(pad(x.mT), pad(x).mT)
 
 
 def test_a_checkpoint_with_a_classifier_loads() -> None:
@@ -222,10 +222,9 @@ def test_normalised_means_are_one(encoder: VGG) -> None:
 
 
 def test_means_do_not_depend_on_the_batch_size(encoder: VGG) -> None:
-    pictures = [torch.rand(3, 16, 16) for _ in range(3)]
-    apart = mean_activations(encoder, [p[None] for p in pictures])
-    together = mean_activations(encoder, [torch.stack(pictures)])
-    each = [mean_activations(encoder, [p[None]])["conv2_1"] for p in pictures]
+    pictures = torch.rand(3, 3, 16, 16)
+    apart, together = mean_activations(encoder, pictures.split(1)), mean_activations(encoder, [pictures])
+    each = [mean_activations(encoder, [p])["conv2_1"] for p in pictures.split(1)]
     close(apart["conv2_1"], together["conv2_1"])
     close(apart["conv2_1"], torch.stack(each).mean(0))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -131,20 +132,16 @@ def load_candidates(
     if unused := encoders.keys() - {each.stylizer.network.name for each in loaded}:
         raise SettingError(f"no evaluated network has the encoder {', '.join(sorted(unused))}; leave it out", "encoder")
     found = [unchanged()]
-    for each in loaded:
-        for method in dict.fromkeys(methods or [each.method]):
-            found += [
-                network_candidate(each.name, each.stylizer, method=method, strength=s, weights=each.weights)
-                for s in dict.fromkeys(strengths)
-            ]
+    for name, stylizer, own, weights in loaded:
+        for method, s in product(dict.fromkeys(methods or [own]), dict.fromkeys(strengths)):
+            found.append(network_candidate(name, stylizer, method=method, strength=s, weights=weights))
     if optimisers:
         # zero padding and floor pooling, as in the metrics and in the training of VGG-16
         encoder = load_encoder("vgg16", "relu5_1", path=vgg, padding="zeros", pooling="floor").requires_grad_(False)
         encoder = encoder.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         weights = _checksums(find("vgg16", vgg))
-        found += [
-            optimiser_candidate(name, encoder, iterations=iterations, weights=weights) for name in dict.fromkeys(optimisers)
-        ]
+        for name in dict.fromkeys(optimisers):
+            found.append(optimiser_candidate(name, encoder, iterations=iterations, weights=weights))
     return found
 
 

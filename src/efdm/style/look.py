@@ -88,10 +88,8 @@ def region_cells(masks: Sequence[Tensor], size: tuple[int, int], stride: int) ->
     found = [owner == i for i in range(len(masks))]
     for i, cells in enumerate(found):
         if not cells.any() and covered[i].any():  # a mask hidden by later masks covers nothing
-            raise ValueError(
-                f"region {i + 1} of {len(masks)} shares all its {stride}-pixel cells with other small regions; merge or "
-                "enlarge them, or raise size"
-            )
+            shared = f"region {i + 1} of {len(masks)} shares all its {stride}-pixel cells with other small regions"
+            raise ValueError(f"{shared}; merge or enlarge them, or raise size")
     return found
 
 
@@ -115,10 +113,8 @@ def check_mask(mask: Tensor, picture: Tensor, role: str) -> None:
     """Raise unless ``mask`` is a bool tensor ``(h, w)`` of the picture's size that selects at least one pixel."""
     if mask.dtype != torch.bool:
         raise TypeError(f"{role} mask must have dtype bool, got {mask.dtype}; try mask > 0.5")
-    if mask.shape != picture.shape[-2:]:
-        raise ValueError(
-            f"{role} mask must have the size of the {role}, {tuple(picture.shape[-2:])}, got {tuple(mask.shape)}"
-        )
+    if mask.shape != (size := picture.shape[-2:]):
+        raise ValueError(f"{role} mask must have the size of the {role}, {tuple(size)}, got {tuple(mask.shape)}")
     if not mask.any():
         raise ValueError(f"{role} mask is empty; select at least one pixel, or omit the mask")
 

@@ -77,20 +77,18 @@ class LookSpec:
         pictures = [style.read() for style in self.styles]
         if len(pictures) == 1 and self.content_masks:
             pictures *= len(self.content_masks)
-        paths = self.style_masks or (None,) * len(pictures)
-        masks = [None if path is None else read_mask_for(path, p) for path, p in zip(paths, pictures, strict=True)]
+        masks: list[Tensor | None] = [None] * len(pictures)
+        if self.style_masks:
+            masks = [read_mask_for(path, picture) for path, picture in zip(self.style_masks, pictures, strict=True)]
         if self.content_masks:
-            return [stylizer.prepare(p, size=size, masks=[m]) for p, m in zip(pictures, masks, strict=True)]
+            return [stylizer.prepare(p, size=size, masks=m) for p, m in zip(pictures, masks, strict=True)]
         return [stylizer.prepare(pictures, weights=self.weights, size=size, masks=masks)]
 
 
 def read_mask_for(path: Path, picture: Picture) -> Tensor:
     """Read a mask and resize it to the picture."""
-    mask = read_mask(path)
-    height, width = picture.rgb.shape[-2:]
-    if mask.shape == (height, width):
-        return mask
-    return F.interpolate(mask[None, None].float(), (height, width), mode="nearest-exact")[0, 0] > 0
+    mask = read_mask(path)[None, None].float()
+    return F.interpolate(mask, picture.rgb.shape[-2:], mode="nearest-exact")[0, 0] > 0
 
 
 @dataclass(frozen=True)
@@ -142,32 +140,30 @@ def plan_files(
     if content.suffix.lower() in VIDEOS or (content.suffix.lower() == ".gif" and moving):
         _check_video(out, looks, options)
         check_overwrite([out], [content, *looks[0].files()])
-        return Plan(content, out, looks, (), options, notes)
-    if count := _count_videos(content):
-        notes = (*notes, f"{content}: {plural(count, 'video')} skipped; stylize a video by itself")
+        return Plan(content, out, looks, (), options, tuple(notes))
     contents = tuple(find_pictures(content))
+    notes += _skipped_videos(content, "stylize a video by itself")
     _check_out(content, out, len(contents), len(looks))
-    made = Plan(content, out, looks, contents, options, notes)
+    made = Plan(content, out, looks, contents, options, tuple(notes))
     inputs = [content, *(source.path for source in contents), *(file for look in looks for file in look.files())]
     check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
     return made
 
 
-def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], tuple[str, ...]]:
+def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], list[str]]:
     """Return the styles of files, folders, zips and painted styles, and notes about skipped files."""
     found: list[Source] = []
-    notes = []
+    notes: list[str] = []
     painted = painted_styles()
     for each in map(str, given):
-        if not Path(each).exists():
-            if each not in painted:
-                raise PictureError(f"{each} does not exist; pass a file, a folder, a zip or one of {', '.join(painted)}")
+        if Path(each).exists():
+            notes += _skipped_videos(Path(each), "a style is a picture")
+            found += find_pictures(each)
+        elif each in painted:
             found.append(Source(each, each, painted[each]))
-            continue
-        if count := _count_videos(Path(each)):
-            notes.append(f"{each}: {plural(count, 'video')} skipped; a style is a picture")
-        found.extend(find_pictures(each))
-    return found, tuple(notes)
+        else:
+            raise PictureError(f"{each} does not exist; pass a file, a folder, a zip or one of {', '.join(painted)}")
+    return found, notes
 
 
 def make_looks(
@@ -193,8 +189,9 @@ def make_looks(
     return tuple(LookSpec(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count))
 
 
-def _count_videos(source: Path) -> int:
-    return sum(name.lower().endswith(VIDEOS) for name in names_in(source)) if source.exists() else 0
+def _skipped_videos(source: Path, reason: str) -> list[str]:
+    count = sum(name.lower().endswith(VIDEOS) for name in names_in(source))
+    return [f"{source}: {plural(count, 'video')} skipped; {reason}"] if count else []
 
 
 def _check_out(content: Path, out: Path, contents: int, looks: int) -> None:

@@ -80,12 +80,11 @@ def stylize_frames(
 def _stylize(
     stylizer: Stylizer, frames: Iterable[Tensor], look: Look, strength: float, method: str, row: Temporal, size: int | None
 ) -> Iterator[Tensor]:
-    curves, outputs = CurveSmoother(look, row.curves, method), OutputSmoother(row.outputs, row.motion)
     before: Tensor | None = None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
             now = _prepare_frame(frame, size).to(stylizer.device)
-            if before is not None and (now.shape != before.shape or is_cut(before, now)):
+            if before is None or now.shape != before.shape or is_cut(before, now):
                 curves, outputs = CurveSmoother(look, row.curves, method), OutputSmoother(row.outputs, row.motion)
             if row.curves:
                 made = curves.stylize(stylizer, now, strength)
@@ -123,17 +122,12 @@ class OutputSmoother:
     def blend(self, content: Tensor, made: Tensor) -> Tensor:
         if self.memory and self._past is not None:
             old_content, old = self._past
-            old_content = match_exposure(
-                old_content, content
-            )  # exposure does not change the ranks, so the past still applies
-            known = None
+            # exposure does not change the ranks, so the past still applies
+            old_content, known = match_exposure(old_content, content), torch.ones_like(content[0])
             if self.motion == "estimated":
                 moved, known = warp(torch.cat([old_content, old]), estimate_motion(content, old_content))
                 old_content, old = moved[:3], moved[3:]
-            kept = self.memory * similarity(content, old_content)
-            if known is not None:
-                kept = kept * known
-            made = torch.lerp(made, old, kept).clamp(0, 1)
+            made = torch.lerp(made, old, self.memory * similarity(content, old_content) * known).clamp(0, 1)
         self._past = (content, made)
         return made
 
