@@ -204,8 +204,8 @@ def test_a_subset_can_be_extended(trainer: Trainer, tmp_path: Path) -> None:
     [
         ({"iterations": 11}, "iterations 10, not 11"),
         ({"recipe": Recipe(protocol="leave-one-out", data="x", methods=["erm"], settings=SHORT, name="other")}, "'small'"),
-        ({"recipe": replace(RECIPE, methods=["erm"], orders=())}, "runs of efdmix, which the recipe no longer contains"),
-        ({"data": small_set(("art", "photo"))}, "art, cartoon, photo, sketch, not art, photo"),
+        ({"recipe": replace(RECIPE, methods=["erm"], orders=())}, "a recipe without efdmix"),
+        ({"data": small_set(("art", "photo"))}, "art, cartoon, photo, sketch and art, photo"),
         ({"data": small_set(classes=3)}, r"other data \(art/0: 10 before, now 7\)"),
         ({"data": renamed()}, "names, sizes, labels or splits differ"),
         ({"data": with_val("art", 3)}, r"other data \(art/val: 4 before, now 3\)"),
@@ -295,7 +295,7 @@ def test_notes_of_several_folders_are_kept(trainer: Trainer, tmp_path: Path) -> 
 def test_folders_with_other_rows_are_not_merged(trainer: Trainer, tmp_path: Path) -> None:
     run(RECIPE, small_set(), tmp_path / "here", seeds=[0], train=trainer)
     run(replace(RECIPE, methods=["efdmix"], orders=()), small_set(), tmp_path / "there", seeds=[1], train=trainer)
-    with pytest.raises(ValueError, match="there has a recipe without erm"):
+    with pytest.raises(ValueError, match=r"there .* a recipe without erm"):
         read_study(tmp_path / "here", tmp_path / "there")
     assert len(read_study(tmp_path / "there", tmp_path / "here").plan) == 12
 
@@ -334,16 +334,15 @@ def test_held_out_pictures_are_checked_before_the_first_run(
     with pytest.raises(ValueError, match=f"art has no pictures in the split 'val', which {named}"):
         run(replace(RECIPE, **changes), data, tmp_path / "out", train=trainer)
     assert not trainer.trained
-    # where nobody looks at them they may be missing
     assert not run(replace(RECIPE, selections=("last",)), data, tmp_path / "last", train=trainer).missing
     if "last" in changes["selections"]:
         run(replace(RECIPE, **changes), data, tmp_path / "art", domains=["art"], train=trainer)
 
 
-def test_a_domain_smaller_than_a_batch_is_told_of_before_anything_is_trained(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_batch_must_fit_every_domain(trainer: Trainer, tmp_path: Path) -> None:
     """The training splits have 16, 24, 8 and 32 pictures."""
     recipe = replace(RECIPE, protocol="single-source", settings={**SHORT, "batch": 20})
-    with pytest.raises(ValueError, match=r"erm, trained on art: 16 pictures do not fill.*; batch=8 fits all"):
+    with pytest.raises(ValueError, match=r"erm, trained on art, .*: 16 pictures do not fill"):
         run(recipe, small_set(), tmp_path / "out", train=trainer)
     assert not trainer.trained
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Checks that need no pictures, made before a recipe's pictures are read."""
+"""Prepare a sweep or a single run: choose defaults, check everything that needs no pictures, then read the pictures."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from efdm.data.datasets import DIGITS, PACS, check_domains, list_domains, load_dataset
+from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.images import file_error
-from efdm.dg.methods import check_method
-from efdm.dg.settings import Settings
+from efdm.dg import METHODS, Settings
+from efdm.dg.methods import check_method, mixes
+from efdm.dg.settings import check, read_settings
 from efdm.errors import SettingError
-from efdm.lab.recipe import Recipe
-from efdm.lab.sweep import RECIPE, check_folder
-from efdm.models.backbones import build_backbone
+from efdm.lab import sweep
+from efdm.lab.recipe import Recipe, load_recipe
+from efdm.models.backbones import BACKBONES, build_backbone
+from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
 from efdm.training.device import check_device, default_device, device_defaults
+from efdm.training.files import write_json
+from efdm.training.folder import DONE, check_folder
+from efdm.training.settings import check_same_run
 
-
-class Sweep(NamedTuple):
-    """The arguments of `efdm.lab.run`: a recipe, its pictures and the settings that override the recipe's."""
-
-    recipe: Recipe
-    data: DomainSet
-    changes: dict[str, Any]
+EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
+DEFAULTS: Mapping[str, Any] = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+PICTURES = "pictures.json"  # in the folder of a run: classes, counts and skipped pictures
 
 
 def prepare_sweep(
@@ -43,15 +44,17 @@ def prepare_sweep(
     pacs: Mapping[str, Any],
     changes: Mapping[str, Any],
     progress: Report = ignore,
-) -> Sweep:
-    """Check the arguments of `efdm.lab.run`, then read the pictures of the recipe.
+) -> tuple[Recipe, DomainSet, dict[str, Any]]:
+    """Return the recipe, its pictures and the settings that override the recipe's: the arguments of `efdm.lab.run`.
 
     ``pacs`` are options of `load_pacs` (``split``, ``lists``, ``copy``); a recipe for other data takes none. Device,
     precision and speed default to what suits this machine.
     """
-    check_folder(out)
+    sweep.check_folder(out)
     check_writable(out)
-    _check_sources(recipe, sources, pacs)
+    if pacs and recipe.data != PACS:
+        raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
+    sweep.check_sources(recipe, sources)
     for row in methods or ():
         check_method("methods", row, recipe.rows)
     if domains:
@@ -59,25 +62,102 @@ def prepare_sweep(
     settings = {**recipe.settings, **changes}
     device = choose_device(settings.get("device"))
     changes = {**device_settings(device, settings, runs="many"), **changes, "device": device}
-    if not (out / RECIPE).exists():  # a started sweep does not need the weights again
+    if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings)
-    size = changes.get("size") or recipe.picture_size or settings.get("size", Settings.size)
-    data = load_dataset(recipe.data, sources, size, progress=progress, **pacs)
+    data = sweep.load_data(recipe, sources, size=changes.get("size", 0), progress=progress, **pacs)
     # runs on another split or on a part of PACS must not be taken for runs on PACS
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
-    return Sweep(replace(recipe, data=", ".join([recipe.data, *special])), data, changes)
+    return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 
 
-def _check_sources(recipe: Recipe, sources: Sequence[Path], pacs: Mapping[str, Any]) -> None:
-    if pacs and recipe.data != PACS:
-        raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
-    if recipe.data == DIGITS and sources:
-        raise SettingError(f"{recipe.name} generates its digits and takes no data", "data")
-    if recipe.data != DIGITS and not sources:
-        raise SettingError(f"{recipe.name} needs the pictures of {recipe.data}: a folder or zips", "data")
-    for source in sources:
-        if not source.exists():
-            raise file_error(FileNotFoundError(), source)
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def dataset_name(sources: Sequence[Path]) -> str:
+    """Return "digits" if that is the only source, otherwise "folder". A folder named digits is written ``./digits``."""
+    return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
+
+
+def default_settings(dataset: str, backbone: str | None = None) -> dict[str, Any]:
+    """Return the default settings: the recipe's for digits, otherwise `DEFAULTS`, with random weights for `BACKBONES`."""
+    if dataset == DIGITS:
+        recipe = load_recipe("digits_demo").settings
+        return {"method": DEFAULTS["method"], **{name: value for name, value in recipe.items() if name != "device"}}
+    return {**DEFAULTS, "weights": "random"} if backbone in BACKBONES else dict(DEFAULTS)
+
+
+def prepare_classifier(
+    sources: Sequence[Path], out: Path, changes: Mapping[str, Any], *, resume: bool = False, progress: Report = ignore
+) -> tuple[Settings, DomainSet | None]:
+    """Return the settings and pictures of a run in ``out`` for `efdm.dg.train`; no pictures if it is finished.
+
+    ``changes`` are settings; the others follow the data set, the backbone, the number of pictures and the device. With
+    ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
+    """
+    dataset = dataset_name(sources)
+    finished = resume and (out / DONE).exists()
+    if (out / sweep.RECIPE).exists():
+        raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
+    if not finished:
+        check_folder(out, resume=resume)
+        check_writable(out)
+    if resume:
+        before = read_settings(out)
+        device = choose_device(changes.get("device") or before.device)
+        settings = replace(before, **{**changes, "device": device})
+        check_same_run(settings, out)
+        return settings, None if finished else load_dataset(dataset, sources, settings.size, progress=progress)
+    device = choose_device(changes.get("device"))
+    known = {**default_settings(dataset, changes.get("backbone")), **changes, "device": device}
+    check_method("method", known["method"])
+    known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
+    known |= _domains(list_domains(dataset, sources), changes)
+    known |= device_settings(device, known)
+    check(_settings(known, Settings.batch))
+    known["stages"] = _stages(known)
+    data = load_dataset(dataset, sources, known.get("size", Settings.size), progress=progress)
+    settings = _settings(known, len(data.select(known["train_domains"], "train")))
+    check(settings)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / PICTURES, {"classes": data.classes, "pictures": data.counts("split"), "skipped": data.skipped})
+    return settings, data
+
+
+def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the training and test domains; each defaults to the domains that the other does not name."""
+    for name in ("train_domains", "test_domains"):
+        check_domains(name, changes.get(name) or (), listing)
+    test = changes.get("test_domains")
+    train = changes.get("train_domains") or [domain for domain in listing.domain_names if domain not in (test or ())]
+    if not train:
+        raise SettingError("test_domains leaves no domain to train on; name fewer", "test_domains")
+    if test is None:
+        test = [domain for domain in listing.domain_names if domain not in train]
+    return {"train_domains": tuple(train), "test_domains": tuple(test)}
+
+
+def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the given stages, or those of the backbone at strides 4, 8 and 16; raise for a stage it does not have."""
+    model = check_backbone(known)
+    stages = tuple(known.get("stages") or stages_at(model) or Settings.stages)
+    if "stages" in known or mixes(known["method"]):
+        for stage in stages:
+            find_stage(model, stage)
+    return stages
+
+
+def _settings(known: Mapping[str, Any], count: int) -> Settings:
+    """Return settings whose batch and iterations suit ``count`` training pictures, unless ``known`` has them."""
+    batches = METHODS[known["method"]].batches
+    made: dict[str, Any] = {"batches": batches, "batch": min(Settings.batch, max(1, count))}
+    if batches == "domains":
+        made |= {"domains_per_batch": min(2, len(known["train_domains"])), "batch": made["batch"] // 2 * 2}
+    batch = known.get("batch", made["batch"])
+    made["iterations"] = min(MAX_ITERATIONS, max(MIN_ITERATIONS, EPOCHS * count // max(1, batch)))
+    return Settings(**{**made, **known})
+
+
+# --- devices, folders and backbones ----------------------------------------------------------------------------------
 
 
 def check_writable(folder: Path) -> None:

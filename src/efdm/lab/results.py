@@ -53,7 +53,10 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     check_choice("selection", selection, study.recipe.selections)
     check_choice("score", score, SCORES)
     rule, protocol = SELECTIONS[selection], PROTOCOLS[study.recipe.protocol]
-    groups = _groups(study, rule)
+    groups: dict[tuple[str, str, int], list[Planned]] = {}  # the candidate runs of each number
+    for planned in tabled(study):
+        row = row_name(planned) if rule.among == "nothing" else planned.row
+        groups.setdefault((row, protocol.column(planned.cell), planned.seed), []).append(planned)
     rows = list(dict.fromkeys(row for row, _, _ in groups))
     columns = list(study.domains)  # including columns that were not run: an average must cover the same domains
     found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
@@ -64,20 +67,10 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
         wanted[row].setdefault(column, []).append(seed)
         candidates = _candidates(study, rule, group, protocol.scored)
         if candidates is not None:
-            choice = rule.choose(candidates)
-            found[row][column][seed] = SCORES[score](choice.record, candidates.cell, scored)
-            chosen[row].setdefault(column, {})[seed] = choice.hparams
+            hparams, record = rule.choose(candidates)
+            found[row][column][seed] = SCORES[score](record, candidates.cell, scored)
+            chosen[row].setdefault(column, {})[seed] = hparams
     return Numbers(rows, columns, found, wanted, chosen)
-
-
-def _groups(study: Study, rule: Selection) -> dict[tuple[str, str, int], list[Planned]]:
-    """Return the candidate runs of each number, by (row of the table, column, seed)."""
-    column = PROTOCOLS[study.recipe.protocol].column
-    made: dict[tuple[str, str, int], list[Planned]] = {}
-    for planned in tabled(study):
-        row = row_name(planned) if rule.among == "nothing" else planned.row
-        made.setdefault((row, column(planned.cell), planned.seed), []).append(planned)
-    return made
 
 
 def row_name(planned: Planned) -> str:
@@ -88,11 +81,8 @@ def row_name(planned: Planned) -> str:
 def tabled(study: Study) -> list[Planned]:
     """Return the runs that tables report, in the recipe's order; runs for cross-validation only are left out."""
     rows, grid = list(study.recipe.rows), list(hparam_grid(study.recipe))
-
-    def place(planned: Planned) -> tuple[int, int, int]:
-        return rows.index(planned.row), grid.index(planned.hparams), planned.seed
-
-    return sorted((planned for planned in study.plan if not _is_pair(study, planned.cell)), key=place)
+    single = (planned for planned in study.plan if not _is_pair(study, planned.cell))
+    return sorted(single, key=lambda planned: (rows.index(planned.row), grid.index(planned.hparams), planned.seed))
 
 
 def _is_pair(study: Study, cell: Cell) -> bool:
@@ -102,13 +92,13 @@ def _is_pair(study: Study, cell: Cell) -> bool:
 
 def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str) -> Candidates | None:
     """Return everything that the rule depends on, or None if a run is missing."""
-    cell, row, seed = group[0].cell, group[0].row, group[0].seed
+    first, cell = group[0], group[0].cell
     if any(planned.run not in study.runs for planned in group):
         return None
     pairs: dict[str, dict[str, list[dict[str, object]]]] = {planned.hparams: {} for planned in group}
     if rule.pairs == "needed":
         for other in study.plan:
-            same = (other.row, other.seed) == (row, seed) and _is_pair(study, other.cell)
+            same = (other.row, other.seed) == (first.row, first.seed) and _is_pair(study, other.cell)
             if same and set(cell.test) < set(other.cell.test) and other.run in study.runs:
                 (domain,) = set(other.cell.test) - set(cell.test)
                 pairs[other.hparams][domain] = study.runs[other.run]

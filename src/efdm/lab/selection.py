@@ -20,12 +20,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from efdm.dg.protocols import Cell
-from efdm.lab.scores import VALIDATION, counts, validation
+from efdm.lab.scores import VALIDATION, Record, counts, validation
 
-Records = Sequence[Mapping[str, Any]]
+Records = Sequence[Record]
 
 
 class Candidates(NamedTuple):
@@ -41,14 +41,6 @@ class Candidates(NamedTuple):
     scored: str = "all"
 
 
-class Choice(NamedTuple):
-    """The chosen evaluation, its hyperparameters, and the criterion's value."""
-
-    hparams: str
-    record: Mapping[str, Any]
-    criterion: float
-
-
 @dataclass(frozen=True)
 class Selection:
     """One rule.
@@ -62,33 +54,28 @@ class Selection:
         pairs: "needed" if runs without two domains are required.
     """
 
-    name: str
     about: str
-    criterion: Callable[[Candidates, str, Mapping[str, Any]], float | None]
+    criterion: Callable[[Candidates, str, Record], float | None]
     steps: Literal["last", "every"]
     among: Literal["nothing", "hparams"] = "hparams"
     val: Literal["unused", "train", "test"] = "unused"
     scored: Literal["protocol", "rest"] = "protocol"
     pairs: Literal["unused", "needed"] = "unused"
 
-    def choose(self, candidates: Candidates) -> Choice:
-        """Return the evaluation with the highest criterion."""
-        if self.among == "nothing" and len(candidates.runs) > 1:
-            raise ValueError(f"{self.name!r} does not choose among hyperparameters ({'; '.join(candidates.runs)})")
-        found = []
+    def choose(self, candidates: Candidates) -> tuple[str, Record]:
+        """Return the hyperparameters and the record of the evaluation with the highest criterion."""
+        best: tuple[float, str, Record] | None = None
         for hparams, records in candidates.runs.items():
             for record in records if self.steps == "every" else records[-1:]:
                 value = self.criterion(candidates, hparams, record)
-                if value is not None:
-                    found.append(Choice(hparams, record, value))
-        if not found:
-            raise ValueError(
-                f"{self.name!r} finds no step at which all runs were evaluated; evaluate them at the same steps"
-            )
-        return max(found, key=lambda choice: choice.criterion)  # the first of equals
+                if value is not None and (best is None or value > best[0]):
+                    best = value, hparams, record
+        if best is None:
+            raise ValueError("the runs have no step in common at which all were evaluated; evaluate them at the same steps")
+        return best[1:]
 
 
-def _domains_left_out(candidates: Candidates, hparams: str, record: Mapping[str, Any]) -> float | None:
+def _domains_left_out(candidates: Candidates, hparams: str, record: Record) -> float | None:
     """Return the mean accuracy on the training domains, each of the run without it, at the record's step."""
     found = []
     for domain in candidates.cell.train:
@@ -101,30 +88,24 @@ def _domains_left_out(candidates: Candidates, hparams: str, record: Mapping[str,
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    s.name: s
-    for s in (
-        Selection("last", "last step, no selection", lambda candidates, hparams, record: 0.0, "last", among="nothing"),
-        Selection(
-            VALIDATION,
-            "step and hyperparameters with the best mean accuracy on held-out pictures of the training domains",
-            lambda candidates, hparams, record: validation(record, candidates.cell.train),
-            "every",
-            val="train",
-        ),
-        Selection(
-            "leave-one-domain-out cross-validation",
-            "step and hyperparameters that do best on training domains when these are left out, one at a time",
-            _domains_left_out,
-            "every",
-            pairs="needed",
-        ),
-        Selection(
-            "oracle",
-            "last step; hyperparameters chosen on held-out pictures of the test domains, which are not scored",
-            lambda candidates, hparams, record: validation(record, candidates.cell.test),
-            "last",
-            val="test",
-            scored="rest",
-        ),
-    )
+    "last": Selection("last step, no selection", lambda candidates, hparams, record: 0.0, "last", among="nothing"),
+    VALIDATION: Selection(
+        "step and hyperparameters with the best mean accuracy on held-out pictures of the training domains",
+        lambda candidates, hparams, record: validation(record, candidates.cell.train),
+        "every",
+        val="train",
+    ),
+    "leave-one-domain-out cross-validation": Selection(
+        "step and hyperparameters that do best on training domains when these are left out, one at a time",
+        _domains_left_out,
+        "every",
+        pairs="needed",
+    ),
+    "oracle": Selection(
+        "last step; hyperparameters chosen on held-out pictures of the test domains, which are not scored",
+        lambda candidates, hparams, record: validation(record, candidates.cell.test),
+        "last",
+        val="test",
+        scored="rest",
+    ),
 }

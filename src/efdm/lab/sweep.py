@@ -19,9 +19,10 @@ import torch
 from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.fingerprint import check_same, describe
+from efdm.data.images import file_error
 from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, check_unseen
-from efdm.dg.settings import Settings, check
+from efdm.dg.settings import Settings, check, run_label
 from efdm.dg.training import Trained, sampler
 from efdm.dg.workers import train_runs
 from efdm.environment import environment
@@ -39,7 +40,6 @@ from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
 
 RECIPE = "recipe.json"
-Job = tuple[Planned, Settings]
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,29 @@ class Study:
         return [planned for planned in self.plan if planned.run not in self.runs]
 
 
+def check_sources(recipe: Recipe, sources: Sequence[str | Path]) -> None:
+    """Raise if a recipe lacks its pictures, or is given some although it generates them."""
+    if (recipe.data == DIGITS) == bool(sources):
+        problem = "generates its digits and takes no data" if sources else f"needs the pictures of {recipe.data}"
+        raise SettingError(f"{recipe.name or 'the recipe'} {problem}", "data")
+    for source in sources:
+        if not Path(source).exists():
+            raise file_error(FileNotFoundError(), Path(source))
+
+
 def load_data(
-    recipe: Recipe, source: str | Path | Sequence[str | Path] | None, *, size: int = 0, progress: Report = ignore
+    recipe: Recipe,
+    source: str | Path | Sequence[str | Path] | None,
+    *,
+    size: int = 0,
+    progress: Report = ignore,
+    **options: Any,
 ) -> DomainSet:
-    """Read the pictures of a recipe. ``size`` overrides the recipe's size."""
+    """Read the pictures of a recipe. ``size`` overrides the recipe's size, and ``options`` are those of `load_dataset`."""
+    sources = [source] if isinstance(source, str | Path) else source or []
+    check_sources(recipe, sources)
     size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
-    if source is None and recipe.data != DIGITS:
-        raise SettingError(f"{recipe.name or 'the recipe'} needs the pictures of {recipe.data}: a folder or a zip", "data")
-    return load_dataset(recipe.data, source or (), size, progress=progress)
+    return load_dataset(recipe.data, sources, size, progress=progress, **options)
 
 
 def run(
@@ -102,13 +117,15 @@ def run(
     size = changes.get("size", 0)
     pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=size, progress=progress)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
-    jobs = _take_shard(jobs, *shard)
-    device = jobs[0][1].device if jobs else "cpu"
+    index, count = shard
+    if not 1 <= index <= count:
+        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got {shard}", "shard")
+    jobs = jobs[index - 1 :: count]
     _check_runs(recipe, [settings for _, settings in jobs], pictures)
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
-    _check_stages([settings for planned, settings in jobs if planned.run not in finished_before])
+    _check_stages(settings for planned, settings in jobs if planned.run not in finished_before)
     with lock_folder(out):
-        study = _start(recipe, [planned for planned, _ in jobs], out, pictures, device)
+        study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
         total = len({planned.run for planned, _ in jobs})
         waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
         done = total - len(waiting)
@@ -135,14 +152,8 @@ def run(
         return study
 
 
-def _take_shard(jobs: list[Job], index: int, count: int) -> list[Job]:
-    if not 1 <= index <= count:
-        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got ({index}, {count})", "shard")
-    return jobs[index - 1 :: count]
-
-
 def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
-    """Yield all runs with their pictures at once, or seed by seed if every seed has its own splits."""
+    """Yield all runs with their pictures together, or seed by seed if every seed has its own splits."""
     protocol = PROTOCOLS[recipe.protocol]
     for seed, same in groupby(runs, key=lambda settings: settings.seed if protocol.held_out else 0):
         yield list(same), protocol.pictures(data, seed)
@@ -160,44 +171,33 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> No
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
             check(settings)
-        _check_batches(same, pictures)
-
-
-def _check_stages(runs: Iterable[Settings]) -> None:
-    """Raise for a name that is not a stage of its backbone: methods without stages train first and would not notice."""
-    stages: dict[str, dict[str, None]] = {}  # by backbone, without duplicates
-    for settings in runs:
-        if mixes(settings.method):
-            stages.setdefault(settings.backbone, {}).update(dict.fromkeys(settings.stages))
-    for backbone, names in stages.items():
-        with torch.random.fork_rng(devices=[]):
-            model = build_backbone(backbone, 2)
-        for name in names:
-            find_stage(model, name)
+            try:
+                sampler(settings, pictures)
+            except ValueError as error:
+                raise SettingError(f"{run_label(settings)}: {error}", "batch") from error
 
 
 def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
     users = {name: SELECTIONS[name].val for name in recipe.selections}
     users |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
-    present = {side: {d for s in runs for d in getattr(s, f"{side}_domains")} for side in ("train", "test")}
+    empty = {domain for domain in data.domain_names if not len(data.splits[domain]["val"])}
     for name, side in users.items():
-        for domain in data.domain_names:
-            if domain in present.get(side, ()) and not len(data.splits[domain]["val"]):
-                raise ValueError(
-                    f"{domain} has no pictures in the split 'val', which {name!r} needs; split off a share, or remove "
-                    f"{name!r} from the recipe's selections and scores"
-                )
+        used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains", ())}
+        if lacking := sorted(used & empty):
+            raise ValueError(
+                f"{', '.join(lacking)} has no pictures in the split 'val', which {name!r} needs; split off a share, or "
+                f"remove {name!r} from the recipe's selections and scores"
+            )
 
 
-def _check_batches(runs: Sequence[Settings], data: DomainSet) -> None:
-    for settings in runs:
-        try:
-            sampler(settings, data)
-        except ValueError as error:
-            fewest = min(len(data.select(each.train_domains, "train")) for each in runs)
-            fits = f"; batch={2 ** (fewest.bit_length() - 1)} fits all runs" if 0 < fewest < settings.batch else ""
-            where = f"{settings.method}, trained on {', '.join(settings.train_domains)}"
-            raise SettingError(f"{where}: {error}{fits}", "batch") from error
+def _check_stages(runs: Iterable[Settings]) -> None:
+    """Raise for a name that is not a stage of its backbone: methods without stages train first and would not notice."""
+    mixing = [settings for settings in runs if mixes(settings.method)]
+    for backbone in dict.fromkeys(settings.backbone for settings in mixing):
+        with torch.random.fork_rng(devices=[]):
+            model = build_backbone(backbone, 2)
+        for stage in dict.fromkeys(stage for s in mixing if s.backbone == backbone for stage in s.stages):
+            find_stage(model, stage)
 
 
 def check_folder(out: Path) -> None:
@@ -215,44 +215,37 @@ def check_folder(out: Path) -> None:
 
 def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
     """Write the recipe and the plan, merged with those of earlier calls."""
+    content = {"recipe": recipe, "domains": data.domain_names, **describe(data), "plan": plan}
     if (out / RECIPE).exists():
-        before = read_study(out)
-        if before.recipe.name != recipe.name:
-            message = f"{out} holds runs of {before.recipe.name!r}, not of {recipe.name!r}; choose another folder"
-            raise RunFolderError(message, out, "other settings")
-        if list(before.domains) != data.domain_names:
-            domains = f"{', '.join(before.domains)}, not {', '.join(data.domain_names)}"
-            raise RunFolderError(f"{out} was started with the domains {domains}; choose another folder", out, "other data")
-        if lost := _unnamed(before.plan, recipe):
-            message = f"{out} has runs of {', '.join(lost)}, which the recipe no longer contains; choose another folder"
-            raise RunFolderError(message, out, "other settings")
-        recipe = _with_notes(before.recipe, recipe)
-        plan = merged(before.plan, plan)
-        check_same(_read(out), data, out)
+        content |= _merged(_read(out), content, out)
     (out / DONE).unlink(missing_ok=True)
-    content = {"recipe": as_json(recipe), "domains": data.domain_names, **describe(data), "plan": plan_as_json(plan)}
-    write_json(out / RECIPE, content)
-    _add_environment(
-        out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
-    )
+    written = {"recipe": as_json(content["recipe"]), "plan": plan_as_json(content["plan"])}
+    write_json(out / RECIPE, {**content, **written})
+    path, here = out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
+    entries = json.loads(path.read_text()) if path.exists() else []
+    if (here := json.loads(json.dumps(here))) not in entries:
+        write_json(path, [*entries, here])
     return read_study(out)
 
 
-def _with_notes(before: Recipe, recipe: Recipe) -> Recipe:
-    return replace(recipe, notes=tuple(dict.fromkeys((*before.notes, *recipe.notes))))
-
-
-def _unnamed(plan: Iterable[Planned], recipe: Recipe) -> list[str]:
-    """Return the planned rows and combinations that a recipe does not contain."""
-    grid = hparam_grid(recipe)
-    return sorted({f"{p.row} {p.hparams}".strip() for p in plan if p.row not in recipe.rows or p.hparams not in grid})
-
-
-def _add_environment(path: Path, here: dict[str, Any]) -> None:
-    entries = json.loads(path.read_text()) if path.exists() else []
-    here = json.loads(json.dumps(here))
-    if here not in entries:
-        write_json(path, [*entries, here])
+def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the recipe, with the notes of both, and the plans together. Raise unless both belong to one sweep."""
+    recipe, grid = more["recipe"], hparam_grid(more["recipe"])
+    lost = {f"{p.row} {p.hparams}".strip() for p in before["plan"] if p.row not in recipe.rows or p.hparams not in grid}
+    problem = ""
+    if before["recipe"].name != recipe.name:
+        problem = f"recipes {before['recipe'].name!r} and {recipe.name!r}"
+    elif before["domains"] != more["domains"]:
+        problem = f"domains {', '.join(before['domains'])} and {', '.join(more['domains'])}"
+    elif lost:
+        problem = f"a recipe without {', '.join(sorted(lost))}"
+    if problem:
+        raise RunFolderError(
+            f"{folder} belongs to another sweep: {problem}; choose another folder", folder, "other settings"
+        )
+    check_same(before, more, folder)
+    notes = tuple(dict.fromkeys((*before["recipe"].notes, *recipe.notes)))
+    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"])}
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -273,20 +266,11 @@ def read_study(*folders: Path) -> Study:
     """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
     if not folders:
         raise ValueError("read_study needs at least one folder")
-    first = _read(folders[0])
-    recipe, plan, described = first["recipe"], first["plan"], first
+    content = _read(folders[0])
     for folder in folders[1:]:
-        content = _read(folder)
-        if (recipe.name, first["domains"]) != (content["recipe"].name, content["domains"]):
-            message = f"{folder} holds runs of {content['recipe'].name!r}, not of {recipe.name!r}, or of other domains"
-            raise RunFolderError(message, folder, "other settings")
-        check_same(described, content, folder)
-        if lost := _unnamed(plan, content["recipe"]):
-            message = f"{folder} has a recipe without {', '.join(lost)}; give folders of the same recipe"
-            raise RunFolderError(message, folder, "other settings")
-        recipe, plan = _with_notes(recipe, content["recipe"]), merged(plan, content["plan"])
-        described = {**content, **described}
+        more = _read(folder)
+        content = {**more, **content, **_merged(content, more, folder)}
     records = read_records(*(folder / FILE for folder in folders if (folder / FILE).exists()))
-    wanted = {planned.run for planned in plan}
+    wanted = {planned.run for planned in content["plan"]}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
-    return Study(recipe, first["domains"], plan, runs)
+    return Study(content["recipe"], content["domains"], content["plan"], runs)

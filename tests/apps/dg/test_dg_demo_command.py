@@ -14,7 +14,7 @@ from efdm.lab import demo
 @pytest.fixture(autouse=True)
 def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
-    monkeypatch.setattr("efdm.lab.preparation.load_dataset", lambda *_, **__: small_digits())
+    monkeypatch.setattr("efdm.lab.sweep.load_dataset", lambda *_, **__: small_digits())
 
 
 def test_the_demo_leaves_a_table_a_plot_and_a_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from efdm.data.datasets import DIGITS, check_domains, load_dataset
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import ANALYSES, Sample, pick
-from efdm.lab.preparation import check_writable
-from efdm.lab.single_run import dataset_name
+from efdm.lab.preparation import check_writable, dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 

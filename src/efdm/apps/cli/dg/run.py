@@ -89,18 +89,18 @@ def run(
         pacs = {name: value for name, value in {"split": split, "lists": lists, "copy": copy}.items() if value is not None}
         try:
             with show_progress() as progress:
-                sweep = prepare_sweep(
+                prepared, pictures, changes = prepare_sweep(
                     chosen, data or [], out, methods=rows, domains=columns, pacs=pacs, changes=changes, progress=progress
                 )
-                print_data_warnings(sweep.data, sweep.data.domain_names)
+                print_data_warnings(pictures, pictures.domain_names)
                 study = lab.run(
-                    sweep.recipe, sweep.data, out, methods=rows, domains=columns, seeds=numbers, shard=part, lanes=lanes,
-                    progress=progress, notes=note or [], **sweep.changes,
+                    prepared, pictures, out, methods=rows, domains=columns, seeds=numbers, shard=part, lanes=lanes,
+                    progress=progress, notes=note or [], **changes,
                 )  # fmt: skip
         except FloatingPointError:  # some runs diverged; the others finished
             print_tables(lab.tables(lab.read_study(out)))
             raise
-        print_skipped(sweep.data, out / "environment.json")
+        print_skipped(pictures, out / "environment.json")
         print_tables(lab.tables(study))
         print_text(f"\nrecords, models and logs: {out}")
         print_text(f"print the tables again: efdm dg table {out}")

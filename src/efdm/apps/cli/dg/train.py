@@ -19,7 +19,7 @@ from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.classifier import MODEL
 from efdm.dg.methods import mixes, options_of
 from efdm.dg.workers import set_threads
-from efdm.lab.single_run import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
+from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.text import plural
 from efdm.training.folder import CHECKPOINT
