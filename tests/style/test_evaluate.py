@@ -222,5 +222,3 @@ def test_a_run_is_rendered(metrics: Metrics, pairs: list[Pair], tmp_path: Path) 
 def test_no_records(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no records"):
         report.render(tmp_path)
-    with pytest.raises(ValueError, match="no records"):
-        report.table([])

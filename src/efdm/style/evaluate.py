@@ -26,7 +26,7 @@ from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate
 from efdm.style.measures import MetricFeatures, Metrics
 from efdm.text import make_unique
-from efdm.training.files import Record, mend_lines, read_lines, rounded
+from efdm.training.files import Record, append_line, mend_lines, read_lines, rounded
 
 MEASURED_AT = 384  # short side at which images are measured; distances depend on it, so it does not follow the output size
 RECORDS = "records.jsonl"
@@ -127,6 +127,9 @@ def evaluate(
     """
     device = torch.device(device)
     settings: dict[str, object] = {"size": size, "measured_at": measured_at, "measures": list(metrics.names)}
+    run.mkdir(parents=True, exist_ok=True)
+    (run / RECORDS).touch()
+    mend_lines(run / RECORDS)
     records = read_records(run)
     done = {_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
     missing_of = [
@@ -135,49 +138,43 @@ def evaluate(
     total = len(pairs) * len(candidates)
     finished = total - sum(map(len, missing_of))
     content_stems, style_stems = (stems(list({p[side].name: p[side] for p in pairs}.values())) for side in (0, 1))
-    where = environment(device)
-    warm: set[str] = set()
-    run.mkdir(parents=True, exist_ok=True)
-    with (run / RECORDS).open("a") as file:
-        mend_lines(run / RECORDS)
-        for pair, missing in zip(pairs, missing_of, strict=True):
-            if not missing:
-                continue
-            try:
-                content, style = (open_picture(source, size).to(device) for source in pair)
-            except PictureError as error:
-                if unreadable is None:
-                    raise
-                unreadable(error)
-                finished += len(missing)
-                continue
-            stem = (content_stems[pair.content.name], style_stems[pair.style.name])
-            paths = _paths(missing[0], size, *stem)
-            for side, image in (("content", content), ("style", style)):
-                write_picture(run / paths[side], image[0])
-            references = [_extract(metrics, image, measured_at) for image in (content, style)]
-            for candidate in missing:
-                progress(Progress(candidate.label, finished, total))
+    where, warm = environment(device), set[str]()
+    for pair, missing in zip(pairs, missing_of, strict=True):
+        if not missing:
+            continue
+        try:
+            content, style = (open_picture(source, size).to(device) for source in pair)
+        except PictureError as error:
+            if unreadable is None:
+                raise
+            unreadable(error)
+            finished += len(missing)
+            continue
+        stem = (content_stems[pair.content.name], style_stems[pair.style.name])
+        paths = _paths(missing[0], size, *stem)
+        write_picture(run / paths["content"], content[0])
+        write_picture(run / paths["style"], style[0])
+        references = [_extract(metrics, image, measured_at) for image in (content, style)]
+        for candidate in missing:
+            progress(Progress(candidate.label, finished, total))
 
-                def part(inner: Progress, done: int = finished, label: str = candidate.label) -> None:
-                    progress(Progress(label, done, total, {"this image": inner.done / inner.total}))
+            def part(inner: Progress, done: int = finished, label: str = candidate.label) -> None:
+                progress(Progress(label, done, total, {"this image": inner.done / inner.total}))
 
-                output, seconds = _timed(candidate, content, style, part, device)
-                paths = _paths(candidate, size, *stem)
-                timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"
-                record: Record = {
-                    "label": candidate.label, "candidate": dict(candidate.metadata),
-                    "content": pair.content.name, "style": pair.style.name, "files": list(stem), "pictures": paths,
-                    "settings": settings, "pixels": list(content.shape[-2:]),
-                    "seconds": _short(seconds) if timed else None,
-                    "measures": _measure(metrics, output, *references), "environment": where,
-                }  # fmt: skip
-                warm.add(candidate.label)
-                write_picture(run / paths["output"], output[0])
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-                records.append(record)
-                finished += 1
+            output, seconds = _timed(candidate, content, style, part, device)
+            paths = _paths(candidate, size, *stem)
+            timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"
+            warm.add(candidate.label)
+            record: Record = {
+                "label": candidate.label, "candidate": dict(candidate.metadata), "content": pair.content.name,
+                "style": pair.style.name, "files": list(stem), "pictures": paths, "settings": settings,
+                "pixels": list(content.shape[-2:]), "seconds": _short(seconds) if timed else None,
+                "measures": _measure(metrics, output, *references), "environment": where,
+            }  # fmt: skip
+            write_picture(run / paths["output"], output[0])
+            append_line(run / RECORDS, record)
+            records.append(record)
+            finished += 1
     progress(Progress("images", finished, total))
     return records
 
@@ -191,11 +188,8 @@ def _timed(
     output = candidate.run(content, style, progress)
     synchronize()
     seconds = time.perf_counter() - start
-    if output.shape != content.shape or not bool(output.isfinite().all()):
-        raise FloatingPointError(
-            f"{candidate.label} returned shape {tuple(output.shape)} or values that are not finite; "
-            f"expected finite values of shape {tuple(content.shape)}"
-        )
+    if not output.isfinite().all():
+        raise FloatingPointError(f"{candidate.label} returned values that are not finite")
     return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured as written: 8 bits
 
 

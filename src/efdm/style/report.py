@@ -6,6 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -124,8 +125,6 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 def table(records: Sequence[Record]) -> str:
     """Return a Markdown table with a row per candidate and a column per metric."""
     made = groups(records)
-    if not made:
-        raise ValueError("no records; run the evaluation first")
     shown = [m for m in COLUMNS if any(g.values(m) for g in made)]
     labels = _distinguish([g.label for g in made], made)
     rows = []
@@ -157,12 +156,12 @@ def _where(records: Sequence[Record]) -> str:
     return f"Short side {'; '.join(sorted(sizes))}. Device: {'; '.join(sorted(seen))}."
 
 
-def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style: str = "style_distance_robust") -> None:
+def tradeoff(records: Sequence[Record], path: Path) -> None:
     """Plot the style metric against the content metric, one line per sweep over strengths. Lower left is better."""
     from matplotlib.figure import Figure
 
-    made = groups(records)
-    content = content or next((m for m in ("lpips", "feature_distance") if any(g.values(m) for g in made)), "lpips")
+    made, style = groups(records), "style_distance_robust"
+    content = "lpips" if any(g.values("lpips") for g in made) else "feature_distance"
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
     for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]):
@@ -171,10 +170,9 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
         line, *_ = axes.errorbar(
             x, y, xerr=x_error, yerr=y_error, label=name, marker="o", markersize=5, linewidth=1.4, elinewidth=0.7
         )
-        for a, b, group in zip(x, y, members, strict=True):
-            if len(members) > 1 and (strength := group.candidate.get("strength")) is not None:
-                place = {"textcoords": "offset points", "xytext": (5, 5), "fontsize": 7, "color": line.get_color()}
-                axes.annotate(f"{strength:g}", (a, b), **place)
+        place = {"textcoords": "offset points", "xytext": (5, 5), "fontsize": 7, "color": line.get_color()}
+        for a, b, group in zip(x, y, members, strict=True) if len(members) > 1 else ():
+            axes.annotate(f"{group.candidate['strength']:g}", (a, b), **place)
     axes.set_xlabel(f"{COLUMNS[content].rstrip(' ↓↑')}  (lower: closer to the content)")
     axes.set_ylabel(f"{COLUMNS[style].rstrip(' ↓↑')}  (lower: closer to the style)")
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
@@ -185,31 +183,30 @@ def tradeoff(records: Sequence[Record], path: Path, *, content: str = "", style:
     figure.savefig(path, dpi=160)
 
 
-def sheets(records: Sequence[Record], run: Path, *, rows: int = 6, cell: int = 256) -> list[Path]:
-    """Write contact sheets of the first pairs and return their paths.
+def sheets(records: Sequence[Record], run: Path) -> list[Path]:
+    """Write contact sheets of the first six pairs and return their paths.
 
     ``candidates.png`` shows every candidate at its greatest strength, ``strength-*.png`` the sweep of each network.
     """
     found = sweeps([g for g in groups(records) if g.candidate["kind"] != "unchanged"])
     columns = {"candidates.png": [members[-1] for _, members in found]}
     columns |= {f"strength-{slug(name)}.png": members for name, members in found if len(members) > 1}
-    return [_sheet(run, name, members, rows, cell) for name, members in columns.items() if members]
+    return [_sheet(run, name, members) for name, members in columns.items() if members]
 
 
-def _sheet(run: Path, name: str, columns: Sequence[Group], rows: int, cell: int) -> Path:
+def _sheet(run: Path, name: str, columns: Sequence[Group]) -> Path:
     by_pair: dict[tuple[str, str], dict[int, dict[str, Path]]] = {}
     for column, group in enumerate(columns):
         for record in (r for r in group.records if "pictures" in r):
             by_pair.setdefault((record["content"], record["style"]), {})[column] = picture_paths(run, record)
     lines: list[list[Tensor | None]] = []
-    for paths in list(by_pair.values())[:rows]:
+    for paths in list(by_pair.values())[:6]:
         inputs = next(iter(paths.values()))
         outputs = (_picture(paths[c]["output"]) if c in paths else None for c in range(len(columns)))
         lines.append([_picture(inputs["content"]), _picture(inputs["style"]), *outputs])
-    path = run / name
     labels = _distinguish([g.label for g in columns], columns)
-    write_picture(path, sheet(lines, column_labels=["content", "style", *labels], cell=cell))
-    return path
+    write_picture(run / name, sheet(lines, column_labels=["content", "style", *labels]))
+    return run / name
 
 
 def _picture(path: Path) -> Tensor | None:
@@ -223,9 +220,7 @@ def render(run: Path) -> list[Path]:
         raise ValueError(f"{run} has no records; run an evaluation with this folder as output first")
     (run / "table.md").write_text(table(records))
     written = [run / "table.md"]
-    try:
+    with suppress(ImportError):  # matplotlib is optional
         tradeoff(records, run / "tradeoff.png")
         written.append(run / "tradeoff.png")
-    except ImportError:  # matplotlib is optional
-        pass
     return [*written, *sheets(records, run)]
