@@ -40,6 +40,17 @@ def test_a_classifier_survives_saving_and_loading(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_the_stored_size_of_an_older_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_classifier(build_backbone("tiny", 2), path, classes=["a", "b"], settings=SETTINGS)
+    with safe_open(path, "pt") as file:
+        metadata = {**file.metadata(), "kept": "48"}
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    del metadata["stored_size"]
+    save_file(state, path, metadata)
+    assert load_classifier(path).stored_size == 48
+
+
 def test_equal_classifiers_are_equal_files(tmp_path: Path) -> None:
     """The order of metadata in safetensors is random otherwise."""
     model, files = build_backbone("tiny", 3), []

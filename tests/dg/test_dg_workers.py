@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,6 +48,38 @@ def test_an_error_in_a_worker_is_raised_in_the_parent(data: DomainSet, tmp_path:
     messages = work(runs(0.1, batch=500), data, tmp_path)
     with pytest.raises(ValueError, match="500"):
         workers._listen([None], messages, ignore, lambda _: None)
+
+
+class Messages(Queue[Any]):
+    """A queue between processes that calls ``stop`` at the first progress report."""
+
+    stop = staticmethod(lambda: None)
+
+    def put(self, message: Any, *_: Any) -> None:
+        self.stop()
+
+    def cancel_join_thread(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM, "killed parent"])
+def test_a_stopped_worker_saves_its_run(
+    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: signal.Signals | str
+) -> None:
+    before = {number: signal.getsignal(number) for number in workers.STOPS}
+    if isinstance(cause, signal.Signals):
+        monkeypatch.setattr(Messages, "stop", staticmethod(lambda: signal.raise_signal(cause)))
+    else:
+        monkeypatch.setattr(workers.multiprocessing, "parent_process", lambda: SimpleNamespace(is_alive=lambda: False))
+    (wanted,) = runs(0.1, log_every=1)
+    try:
+        with pytest.raises(SystemExit) as end:
+            workers._work([wanted], data, tmp_path, 1, Messages())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert end.value.code == 1
+    assert torch.load(tmp_path / identity(wanted) / "checkpoint.pt", weights_only=True)["iteration"] == 1
 
 
 @pytest.mark.parametrize("error", [None, ValueError("x"), ZeroDivisionError("x")], ids=["none", "expected", "unexpected"])

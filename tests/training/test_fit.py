@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
 from efdm.progress import Progress
+from efdm.training import fit as loop
 from efdm.training.fit import Phase, Status, Task, fit
 from efdm.training.lanes import Work
 from efdm.training.settings import TrainSettings
@@ -112,6 +113,26 @@ def test_a_run_resumes_only_with_its_settings_data_and_model(tmp_path: Path) -> 
     other.model = nn.Linear(5, 2)
     with pytest.raises(DamagedFileError, match=r"checkpoint\.pt.*another model"):
         fit(other, tmp_path, resume=True)
+
+
+def test_the_weights_of_a_checkpoint_are_freed_after_restoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fit(LinearTask(settings()), tmp_path, progress=Stop(2))
+    state = loop.read_checkpoint(tmp_path / "checkpoint.pt", "cpu")
+    monkeypatch.setattr(loop, "read_checkpoint", lambda *_: state)
+    fit(LinearTask(settings()), tmp_path, resume=True)
+    assert "step" not in state
+
+
+def test_a_run_that_another_process_started_or_finished_is_not_overwritten(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fit(LinearTask(settings()), tmp_path, progress=Stop(2))
+    for resume, problem in ((False, "started"), (True, "finished")):
+        with pytest.raises(RunFolderError) as error:
+            fit(LinearTask(settings()), tmp_path, resume=resume)
+        assert error.value.problem == problem
+        if not resume:
+            fit(LinearTask(settings()), tmp_path, resume=True)
 
 
 def test_a_diverged_run_keeps_its_last_finite_checkpoint(tmp_path: Path) -> None:

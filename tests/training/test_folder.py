@@ -46,6 +46,15 @@ def test_a_locked_folder_refuses_a_second_lock(tmp_path: Path) -> None:
     check_unlocked(run)
 
 
+def test_files_of_an_interrupted_write_are_removed(tmp_path: Path) -> None:
+    left, mine = tmp_path / ".0123456789abcdef.tmp", tmp_path / ".notes.tmp"
+    left.touch()
+    mine.touch()
+    with lock_folder(tmp_path):
+        assert not left.exists()
+        assert mine.exists()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     code = "import sys, time, pathlib; from efdm.training.folder import lock_folder\n"

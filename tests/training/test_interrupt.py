@@ -39,6 +39,16 @@ def test_signals_wait_for_the_end_of_a_step(number: signal.Signals) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_a_signal_is_not_lost_when_the_step_fails() -> None:
+    def step() -> None:
+        with unbroken():
+            send(signal.SIGINT)
+            raise FloatingPointError
+
+    with pytest.raises(KeyboardInterrupt):
+        step()
+
+
 def test_sigterm_saves_and_a_second_one_does_not_interrupt_the_saving() -> None:
     saved = []
 

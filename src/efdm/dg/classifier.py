@@ -85,5 +85,5 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
     model = build_backbone(metadata["backbone"], len(classes))
     model.load_state_dict(state)
     model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    stored_size = int(metadata.get("stored_size", metadata["size"]))
+    stored_size = int(metadata.get("stored_size") or metadata.get("kept") or metadata["size"])
     return Classifier(model.eval(), classes, int(metadata["size"]), json.loads(metadata["settings"]), stored_size)

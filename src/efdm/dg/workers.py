@@ -23,7 +23,7 @@ from efdm.dg.settings import Settings, identity
 from efdm.dg.training import Trained, raise_diverged, train_steps, train_together
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
-from efdm.training.interrupt import stoppable
+from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
 
 SMALL = 64  # pixels: smaller images gain nothing from a second thread
@@ -130,27 +130,38 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
     """
 
     def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the saving
+        _handle_stops(signal.SIG_IGN)  # a second Ctrl-C must not interrupt the saving
         raise KeyboardInterrupt
+
+    def report(message: object) -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():  # killed: no Ctrl-C will come
+            raise KeyboardInterrupt
+        messages.put(message)
 
     last: Exception | None = None
     try:
-        signal.signal(signal.SIGINT, interrupt)
+        _handle_stops(interrupt)  # SIGTERM as well: schedulers send it to all processes
         set_threads(data.images.shape[-1], lanes)
         for settings in runs:
             name = identity(settings)
             try:
-                with closing(train_steps(settings, data, folder / name, lanes=lanes, progress=messages.put)) as run:
+                with closing(train_steps(settings, data, folder / name, lanes=lanes, progress=report)) as run:
                     finish(run)
                 messages.put(name)
             except DivergedError as error:
                 messages.put(error)
     except KeyboardInterrupt:
         messages.cancel_join_thread()  # the parent no longer reads
-        return
+        raise SystemExit(1) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         last = error
     except Exception:
         last = RuntimeError(traceback.format_exc())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to save
+    _handle_stops(signal.SIG_IGN)  # nothing is left to save
     messages.put(last)
+
+
+def _handle_stops(handler: Any) -> None:
+    for number in STOPS:
+        signal.signal(number, handler)

@@ -21,7 +21,7 @@ from efdm.progress import Progress, Report, ignore
 from efdm.training.checkpoint import REMEDY, is_finite, read_checkpoint, write_checkpoint
 from efdm.training.distributed import mean_losses, processes
 from efdm.training.files import Record, write_json
-from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, lock_folder
+from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_started, lock_folder
 from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.lanes import Work, finish
 from efdm.training.log import Log
@@ -108,6 +108,8 @@ def fit_steps(
     """
     writes = folder is not None and processes()[0] == 0  # the first of several processes
     with lock_folder(folder) if folder is not None and writes else nullcontext():
+        if folder is not None and writes:
+            check_started(folder, resume=resume)  # again: another process may have worked here before it was locked
         state = _read_state(task, folder) if folder is not None and resume else None
         run = _Run(task, folder if writes else None, state, progress)
         try:
@@ -181,13 +183,13 @@ class _Run:
             self.log = Log(folder, phases=[phase.name for phase in self.parts], keep=place)
         task.open(0 if state is None else state["iteration"])
 
-    def phases(self, state: Mapping[str, Any] | None) -> Work[None]:
+    def phases(self, state: dict[str, Any] | None) -> Work[None]:
         for phase in self.parts:
             if state is None or phase.name == state["phase"]:  # otherwise the phase was finished before
                 yield from self._train(phase, state)
                 state = None
 
-    def _train(self, phase: Phase, state: Mapping[str, Any] | None) -> Work[None]:
+    def _train(self, phase: Phase, state: dict[str, Any] | None) -> Work[None]:
         settings, total = self.settings, phase.iterations
         step, self.phase, self.done = phase.make_step(), phase, phase.start_iteration
         if state is not None:
@@ -233,9 +235,9 @@ class _Run:
         self.step = None
         step.finish()
 
-    def _restore(self, step: Step, state: Mapping[str, Any]) -> None:
+    def _restore(self, step: Step, state: dict[str, Any]) -> None:
         try:
-            step.restore(state["step"])
+            step.restore(state.pop("step"))  # popped: a second copy of the weights would stay in memory
         except (LookupError, RuntimeError, TypeError, ValueError) as error:
             raise DamagedFileError(CHECKPOINT, "the checkpoint belongs to another model", REMEDY) from error
         self.done, self.losses = state["iteration"], state["losses"]

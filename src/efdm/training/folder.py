@@ -16,6 +16,11 @@ CHECKPOINT, DONE, ENVIRONMENT, LOCK = "checkpoint.pt", "done", "environment.json
 def check_folder(folder: Path, *, resume: bool) -> None:
     """Raise RunFolderError unless a run can start in ``folder`` or, with ``resume``, continue there."""
     check_unlocked(folder)
+    check_started(folder, resume=resume)
+
+
+def check_started(folder: Path, *, resume: bool) -> None:
+    """Raise RunFolderError if ``folder`` holds a finished run, or if only one of checkpoint and ``resume`` is there."""
     if (folder / DONE).exists():
         raise RunFolderError(f"{folder} holds a finished run; choose another folder", folder, "finished")
     started = (folder / CHECKPOINT).exists()
@@ -43,6 +48,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
         return
     try:
+        for left in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):  # files that `kill -9` interrupted, see `efdm.files.atomic_path`
+            left.unlink()
         yield
     finally:
         lock.release()

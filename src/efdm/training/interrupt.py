@@ -24,8 +24,8 @@ def unbroken() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for stop in dict.fromkeys(received):
-        signal.raise_signal(stop)
+        for stop in dict.fromkeys(received):
+            signal.raise_signal(stop)
 
 
 @contextmanager
