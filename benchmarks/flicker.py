@@ -2,7 +2,7 @@
 
     python benchmarks/flicker.py [--weights FILE] [--style NAME] [--out FILE]
 
-Flicker is in levels of 255 per frame (`efdm.style.flicker.measure`). "detail" distinguishes a calm video from a blurred one,
+Flicker is in levels of 255 per frame (`clips.measure`). "detail" distinguishes a calm video from a blurred one,
 "frames_per_second" is the speed. The clips and the style are made from embedded pictures, so the record can be reproduced
 anywhere. The run takes about a minute on one core; it becomes many times slower with more threads than idle cores.
 """
@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import torch
+from clips import CLIPS, NOISE, clip, measure
 
 from efdm.data.embedded import STYLES, read_style
 from efdm.environment import environment
 from efdm.models import build
 from efdm.models.weights import load_network
-from efdm.style.flicker import CLIPS, NOISE, clip, measure
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL, stylize_frames
 

@@ -25,7 +25,7 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
-    "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "src/efdm/style/flicker.py"),
+    "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from clips import CLIPS, clip, measure
 
-from efdm.style.flicker import CLIPS, clip, measure
 from efdm.style.motion import estimate_motion, match_exposure, warp
 
 SIZE = (72, 96)

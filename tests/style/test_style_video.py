@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from clips import clip, measure
 from torch import Tensor
 
 from efdm import efdm, prepare
 from efdm.models import build
 from efdm.ops import MATCHERS
-from efdm.style.flicker import clip, measure
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
 from efdm.style.plan import Options

@@ -80,11 +80,7 @@ NO_ENCODERS: Encoders = MappingProxyType({})
 
 
 def load_stylizer(
-    name: str,
-    file: str | Path | None = None,
-    *,
-    encoders: Encoders = NO_ENCODERS,
-    device: str | torch.device = "cpu",
+    name: str, file: str | Path | None = None, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
 ) -> LoadedNetwork:
     """Load a row of `NETWORKS`, or the network that a training run wrote to ``file``, whose metadata names row and matcher.
 

@@ -26,7 +26,7 @@ def write_normalised_encoder(
     """Rescale a VGG so that every channel has a mean activation of 1, and write it to the safetensors file ``out``.
 
     The activations are measured on at most ``limit`` photographs of ``content``, a folder or a zip. ``vgg`` is the file
-    with the ImageNet weights; by default it is looked up.
+    with the ImageNet weights; it defaults to the file in the weights folders.
     """
     check_choice("name", name, tuple(CONVS_PER_BLOCK))
     weights = find(name, vgg)

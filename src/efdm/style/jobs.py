@@ -99,10 +99,7 @@ def stylize_video(
 
     size = options.size if isinstance(options.size, int) else None
     sound = source if options.audio == "keep" else None
-    with (
-        VideoReader(source) as reader,
-        VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer,
-    ):
+    with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
         times: list[Fraction] = []
 
         def frames() -> Iterator[Tensor]:

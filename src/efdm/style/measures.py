@@ -66,30 +66,27 @@ def edges(images: Tensor) -> Tensor:
     return slopes.square().sum(1, keepdim=True).sqrt()
 
 
-def ssim(a: Tensor, b: Tensor, *, side: int = 11, sigma: float = 1.5, scale: float = 1.0) -> Tensor:
-    """Return the structural similarity (Wang et al. 2004), ``(b,)``, over Gaussian windows without padding.
+def ssim(a: Tensor, b: Tensor) -> Tensor:
+    """Return the structural similarity (Wang et al. 2004) of grey images ``(b, 1, h, w)``, ``(b,)``, without padding.
 
-    ``scale`` is the range of the values. The window shrinks to the image where the image is smaller.
+    The Gaussian window has 11 x 11 pixels and shrinks to the image where the image is smaller.
     """
-    if a.shape != b.shape:
-        raise ValueError(f"images must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    channels = a.shape[1]
 
     def window(length: int) -> Tensor:
         at = torch.arange(length, dtype=a.dtype, device=a.device) - (length - 1) / 2
-        weights = torch.exp(-at.square() / (2 * sigma**2))
-        return (weights / weights.sum()).repeat(channels, 1, 1, 1)
+        weights = torch.exp(-at.square() / (2 * 1.5**2))
+        return (weights / weights.sum()).view(1, 1, 1, -1)
 
-    down, across = (window(min(side, length)) for length in a.shape[-2:])
+    down, across = (window(min(11, length)) for length in a.shape[-2:])
 
     def local(x: Tensor) -> Tensor:
-        return F.conv2d(F.conv2d(x, down.mT, groups=channels), across, groups=channels)
+        return F.conv2d(F.conv2d(x, down.mT), across)
 
     mean_a, mean_b = local(a), local(b)
     # rounding can make a variance slightly negative
     var_a, var_b = (local(a * a) - mean_a**2).clamp_min(0), (local(b * b) - mean_b**2).clamp_min(0)
     covariance = local(a * b) - mean_a * mean_b
-    c1, c2 = (0.01 * scale) ** 2, (0.03 * scale) ** 2  # Wang et al.
+    c1, c2 = 0.01**2, 0.03**2  # Wang et al., for values in [0, 1]
     similar = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
     return (similar / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
 

@@ -73,7 +73,7 @@ class Stylizer:
         Args:
             name: a row of `efdm.models.NETWORKS`. Defaults to the network named in ``weights``, or to "small".
             weights: file written by a training run. Defaults to the published weights of the network.
-            vgg: file of the VGG encoder. By default it is searched for in the cache folders.
+            vgg: file of the VGG encoder. Defaults to the file in the weights folders.
             precision: "fp32" or "bf16". On a GPU, bf16 is several times faster, with no visible difference.
         """
         return cls(pretrained(name, weights=weights, vgg=vgg), device, precision=precision)
@@ -107,7 +107,7 @@ class Stylizer:
             _, rgb, opaque = self._open(style, "style")
             selected = intersect(self._mask(mask, rgb, "style"), opaque)
             if selected is not None and not selected.any():
-                raise ValueError("the style has no visible pixels: it is transparent wherever its mask selects")
+                raise ValueError("every selected pixel of the style is transparent; select visible pixels")
             selections.append(selected)
             pictures.append(resize(rgb, working_size(rgb, size)))
             features.append(self._features(pictures[-1], selected, tile))

@@ -1,4 +1,4 @@
-"""Measure the flicker of stylized video, and synthetic clips with known motion to measure it on."""
+"""A measure of the flicker of stylized videos, and synthetic clips with known motion."""
 
 from __future__ import annotations
 
