@@ -109,7 +109,7 @@ def test_bf16_features(data: DomainSet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "message"), [("3x", "has no stage '3x'"), ("4", "without positions"), ("spare", "does not call spare")]
+    ("stage", "message"), [("3x", "has no stage '3x'"), ("4", "choose another stage"), ("spare", "does not call spare")]
 )
 def test_wrong_stages(data: DomainSet, stage: str, message: str) -> None:
     class Model(nn.Sequential):

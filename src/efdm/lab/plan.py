@@ -59,7 +59,11 @@ def expand(
         check_choice("columns", column, domains)
     if fixed := sorted({"train_domains", "test_domains", "seed", "method", "data", *recipe.grid} & set(changes)):
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
-    cells = [c for c in _cells(recipe, domains) if columns is None or set(columns) & set(getattr(c, recipe.listed))]
+    protocol = PROTOCOLS[recipe.protocol]
+    cells = protocol.cells(domains)
+    if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
+        cells += protocol.validation_cells(domains)
+    cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, recipe.listed))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
     grid = hparam_grid(recipe)
     made = []
@@ -68,12 +72,6 @@ def expand(
         settings = resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
-
-
-def _cells(recipe: Recipe, domains: Sequence[str]) -> list[Cell]:
-    protocol = PROTOCOLS[recipe.protocol]
-    pairs = any(SELECTIONS[name].pairs == "needed" for name in recipe.selections)
-    return [*protocol.cells(domains), *(protocol.validation_cells(domains) if pairs else [])]
 
 
 def hparam_grid(recipe: Recipe) -> dict[str, dict[str, Any]]:

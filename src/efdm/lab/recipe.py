@@ -26,7 +26,6 @@ from efdm.lab.literature import Published
 from efdm.lab.scores import SCORES, STDS
 from efdm.lab.selection import SELECTIONS
 from efdm.ops.choices import check_choice
-from efdm.text import suggest
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 DOCSTRING_FIELDS = ("claim", "command", "time", "expected", "runs")  # each starts a line of every recipe's docstring
@@ -142,11 +141,10 @@ def recipes() -> dict[str, str]:
 def recipe_path(name_or_path: str | Path) -> Path:
     """Return the file of a packaged recipe, or the path itself if it is a file."""
     given = Path(name_or_path)
-    packaged = FOLDER / f"{given.name.removesuffix('.py')}.py"
-    if given.is_file():
-        return given
-    if str(given) == given.name and packaged.is_file():
-        return packaged
+    packaged = FOLDER / given.with_suffix(".py")
+    for path in (given, packaged):
+        if path.is_file():
+            return path
     if given.suffix != ".py" and str(given) == given.name:
         check_choice("recipe", given.name, recipes())
     raise SettingError(f"file not found: {given}; give a recipe's file or the name of a packaged recipe", "recipe")
@@ -158,18 +156,11 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     try:
         found = runpy.run_path(str(path)).get("recipe")
     except Exception as error:
-        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}{_hint(error)}"
+        what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}{_line(error, path)}: {what}") from error
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
     return found if found.name else replace(found, name=path.stem)
-
-
-def _hint(error: Exception) -> str:
-    """Return a suggestion for a misspelled argument of `Recipe`."""
-    unknown = re.match(r"Recipe.* unexpected keyword argument '(\w+)'$", str(error))
-    close = suggest(unknown[1], [f.name for f in fields(Recipe)]) if unknown else ""
-    return f"; did you mean {close}?" if close else ""
 
 
 def _line(error: Exception, path: Path) -> str:

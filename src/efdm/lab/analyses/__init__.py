@@ -38,23 +38,14 @@ class Analysis:
 ANALYSES: Mapping[str, Analysis] = MappingProxyType({
     "histogram": Analysis(
         "histograms of one channel's standardized features in each domain",
-        histogram.analyse,
-        histogram.summary,
-        ("histogram.png", "histogram.csv", "histogram.json"),
-        250,
+        histogram.analyse, histogram.summary, ("histogram.png", "histogram.csv", "histogram.json"), 250,
     ),
     "tsne": Analysis(
         "t-SNE of five feature statistics, and how well each predicts the domain",
-        tsne.analyse,
-        tsne.summary,
-        ("tsne.png", "tsne.csv", "tsne.json"),
-        250,
+        tsne.analyse, tsne.summary, ("tsne.png", "tsne.csv", "tsne.json"), 250,
     ),
     "ties": Analysis(
         "share of equal values after every stage, with ReLU and with PReLU",
-        ties.analyse,
-        ties.summary,
-        ("ties.png", "ties.md", "ties.json"),
-        25,
+        ties.analyse, ties.summary, ("ties.png", "ties.md", "ties.json"), 25,
     ),
 })  # fmt: skip

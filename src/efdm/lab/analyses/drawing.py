@@ -56,15 +56,12 @@ def save(figure: Any, path: Path) -> None:
         picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-def digits(values: Tensor, count: int = 5) -> Any:
+def digits(values: Any, count: int = 5) -> Any:
     """Return a tensor as nested lists, rounded to ``count`` significant digits, with None for NaN, which JSON lacks."""
-    return _short(values.tolist(), count)
-
-
-def _short(value: Any, count: int) -> Any:
-    if isinstance(value, list):
-        return [_short(v, count) for v in value]
-    return None if math.isnan(value) else float(f"{value:.{count}g}")
+    values = values.tolist() if isinstance(values, Tensor) else values
+    if isinstance(values, list):
+        return [digits(value, count) for value in values]
+    return None if math.isnan(values) else float(f"{values:.{count}g}")
 
 
 def write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +16,7 @@ from efdm.environment import environment
 from efdm.errors import SettingError
 from efdm.nn import find_stage
 from efdm.nn.stages import Stage, eval_mode
-from efdm.ops.choices import check_choice
-from efdm.training import PRECISIONS, autocast
+from efdm.training import autocast
 
 
 def pick(
@@ -77,9 +76,6 @@ class Sample:
         ``stages`` are named as in `mix_after`. Features are on the model's device, in the dtype of its computation. The
         model runs in eval mode, so nothing is mixed; its mode is restored after every batch.
         """
-        check_choice("precision", precision, PRECISIONS)
-        if self.batch < 1:
-            raise SettingError(f"batch must be >= 1, got {self.batch}", "batch")
         places = {stage: find_stage(self.model, stage) for stage in ([stages] if isinstance(stages, str) else stages)}
         for part, labels in zip(self.indices.split(self.batch), self.labels.split(self.batch), strict=True):
             images = prepared(self.data.images[part].to(device_of(self.model)), self.size)
@@ -92,7 +88,18 @@ def device_of(model: nn.Module) -> torch.device:
 
 def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precision: str) -> dict[str, Tensor]:
     kept: dict[str, Tensor] = {}
-    handles = [place.module.register_forward_hook(_keep(kept, stage, place.layout)) for stage, place in places.items()]
+
+    def keep(stage: str, output: Any) -> None:
+        if not isinstance(output, Tensor) or output.ndim < 3:
+            what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise ValueError(f"stage {stage!r} returns {what}, not features (b, c, *space); choose another stage")
+        channel_dim, prefix = places[stage].layout
+        kept[stage] = output[:, prefix:].movedim(channel_dim, 1).clone()  # cloned: the next module may work in place
+
+    handles = [
+        place.module.register_forward_hook(lambda module, inputs, output, stage=stage: keep(stage, output))
+        for stage, place in places.items()
+    ]
     try:
         with eval_mode(model), torch.no_grad(), autocast(images.device, precision):
             model(images)
@@ -102,17 +109,3 @@ def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precisio
     if unused := [stage for stage in places if stage not in kept]:
         raise ValueError(f"the model does not call {', '.join(unused)} as a module; choose another stage")
     return {stage: kept[stage] for stage in places}
-
-
-def _keep(kept: dict[str, Tensor], stage: str, layout: tuple[int, int]) -> Callable[[nn.Module, Any, Any], None]:
-    channel_dim, prefix = layout
-
-    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-        if not isinstance(output, Tensor):
-            raise TypeError(f"stage {stage!r} returns {type(output).__name__}, not a tensor; choose a module inside it")
-        if output.ndim < 3:
-            raise ValueError(f"stage {stage!r} returns {tuple(output.shape)}, without positions; choose an earlier stage")
-        tokens = output[:, prefix:] if prefix else output
-        kept[stage] = tokens.movedim(channel_dim, 1).clone()  # cloned: the next module may work in place
-
-    return hook

@@ -82,8 +82,6 @@ def histograms(
     batches: Iterable[tuple[Tensor, Tensor]], domains: list[str], *, bins: int = BINS, limit: float = LIMIT
 ) -> Histograms:
     """Return the histograms of all channels, from batches of features ``(b, c, *space)`` and domain numbers ``(b,)``."""
-    if bins < 1 or limit <= 0:
-        raise ValueError(f"bins and limit must be > 0, got {bins} and {limit}")
     counts = sums = torch.empty(0)
     for features, numbers in batches:
         c = features.shape[1]
@@ -98,19 +96,11 @@ def histograms(
         counts += torch.bincount(flat, minlength=len(counts)).cpu()
         parts = torch.stack([varies, ~varies, stats.skewness, stats.kurtosis]).double().cpu()
         sums.index_add_(1, numbers.cpu(), parts)
-    if not counts.numel():
-        raise ValueError("histograms needs at least one batch of features")
     varied, constant, *moments = sums
     # all samples have equally many values with mean 0 and deviation 1, so the pooled moment is the mean over samples
     skewness, kurtosis = (moment / varied for moment in moments)
-    return Histograms(
-        domains,
-        torch.linspace(-limit, limit, bins + 1, dtype=torch.float64),
-        counts.view(len(domains), -1, bins + 2),
-        skewness,
-        kurtosis,
-        constant.long(),
-    )
+    edges = torch.linspace(-limit, limit, bins + 1, dtype=torch.float64)
+    return Histograms(domains, edges, counts.view(len(domains), -1, bins + 2), skewness, kurtosis, constant.long())
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
@@ -120,8 +110,8 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
 
 def normal_shares(edges: Tensor) -> Tensor:
     """Return the shares of a standard normal distribution, with those outside the bins first and last."""
-    below = torch.special.ndtr(torch.cat([edges.new_tensor([-math.inf]), edges, edges.new_tensor([math.inf])]))
-    return below.diff()
+    infinite = edges.new_tensor([math.inf])
+    return torch.special.ndtr(torch.cat([-infinite, edges, infinite])).diff()
 
 
 def choose_channel(found: Histograms, channel: int | str) -> int:
@@ -139,8 +129,6 @@ def choose_channel(found: Histograms, channel: int | str) -> int:
         return int(typical if channel == "typical" else distance.nan_to_num(-1).argmax())
     if not 0 <= channel < len(distance):
         raise SettingError(f"channel must be between 0 and {len(distance) - 1}, got {channel}", "channel")
-    if found.counts[:, channel].sum() == 0:
-        raise SettingError(f"channel {channel} is constant in every picture; choose another, or 'typical'", "channel")
     return channel
 
 

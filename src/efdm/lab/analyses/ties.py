@@ -7,11 +7,12 @@ from pictures with 256 levels, from the zeros of ReLU, and from low-precision dt
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,35 +21,26 @@ from efdm.errors import SettingError
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save
 from efdm.lab.analyses.features import Sample, device_of
 from efdm.nn import find_stage, stages_of
-from efdm.ops.choices import check_choice
 from efdm.ops.moments import tied_share
 from efdm.text import markdown_table
 from efdm.training.files import write_json
 
 RELUS = (nn.ReLU, nn.ReLU6)
-OWN = "own"  # the model unchanged
-# replacements for ReLU and ReLU6
-ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = MappingProxyType({
-    "prelu": lambda: nn.PReLU(init=0.25),  # paper; torch's own slope
-    "leaky": lambda: nn.LeakyReLU(0.01),
-})  # fmt: skip
+OWN, PRELU = "own", "prelu"  # the model unchanged, and with PReLU in place of ReLU
+PICTURES = "pictures"  # in place of a stage: the uint8 pictures themselves
+PANELS = {"output": "after the stage", "activation": "last activation in the stage"}
 
 
 # --- computation -----------------------------------------------------------------------------------------------------
 
 
-def swap_activations(model: nn.Module, to: str = "prelu") -> nn.Module:
-    """Return a copy of the model with another activation in place of every ReLU and ReLU6 and unchanged weights."""
-    check_choice("to", to, ACTIVATIONS)
-    if not relus_of(model):
-        raise ValueError(
-            f"{type(model).__name__} has no ReLU or ReLU6 module to replace (functional calls cannot be); use {OWN!r} only"
-        )
+def with_prelu(model: nn.Module) -> nn.Module:
+    """Return a copy of the model with PReLU in place of every ReLU and ReLU6, and unchanged weights."""
     model = copy.deepcopy(model)
     for module in list(model.modules()):
         for name, child in list(module._modules.items()):  # named_children skips a second name of the same module
             if isinstance(child, RELUS):
-                setattr(module, name, ACTIVATIONS[to]().to(device_of(model)).train(child.training))
+                setattr(module, name, nn.PReLU(init=0.25).to(device_of(model)).train(child.training))  # paper's slope
     return model
 
 
@@ -64,16 +56,12 @@ def last_activation(model: nn.Module, stage: str) -> str | None:
     return f"{name}.{inside[-1]}" if inside else None
 
 
-class Share(NamedTuple):
-    """The tied values of a stage in percent, over all pictures and by domain, and the number of positions per channel."""
+def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the tied values of each stage in percent, from batches of (labels, features).
 
-    percent: float
-    by_domain: list[float]
-    positions: int
-
-
-def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]]) -> dict[str, Share]:
-    """Return the mean share of tied values over samples and channels of each stage, from batches of (labels, features)."""
+    Percentages are means over samples and channels, of all pictures and by domain. ``positions`` is the number of values in
+    a channel.
+    """
     labels, percent, positions = list[Tensor](), dict[str, list[Tensor]](), dict[str, int]()
     for numbers, features in batches:
         labels.append(numbers)
@@ -84,26 +72,16 @@ def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]]) -> dict[str, 
     found = {}
     for stage, parts in percent.items():
         each = torch.cat(parts)
-        by_domain = [float(each[domain == number].mean()) for number in range(int(domain.max()) + 1)]
-        found[stage] = Share(float(each.mean()), by_domain, positions[stage])
+        by_domain = {name: round(float(each[domain == number].mean()), 3) for number, name in enumerate(domains)}
+        found[stage] = {"positions": positions[stage], "percent": round(float(each.mean()), 3), "domains": by_domain}
     return found
 
 
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def _row(share: Share, domains: Sequence[str], **what: str) -> dict[str, Any]:
-    by_domain = {name: round(value, 3) for name, value in zip(domains, share.by_domain, strict=True)}
-    return {**what, "positions": share.positions, "percent": round(share.percent, 3), "domains": by_domain}
-
-
-PICTURES = "pictures"  # in place of a stage: the uint8 pictures themselves
-LABELS = {"prelu": "PReLU", "leaky": "leaky ReLU"}
-PANELS = {"output": "after the stage", "activation": "last activation in the stage"}
-
-
 def _label(activation: str, precision: str, own: str) -> str:
-    return f"{own if activation == OWN else LABELS.get(activation, activation)}, {precision}"
+    return f"{own if activation == OWN else 'PReLU'}, {precision}"
 
 
 def _place(stage: str, at: str) -> str:
@@ -122,9 +100,8 @@ def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
     lines = []
     for (stage, at), positions in places.items():
         raw = cells.get((stage, at, "", "uint8"))
-        lines.append(
-            [_place(stage, at), str(positions), *(f"{cells.get((stage, at, *variant), raw):.1f}" for variant in variants)]
-        )
+        percents = (cells.get((stage, at, *variant), raw) for variant in variants)
+        lines.append([_place(stage, at), str(positions), *(f"{percent:.1f}" for percent in percents)])
     note = "Percent of values that occur more than once within their sample and channel, mean over samples and channels."
     return f"{markdown_table(head, lines)}\n\n{note}\n"
 
@@ -160,42 +137,32 @@ def draw(rows: Sequence[Mapping[str, Any]], own: str, title: str, path: Path) ->
 
 
 def analyse(
-    sample: Sample,
-    out: Path,
-    *,
-    stages: Sequence[str] = (),
-    activations: Sequence[str] = (OWN, "prelu"),
-    precisions: Sequence[str] = ("fp32", "bf16"),
+    sample: Sample, out: Path, *, stages: Sequence[str] = (), precisions: Sequence[str] = ("fp32", "bf16")
 ) -> dict[str, Any]:
     """Write ties.json, ties.md and ties.png, and return the contents of the JSON file.
 
-    ``stages`` defaults to all stages of a known model. Other activations replace ReLU without retraining; a model without
-    ReLU is analysed with its own activation only.
+    ``stages`` defaults to all stages of a known model. PReLU replaces ReLU without retraining; a model without ReLU modules
+    is analysed unchanged only.
     """
     model, data = sample.model, sample.data
     stages = tuple(stages) or tuple(stages_of(model))
     if not stages:
         raise SettingError(f"the stages of {type(model).__name__} are not known; name modules as stages", "stages")
-    for activation in activations:
-        check_choice("activation", activation, (OWN, *ACTIVATIONS))
-    used = [a for a in activations if a == OWN or relus_of(model)]
+    models = {OWN: model, **({PRELU: with_prelu(model)} if relus_of(model) else {})}
     inner = {stage: last for stage in stages if (last := last_activation(model, stage)) is not None}
     parts = zip(sample.labels.split(sample.batch), sample.indices.split(sample.batch), strict=True)
-    pictures = shares((labels, {PICTURES: data.images[part].float()}) for labels, part in parts)
-    rows = [_row(pictures[PICTURES], sample.domains, stage=PICTURES, at="output", activation="", precision="uint8")]
-    for activation in used:
-        swapped = sample if activation == OWN else replace(sample, model=swap_activations(model, activation))
-        for precision in precisions:
-            found = shares(swapped.features([*stages, *inner.values()], precision))
-            what = {"activation": activation, "precision": precision}
-            rows += [_row(found[s], sample.domains, stage=s, at="output", **what) for s in stages]
-            rows += [_row(found[inner[s]], sample.domains, stage=s, at="activation", **what) for s in inner]
-    rows = _without_repetition(rows)
-    content = {
-        **sample.metadata("ties"),
-        "own": " and ".join(relus_of(model)) or OWN,
-        "rows": rows,
-    }
+    pictures = shares(((labels, {PICTURES: data.images[part].float()}) for labels, part in parts), sample.domains)
+    rows = [{"stage": PICTURES, "at": "output", "activation": "", "precision": "uint8", **pictures[PICTURES]}]
+    for (activation, variant), precision in product(models.items(), precisions):
+        found = shares(replace(sample, model=variant).features([*stages, *inner.values()], precision), sample.domains)
+        what = {"activation": activation, "precision": precision}
+        rows += [{"stage": stage, "at": "output", **what, **found[stage]} for stage in stages]
+        rows += [{"stage": stage, "at": "activation", **what, **found[inner[stage]]} for stage in inner]
+    key = itemgetter("stage", "activation", "precision")
+    outputs = {key(row): row["percent"] for row in rows if row["at"] == "output"}
+    if all(row["percent"] == outputs[key(row)] for row in rows):  # every stage ends with its activation
+        rows = [row for row in rows if row["at"] == "output"]
+    content = {**sample.metadata("ties"), "own": " and ".join(relus_of(model)) or OWN, "rows": rows}
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "ties.json", content)
     (out / "ties.md").write_text(table(rows, content["own"]))
@@ -212,14 +179,3 @@ def summary(content: dict[str, Any]) -> list[str]:
         if row["precision"] in ("uint8", precision):
             lines.append(f"  {_place(row['stage'], row['at'])}: {row['percent']:.1f} %")
     return lines
-
-
-def _without_repetition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop the rows of activations inside stages if every stage ends with its activation."""
-
-    def values(at: str) -> dict[tuple[str, ...], float]:
-        return {(r["stage"], r["activation"], r["precision"]): r["percent"] for r in rows if r["at"] == at}
-
-    outputs, inner = values("output"), values("activation")
-    same = all(outputs.get(key) == value for key, value in inner.items())
-    return [r for r in rows if r["at"] == "output"] if same else rows

@@ -13,7 +13,7 @@ from efdm.data.datasets import DIGITS, check_domains, load_dataset
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import ANALYSES, Sample, pick
-from efdm.lab.preparation import check_writable, dataset_name
+from efdm.lab.preparation import dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 
@@ -24,6 +24,7 @@ def analyse_classifier(
     sources: Sequence[Path],
     out: Path,
     *,
+    stages: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
     per_domain: int | None = None,
     device: str | torch.device = "cpu",
@@ -33,14 +34,18 @@ def analyse_classifier(
     """Write the files of an analysis to ``out`` and return its numbers.
 
     ``checkpoint`` is a model.safetensors or the folder of its run. ``sources`` may be empty for a model of the digits.
-    ``per_domain`` pictures of each domain are used, by default as many as the analysis needs. ``options`` are those of the
-    analysis: ``stages``, ``channel``, ``perplexity``. Features are taken after the first stage that the method changed;
-    "ties" uses all stages.
+    ``per_domain`` pictures of each domain are used, by default as many as the analysis needs. Features are
+    taken after ``stages``: one for "histogram" and "tsne", by default the first that the method changed, several for "ties",
+    by default all. ``options`` are those of the analysis: ``channel``, ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
-    options = _check_options(analysis, options)
-    check_writable(out)
+    accepted = inspect.signature(row.analyse).parameters
+    for name in options:
+        if name not in accepted:
+            raise SettingError(f"{analysis} has no option {name!r}", name)
+    if "stage" in accepted and len(stages or ()) > 1:
+        raise SettingError(f"{analysis} takes one stage, got {', '.join(stages or ())}", "stage")
     path = find_classifier(checkpoint)
     classifier = load_classifier(path, device)
     settings = classifier.settings
@@ -48,25 +53,11 @@ def analyse_classifier(
     if not sources:
         raise SettingError(f"{path} was trained on {settings['data']}; give these or similar pictures", "data")
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, progress=progress)
-    if "stages" in inspect.signature(row.analyse).parameters:
-        options.setdefault("stages", classifier.stages)
-    elif settings["stages"]:
-        options.setdefault("stage", settings["stages"][0])
+    if "stages" in accepted:
+        options["stages"] = stages or classifier.stages
+    elif stages or settings["stages"]:
+        options["stage"] = (stages or settings["stages"])[0]
     check_domains("domains", domains or (), data)
     indices = pick(data, per_domain or row.per_domain, domains=domains)
     name = f"{settings['backbone']}, {settings['method']}"
     return row.analyse(Sample(classifier.model, data, indices, classifier.size, name), out, **options)
-
-
-def _check_options(analysis: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options, with ``stages`` as ``stage`` for an analysis of one stage. Raise for an unknown option."""
-    accepted = inspect.signature(ANALYSES[analysis].analyse).parameters
-    if "stages" in options and "stage" in accepted:
-        stage, *others = options["stages"]
-        if others:
-            raise SettingError(f"{analysis} takes one stage, got {len(options['stages'])}", "stage")
-        options = {**{name: value for name, value in options.items() if name != "stages"}, "stage": stage}
-    for name in options:
-        if name not in accepted:
-            raise SettingError(f"{analysis} has no option {name!r}", name)
-    return options

@@ -6,7 +6,6 @@ domains as well, style is more than mean and standard deviation, as the paper sa
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,10 @@ def statistics(batches: Iterable[Tensor]) -> dict[str, Tensor]:
 
 def embedded(vectors: Tensor, perplexity: float = PERPLEXITY) -> Tensor:
     """Return t-SNE coordinates ``(samples, 2)``. Channels are standardized first, so all have the same weight."""
-    manifold = _sklearn("manifold")
+    with requires("dg"):
+        from sklearn.manifold import TSNE
     fitting = allowed_perplexity(len(vectors), perplexity)
-    tsne = manifold.TSNE(perplexity=fitting, init="pca", learning_rate="auto", random_state=SEED, n_jobs=1)
+    tsne = TSNE(perplexity=fitting, init="pca", learning_rate="auto", random_state=SEED, n_jobs=1)
     return torch.from_numpy(tsne.fit_transform(_scaled(vectors).numpy()))
 
 
@@ -56,21 +56,19 @@ def _scaled(vectors: Tensor) -> Tensor:
 
 def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, float]:
     """Return the cross-validated accuracy of logistic regression for the domain: mean and deviation over folds."""
-    linear, selection = _sklearn("linear_model"), _sklearn("model_selection")
-    pipeline, preprocessing = _sklearn("pipeline"), _sklearn("preprocessing")
+    with requires("dg"):
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import StratifiedKFold, cross_val_score
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
     counts = labels.bincount()
     if len(counts) < 2 or int(counts.min()) < 2:
         raise ValueError(f"a probe needs at least two domains with two pictures each, got {counts.tolist()} pictures")
     # scaled inside the pipeline, by the training folds
-    model = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LogisticRegression(max_iter=1000))
-    split = selection.StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=SEED)
-    scores = selection.cross_val_score(model, vectors.double().numpy(), labels.numpy(), cv=split)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    split = StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=SEED)
+    scores = cross_val_score(model, vectors.double().numpy(), labels.numpy(), cv=split)
     return float(scores.mean()), float(scores.std())
-
-
-def _sklearn(module: str) -> Any:
-    with requires("dg"):
-        return importlib.import_module(f"sklearn.{module}")
 
 
 # --- output ----------------------------------------------------------------------------------------------------------
@@ -141,8 +139,6 @@ def summary(content: dict[str, Any]) -> list[str]:
     lines.append(f"  chance: {100 * content['chance']:.0f} %")
     if content["perplexity"] < content["perplexity_wanted"]:
         count = sum(content["pictures"].values())
-        lines.append(
-            f"perplexity reduced from {content['perplexity_wanted']:g} to {content['perplexity']:.1f} for {count} pictures; "
-            "use more pictures per domain"
-        )
+        reduced = f"{content['perplexity_wanted']:g} to {content['perplexity']:.1f}"
+        lines.append(f"perplexity reduced from {reduced} for {count} pictures; use more pictures per domain")
     return lines

@@ -38,14 +38,14 @@ def analyse(
 ) -> None:
     """Analyse the features of a trained classifier: draw a figure and write its numbers."""
     with report_errors():
-        given: dict[str, Any] = {"stages": stage, "channel": channel, "perplexity": perplexity}
+        given: dict[str, Any] = {"channel": channel, "perplexity": perplexity}
         options = {name: value for name, value in given.items() if value}
         if channel.isdecimal():
             options["channel"] = int(channel)
         with show_progress() as progress:
             numbers = analyse_classifier(
-                analysis, checkpoint, data or [], out, domains=parse_names("domains", domains), per_domain=per_domain,
-                device=resolve_device(device), progress=progress, **options,
+                analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),
+                per_domain=per_domain, device=resolve_device(device), progress=progress, **options,
             )  # fmt: skip
         row = ANALYSES[analysis]
         for line in (*row.summary(numbers), "", *(out / file for file in row.files)):
