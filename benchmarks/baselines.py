@@ -16,7 +16,7 @@ def three_sort(content: Tensor, style: Tensor) -> Tensor:
 
 
 def sort_scatter(content: Tensor, style: Tensor) -> Tensor:
-    """EFDM with two sorts and a scatter, the fastest form with torch.sort."""
+    """EFDM with two sorts and a scatter, the fastest version with torch.sort."""
     x, y = content.flatten(2), style.flatten(2)
     index = torch.sort(x).indices
     return torch.empty_like(x).scatter_(-1, index, torch.sort(y).values).view_as(content)

@@ -34,13 +34,11 @@ def measure(
     """Measure the changes between frames that the content does not explain, in levels of 255. Smaller is calmer.
 
     Returns:
-        ``still``: mean absolute change of the output where the content is still; ``still_content``: the same for the
-        content itself, that is its noise.
-        ``warping`` (with known ``motion``): mean absolute difference between a frame and its predecessor warped onto it,
-        where the motion is known; ``warping_content``: the same for the content.
-        ``blinking``: mean absolute second difference of the output's mean luminance.
-        ``detail``: mean absolute gradient of the output. Not a measure of flicker, but it drops if a video is calm
-        only because it is blurred.
+        ``still``: mean absolute change of the output where the content is still; ``still_content``: the same for the content
+        itself, which is its noise. ``warping`` (with known ``motion``): mean absolute difference between a frame and its
+        predecessor warped onto it, where the motion is known; ``warping_content``: the same for the content. ``blinking``:
+        mean absolute second difference of the output's mean luminance. ``detail``: mean absolute gradient of the output. Not
+        a measure of flicker, but it drops if a video is calm only because it is blurred.
     """
     if len(contents) != len(outputs) or len(outputs) < 3:
         raise ValueError(f"expected equally many contents and outputs, at least 3, got {len(contents)} and {len(outputs)}")

@@ -148,7 +148,7 @@ def time_steps(data: DomainSet, settings: Settings, rounds: int, steps: int) -> 
     found = {}
     for method, values in times.items():
         low, middle, high = statistics.quantiles(values, n=4)
-        # per round, so that a slow moment of the machine affects both
+        # in the same round, so that a slowdown of the machine affects both
         ratio = statistics.median(a / b for a, b in zip(values, times["erm"], strict=True))
         found[method] = {
             "median_ms": round(middle * 1e3, 3), "spread_ms": round((high - low) / 2 * 1e3, 3), "to_erm": round(ratio, 4),

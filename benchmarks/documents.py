@@ -21,7 +21,7 @@ class Table(NamedTuple):
 
 
 def with_table(text: str, table: Table) -> str:
-    """Return the text of a document with the table rendered again."""
+    """Return the text of a document with the table updated."""
     begin, end = f"<!-- {table.name}: made by benchmarks/{table.script} -->", f"<!-- end of {table.name} -->"
     before, rest = text.split(begin)
     return f"{before}{begin}\n{table.render()}\n{end}{rest.split(end)[1]}"

@@ -1,4 +1,4 @@
-"""Tables of the lab from records: the cost of mixing, and the pages in results/.
+"""Make the tables of the lab from records: the cost of mixing, and the pages in results/.
 
 python benchmarks/lab_report.py            print the tables
 python benchmarks/lab_report.py --readme   write them into the documents and the pages in results/
@@ -107,7 +107,7 @@ def pages() -> list[Path]:
 
 
 def page(path: Path) -> str:
-    """Return a page with its tables made anew; they start at the first third-level heading."""
+    """Return a page with its tables updated; they start at the first third-level heading."""
     tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(lab.read_study(path.parent)))
     return path.read_text().split("\n### ")[0].rstrip() + "\n\n" + tables
 

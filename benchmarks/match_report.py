@@ -33,7 +33,7 @@ def _ratio(row: Record, of: str, to: str) -> float:
 
 
 def _device_ratio(row: Record, of: str, to: str) -> float:
-    """Return the ratio of device times. In a queue, the time of small calls is that of the host."""
+    """Return the ratio of device times. In a queue, the host determines the time of small calls."""
     return row["times"][of]["device_us"] / row["times"][to]["device_us"]
 
 

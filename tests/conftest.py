@@ -6,8 +6,8 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-# Small pictures gain nothing from a second thread, and on a busy machine two threads that wait for each other take many
-# times as long as one. Set before torch is there, and for the processes that tests start.
+# Small pictures gain nothing from a second thread, and on a busy machine two threads that wait for each other are many times
+# slower than one. Set before torch is imported, and inherited by the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -15,7 +15,7 @@ import torch
 
 from efdm.models import allow_torchvision
 
-# A shell has its background jobs, and what they start, ignore Ctrl-C; tests send it.
+# Background jobs of a shell, and the processes they start, ignore Ctrl-C, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 allow_torchvision()
 

@@ -21,7 +21,7 @@ def slim_vgg(padding: str = "zeros", pooling: str = "floor", *, width: int = 8, 
             conv = encoder.get_submodule(name)
             assert isinstance(conv, nn.Conv2d)
             filters = torch.randn(conv.weight.shape, generator=generator) * (2 / (9 * conv.in_channels)) ** 0.5
-            # zero mean, because inputs are positive: otherwise a channel would fire always or never
+            # zero mean, because inputs are positive and a channel would otherwise be active always or never
             conv.weight.copy_(filters - filters.mean((1, 2, 3), keepdim=True))
             conv.bias.copy_(torch.rand(width, generator=generator) * 0.2)  # type: ignore[union-attr]
     return encoder.eval().requires_grad_(False)

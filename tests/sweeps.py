@@ -62,7 +62,7 @@ def records_of(settings: Settings, accuracy: Accuracy, count: int = 1000) -> lis
 
 
 def studied(recipe: Recipe, accuracy: Accuracy, domains: tuple[str, ...] = DOMAINS, count: int = 1000) -> Study:
-    """A recipe all of whose trainings are done, without a folder."""
+    """A recipe with all its runs finished, without a folder."""
     jobs = expand(recipe, domains)
     records = [r for _, settings in jobs for r in records_of(settings, accuracy, count)]
     return Study(recipe, list(domains), [planned for planned, _ in jobs], by_run(records))

@@ -1,4 +1,4 @@
-"""Committed benchmark records: complete, successful, and not older than the code that they vouch for."""
+"""Committed benchmark records are complete, successful, and not older than the code that they measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 CORE = ("src/efdm/kernels", "src/efdm/ops")
 TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
 STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
-# record -> the code that it vouches for
+# record -> the code that it measures
 VOUCHES: dict[str, tuple[str, ...]] = {
     "gpu-tests.json": TRAINING,
     "cpu.json": CORE,

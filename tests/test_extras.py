@@ -1,4 +1,4 @@
-"""Importing a room without its optional packages raises an error that names the extra to install."""
+"""Importing a subpackage without its optional dependencies raises an error that names the extra to install."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_permissions_are_the_usual_ones(tmp_path: Path) -> None:
 
 
 def test_missing_folders_are_not_made(tmp_path: Path) -> None:
-    """A run whose folder was deleted must not fill a new one."""
+    """A run whose folder was deleted must not write to a new folder of the same name."""
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "gone" / "file")
     assert list(tmp_path.iterdir()) == []

@@ -31,7 +31,7 @@ def numbered_vgg(name: str, *, blocks: int = 5) -> dict[str, Tensor]:
         for _ in range(count):
             spread = (2 / (9 * inputs)) ** 0.5
             filters = torch.randn(width, inputs, 3, 3, generator=generator) * spread
-            # zero mean, because inputs are positive: otherwise a channel would fire always or never
+            # zero mean, because inputs are positive and a channel would otherwise be active always or never
             state[f"features.{number}.weight"] = filters - filters.mean((1, 2, 3), keepdim=True)
             state[f"features.{number}.bias"] = torch.rand(width, generator=generator) * 0.2
             number, inputs = number + 2, width

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-PACKAGES = ("efdm", "torch", "numba", "numpy", "triton", "timm")  # timm brings networks and their weights
+PACKAGES = ("efdm", "torch", "numba", "numpy", "triton", "timm")  # timm supplies networks and weights
 
 
 def environment(device: str | torch.device) -> dict[str, object]:

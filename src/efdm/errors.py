@@ -1,4 +1,4 @@
-"""Errors with fields. The message is written for Python; a front end may phrase it in its own terms from the fields."""
+"""Errors with fields. The message is written for Python users; a front end may use the fields to write its own."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class MissingExtraError(ImportError):
 def requires(extra: str) -> Iterator[None]:
     """Raise `MissingExtraError` in place of the error of an import in the ``with`` block whose package is not installed.
 
-    Of nested blocks the outermost names the extra, because the extra of a room includes those of the rooms below.
+    In nested blocks, the outermost block names the extra, because the extra of a package includes those of the packages
+    below it.
     """
     try:
         yield

@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path that replaces ``path`` at the end of the ``with`` block.
 
-    If the block raises, ``path`` stays as it was. The folder must exist. A symbolic link stays a link.
+    If the block raises, ``path`` is unchanged. The folder must exist. A symbolic link stays a link.
     """
     target = Path(os.path.realpath(path) if os.path.islink(path) else path)
     # a random name: another process may write the same file, and a long name leaves no room for a suffix

@@ -1,4 +1,4 @@
-"""Statistics that several rooms share."""
+"""Statistics that several packages share."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def first_few(names: Sequence[str], count: int = 3) -> str:
-    """Join the first ``count`` names and say how many are left.
+    """Join the first ``count`` names and append the number of remaining names.
 
     >>> first_few(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'

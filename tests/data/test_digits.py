@@ -65,7 +65,7 @@ def test_other_sizes(size: int) -> None:
 
 
 def test_polarity_of_styles(data: DomainSet) -> None:
-    # compare the centre with the corners, which show the ground
+    # compare the centre with the corners, which show the background
     sign = {}
     for domain in STYLES:
         light = brightness(data, domain)
@@ -80,8 +80,8 @@ def test_polarity_of_styles(data: DomainSet) -> None:
 
 @pytest.mark.parametrize("domain", STYLES)
 def test_digits_stay_readable(data: DomainSet, domain: str) -> None:
-    # the nearest neighbour of a digit, by its shape against the ground, is mostly the same digit; thin outlines seldom
-    # overlap, so the threshold is low, but far above chance
+    # the nearest neighbour of a digit by shape is usually the same digit; thin outlines rarely overlap, so the threshold is
+    # low, but far above chance
     images = data.images[data.select(domain)].float() / 255
     border = torch.cat([images[..., :2, :].flatten(2), images[..., -2:, :].flatten(2)], dim=2).mean(2)
     shape = (images - border[..., None, None]).square().sum(1, keepdim=True).sqrt()

@@ -195,7 +195,7 @@ def test_subset(folder: Path) -> None:
             assert all(part.names[i].startswith(domain) for i in at)
     assert part.classes == data.classes
     assert len(part.subset(torch.tensor([], dtype=torch.int64))) == 0
-    with pytest.raises(ValueError, match="repetitions"):
+    with pytest.raises(ValueError, match="unique"):
         data.subset(torch.tensor([1, 1]))
 
 

@@ -63,8 +63,8 @@ def test_invalid_values_and_shapes_are_refused(tmp_path: Path) -> None:
     spoilt = good.clone()
     spoilt[1, 2, 3] = float("nan")
     cases = [
-        (spoilt, {}, "holds NaN"),
-        (good, {"alpha": torch.full((1, 4, 4), float("nan"))}, "holds NaN"),
+        (spoilt, {}, "contains NaN"),
+        (good, {"alpha": torch.full((1, 4, 4), float("nan"))}, "contains NaN"),
         (good[None], {}, "expected \\(3, h, w\\)"),
         (good[:, :0], {}, "expected \\(3, h, w\\)"),
         (good.to(torch.uint8), {}, "divide by 255"),

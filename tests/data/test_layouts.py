@@ -23,7 +23,7 @@ def parts(root: Path, split: float = 0.2) -> dict[str, set[str]]:
     return {item.name: set(item.splits) for item in assign(find_items(root)[0], split)}
 
 
-KNOWN = {  # as the sets come out of their archives
+KNOWN = {  # the layouts of the published archives
     "office_home": ("OfficeHomeDataset_10072016/Real World/Alarm_Clock/00001.jpg", "Real World", "Alarm_Clock"),
     "domain_net": ("clipart/aircraft_carrier/clipart_001_000001.jpg", "clipart", "aircraft_carrier"),
     "domain_net_class_train": ("domain_net/clipart/train/clipart_313_000001.jpg", "clipart", "train"),
@@ -139,7 +139,7 @@ def test_differences_between_lists_and_folders_are_reported(tmp_path: Path) -> N
     (root / "art/cat/8.jpg").unlink()
     touch(root, ["photo/dog/extra.jpg"])
     with (root / "art_train.txt").open("a") as file:
-        file.write("art/bird/0.jpg 2\n")  # a class that was not copied is not reported
+        file.write("art/bird/0.jpg 2\n")  # a missing class folder is not reported
     found, skipped = by_listed(root)
     assert set(found) == set(PLAIN) - {"art/cat/8.jpg"}
     assert [reason for _, reason in skipped] == [

@@ -167,7 +167,7 @@ def test_every_rank_draws_the_same_domains_in_equal_parts() -> None:
     for one, other in zip(*ranks, strict=True):
         assert per_domain(one) == per_domain(other)
         assert set(per_domain(one).values()) == {4}
-        assert len(per_domain(one[:4])) == 1  # in halves, as pairing by halves needs
+        assert len(per_domain(one[:4])) == 1  # one domain per half, as pairing by halves requires
 
 
 def test_pictures_of_a_domain_are_drawn_equally_often() -> None:

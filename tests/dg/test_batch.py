@@ -12,7 +12,7 @@ CHANGES = {"mixup": Mixup, "cutmix": CutMix, "cutout": Cutout}
 
 
 def batch(device: torch.device, size: int = 5) -> tuple[Tensor, Tensor]:
-    """Return pictures with the constant value i + 1 and one-hot targets i, so the origin of every pixel can be read off."""
+    """Return pictures with the constant value i + 1 and one-hot targets i, so that every pixel shows its origin."""
     images = torch.arange(1.0, size + 1, device=device)[:, None, None, None].expand(size, 3, 8, 10)
     return images.contiguous(memory_format=torch.channels_last), torch.eye(size, device=device)
 

@@ -117,8 +117,8 @@ def test_repeated_runs_and_several_devices_are_refused(data: DomainSet) -> None:
 def test_lanes_train_each_run_as_alone(data: DomainSet, lanes: int) -> None:
     """Four runs, so that lanes are reused; equal up to the order of sums.
 
-    Nothing is logged, saved or evaluated before the end, because waiting for a lane after each step would leave only one at
-    work. At this learning rate rounding errors stay small over fifty steps.
+    Nothing is logged, saved or evaluated before the end, because waiting for a lane after each step would leave only one
+    lane busy. At this learning rate rounding errors stay small over fifty steps.
     """
     quiet = {"log_every": 1000, "save_every": 0, "evaluate_every": 0}
     runs = [
@@ -142,7 +142,7 @@ def test_lanes_train_each_run_as_alone(data: DomainSet, lanes: int) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_interrupted_runs_on_a_gpu_resume(data: DomainSet, tmp_path: Path, lanes: int) -> None:
-    """Logged every eighth step, so that two lanes are at work when one is interrupted."""
+    """Logged every eighth step, so that two lanes are busy when one is interrupted."""
     quiet = {"log_every": 8, "save_every": 0, "evaluate_every": 0, "iterations": 32, "lr": 0.005}
     runs = [settings(method=m, device="cuda", speed="graph", batch=96, **quiet) for m in ("efdmix", "mixup")]
     whole, before, after = Watch(), Watch(16), Watch()

@@ -53,7 +53,7 @@ def test_correction_can_make_a_comparison_inconclusive() -> None:
 
 
 def test_rows_are_paired_by_seed() -> None:
-    """Seeds that differ by ten points do not hide a difference of one point."""
+    """A difference of one point is detected although seeds differ by ten points."""
     base = [50.0, 60.0, 70.0, 80.0, 90.0]
     n = made(erm={"a": base}, efdmix={"a": [v + 1 + 0.1 * (i % 2) for i, v in enumerate(base)]})
     assert difference(n, "erm", "efdmix").verdict == "significant"
@@ -73,7 +73,7 @@ def test_order(step: float, verdict: str) -> None:
 
 
 def test_domains_are_fixed_and_seeds_are_repeated() -> None:
-    """A domain that gains much and one that loses little do not hide a gain of their average."""
+    """A large gain in one domain and a small loss in another still give a significant average gain."""
     zero = {"a": [50.0] * 5, "b": [50.0] * 5}
     noise = [0.1, -0.1, 0.05, -0.05, 0.0]
     other = {"a": [60 + e for e in noise], "b": [45 - e / 2 for e in noise]}

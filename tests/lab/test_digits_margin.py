@@ -1,4 +1,4 @@
-"""The committed records of the demo: their claim, and that the current code still reproduces them."""
+"""The committed records of the demo support their claim, and the current code reproduces them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_records_cover_the_recipe(study: lab.Study) -> None:
 
 
 def test_the_digits_are_those_of_the_records() -> None:
-    """If this fails after a change of the styles, make new records."""
+    """If this fails because the styles were changed, make new records."""
     pytest.importorskip("sklearn.datasets")
     data = load_digits_domains()
     for domain, expected in DRAWN.items():
@@ -56,7 +56,7 @@ def test_efdmix_beats_erm_by_a_margin(study: lab.Study) -> None:
 
 
 def test_training_is_unchanged(study: lab.Study) -> None:
-    """The records were made by the code that has this loss; repeating a whole run would take too long."""
+    """The code that made the records has this loss; repeating a whole run would take too long."""
     pytest.importorskip("sklearn.datasets")
     method, domain, seed = REPEATED
     recipe = lab.load_recipe("digits_demo")

@@ -1,4 +1,4 @@
-"""Selection rules on constructed records, where each rule chooses another evaluation."""
+"""Selection rules on constructed records for which each rule chooses a different evaluation."""
 
 from __future__ import annotations
 

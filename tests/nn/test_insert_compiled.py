@@ -41,7 +41,7 @@ def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device:
         nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, pairing="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()
     ).to(device)
     grads = []
-    # the plain run comes second, so that its stored labels cannot help the checkpointed one
+    # the plain run comes second, so that the checkpointed run cannot use its stored labels
     for run in (lambda x: checkpoint(net, x, use_reentrant=reentrant), net):
         torch.manual_seed(1)
         inputs = [torch.randn(4, 2, 7, device=device, requires_grad=True) for _ in range(2)]

@@ -79,7 +79,7 @@ def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
     content, style = picture(), picture()
     little, much = (
         optimise(content, style, method, encoder, iterations=8, content_weight=OPTIMISERS[method].content_weight * w)
-        for w in (0.0, 1e8)  # Gatys' style weights are large for so few channels
+        for w in (0.0, 1e8)  # Gatys' style weights are too large for so few channels
     )
     errors = [
         F.mse_loss(*(encoder.taps(x, (OPTIMISERS[method].content_tap,))[0] for x in (o, content))).item()

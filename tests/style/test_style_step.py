@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 class Toy(nn.Module):
-    """Record its inputs, and train one of two layers."""
+    """An objective that records its inputs and trains one of two layers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -126,7 +126,7 @@ def test_a_signal_during_a_step_loses_nothing(
     update, count = torch.optim.AdamW.step, iter(range(100))
 
     def interrupted(self: torch.optim.AdamW) -> None:
-        if next(count) == 6:  # the second of the second phase; the first step of each is undone
+        if next(count) == 6:  # the second iteration of the second phase; the first step of each phase is undone
             os.kill(os.getpid(), signal.SIGTERM)
         update(self)
 

@@ -227,7 +227,7 @@ def test_a_step_that_cannot_be_captured_is_reported(pretend: list[Any], monkeypa
 
 
 class BreakingCapture:
-    """A capture whose end fails after the step has failed, as with torch."""
+    """A capture that fails to end after its step has failed, as in torch."""
 
     def __init__(self, *given: Any, **named: Any) -> None: ...
     def __enter__(self) -> None: ...

@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 class Diary:
-    """Works that record their steps."""
+    """Generators that record their steps."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -164,7 +164,7 @@ def test_a_step_continues_on_another_device(before: str, after: str, speed: str)
         one, two = step(i, images(i, here), lr=0.05), again(i, images(i, there), lr=0.05)
         assert mean_losses(two) == pytest.approx(mean_losses(one), rel=1e-3)
     counts = [int(s["step"]) for s in again.optimizer.state.values()]
-    assert counts == [5] * len(counts)  # capturing a graph does not count
+    assert counts == [5] * len(counts)  # capturing a graph is not counted
     step.finish(), again.finish()
     toy, other = step.modules["toy"], again.modules["toy"]
     torch.testing.assert_close(weights(other).cpu(), weights(toy).cpu(), rtol=1e-3, atol=1e-4)

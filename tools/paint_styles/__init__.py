@@ -29,9 +29,9 @@ PAINTERS: Mapping[str, Painter] = {
 
 
 def paint(name: str, size: int = 512, seed: int = 0) -> Array:
-    """Return a painting ``(3, size, size)`` in [0, 1], which depends on nothing but the arguments.
+    """Return a painting ``(3, size, size)`` in [0, 1], determined by the arguments alone.
 
-    Another seed gives another picture in the same style. Another size gives nearly the same picture at that size.
+    A different seed gives a different picture in the same style; a different size gives nearly the same picture.
     """
     # the name is part of the seed, so styles do not share random numbers
     return PAINTERS[name](size, np.random.default_rng([seed, zlib.crc32(name.encode())]))

@@ -1,4 +1,4 @@
-"""Sets of domains by name: loading them, listing their domains and classes without reading a picture, checking names."""
+"""Data sets by name: load them, list their domains and classes without reading a picture, and check names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Listing(NamedTuple):
     classes: list[str]
 
 
-# other names stand for folders and zips with the layout domain/class/picture
+# other names refer to folders and zips with the layout domain/class/picture
 LOADERS: Mapping[str, Callable[..., DomainSet]] = MappingProxyType({
     DIGITS: lambda _sources, *, size, progress: digits.load_digits_domains(size=size),
     PACS: pacs.load_pacs,
@@ -70,9 +70,9 @@ def check_domains(setting: str, names: Sequence[str], data: DomainSet | Listing)
 
 
 def uneven_classes(data: DomainSet, domains: Sequence[str], test_domains: Sequence[str] = ()) -> list[str]:
-    """Return one phrase for each difference between the classes of ``domains``; often a class has two spellings.
+    """Return one phrase for each difference between the classes of ``domains``, such as a class with two spellings.
 
-    A class that a single domain of three or more has, or that only ``test_domains`` have, is reported once rather than as
+    A class that occurs in only one of three or more domains, or only in ``test_domains``, is reported once rather than as
     missing from every other domain.
     """
     counts = data.counts("class")

@@ -1,8 +1,8 @@
 """Digits in four styles: a small set of domains that needs no download.
 
 The handwriting is real: 1797 scans of 8 x 8 pixels from scikit-learn (UCI, Alpaydin and Kaynak, "Optical Recognition of
-Handwritten Digits", CC BY 4.0). The styles are drawn here. They differ in polarity, contrast, colour, texture and the
-filling of strokes, on which classifiers tend to rely, and they preserve the shape of a digit.
+Handwritten Digits", CC BY 4.0). The styles are drawn here. They differ in polarity, contrast, colour, texture and stroke
+filling, on which classifiers tend to rely, and preserve the shape of a digit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_digits_domains(size: int = 32, seed: int = 0, per_domain: int | None = 
         raise ValueError(f"per_domain must be from 1 to {most}, got {per_domain}")
     images, names, splits, start = [], [], {}, 0
     for number, (style, draw) in enumerate(STYLES.items()):
-        # one generator per style, so a change of one style leaves the others as they are
+        # one generator per style, so changing one style does not affect the others
         rng = np.random.default_rng([seed, number])
         parts[number] = chosen = parts[number][:per_domain]
         pictures = np.clip(draw(_strokes(scans[chosen], size, rng), rng), 0, 1)
@@ -95,7 +95,7 @@ def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:
 
 
 def _sample(scans: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Interpolate scans with quadratic B-splines, because linear ones would show the 8 x 8 grid. Outside is 0."""
+    """Interpolate scans with quadratic B-splines, because linear interpolation would show the 8 x 8 grid. Outside is 0."""
     padded = np.pad(scans, ((0, 0), (3, 3), (3, 3)))
     n, last = np.arange(len(scans))[:, None, None], padded.shape[1] - 2
     out = np.zeros(rows.shape, np.float32)

@@ -63,7 +63,7 @@ class DomainSet:
         return replace(self, images=images, labels=labels, domains=domains, splits=splits)
 
     def select(self, domains: str | Sequence[str] | None = None, split: str | None = None) -> Tensor:
-        """Return the indices of one domain, of several in the given order, or of all (None), in a split or in all (None)."""
+        """Return the indices of one domain, several domains in the given order or all (None), in one split or all (None)."""
         if split is not None and split not in SPLITS:
             raise ValueError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}, or None for every picture")
         wanted = [domains] if isinstance(domains, str) else self.domain_names if domains is None else domains
@@ -78,10 +78,10 @@ class DomainSet:
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64, device=self.images.device)
 
     def subset(self, indices: Tensor) -> DomainSet:
-        """Return these pictures in this order. Classes and domains keep their numbers."""
+        """Return the subset at the given indices, in the given order. Classes and domains keep their numbers."""
         indices = torch.as_tensor(indices, dtype=torch.int64, device=self.images.device)
         if indices.ndim != 1 or len(indices.unique()) != len(indices):
-            raise ValueError("the indices of a subset must be a list without repetitions")
+            raise ValueError("the indices of a subset must be one-dimensional and unique")
         new_index = torch.full((len(self),), -1, device=indices.device)
         new_index[indices] = torch.arange(len(indices), device=indices.device)
 
@@ -116,7 +116,7 @@ class DomainSet:
         return [domain for domain in self.domain_names if len(self.splits[domain]["test"]) < len(self.select(domain))]
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 of names, stored size, labels, domains and splits; it is the same on every device."""
+        """Return a SHA-256 of names, stored size, labels, domains and splits, independent of the device."""
         splits = {d: {name: at.tolist() for name, at in self.splits[d].items()} for d in self.domain_names}
         numbers = [self.labels.tolist(), self.domains.tolist(), list(self.images.shape[2:])]
         return digest([self.names, self.classes, self.domain_names, *numbers, splits])

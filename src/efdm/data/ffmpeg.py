@@ -26,7 +26,7 @@ def load_av() -> Any:
 
 
 def is_png16(head: bytes) -> bool:
-    """Return True if the first 25 bytes of a file are those of a PNG with 16 bits per channel."""
+    """Return True if a file that starts with these 25 bytes is a PNG with 16 bits per channel."""
     return head[:8] == PNG and head[24:25] == b"\x10"
 
 

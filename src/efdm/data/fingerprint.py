@@ -1,4 +1,4 @@
-"""Descriptions of data sets: a run resumes only with the pictures that it started with."""
+"""Descriptions of data sets, so that a run resumes only with the pictures it was started with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_same(
 ) -> None:
     """Raise `RunFolderError` if ``data``, or its description, differs from the description ``before`` of ``folder``.
 
-    Entries that either description lacks are not compared, because older folders hold counts only.
+    Entries missing from either description are not compared, because older folders hold only counts.
     """
     now = data if isinstance(data, Mapping) else describe(data)
     for entry in ("pictures", "splits", SHA256):

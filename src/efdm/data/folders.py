@@ -18,7 +18,7 @@ from efdm.text import make_unique
 
 Skipped = list[tuple[str, str]]  # (name, reason)
 
-MAX_MEMBER_BYTES = 512 * 2**20  # of one picture in a zip, decompressed
+MAX_MEMBER_BYTES = 512 * 2**20  # decompressed size limit of one picture in a zip
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Source:
     """A picture that can be read: a file, or a member of a zip.
 
     ``name`` is relative to the folder or zip. ``stem`` is the name without its extension, safe and unique within the
-    folder or zip, so ``out / (stem + ".png")`` is a good place for a result.
+    folder or zip, so ``out / (stem + ".png")`` can be used as the path of a result.
     """
 
     name: str
@@ -136,7 +136,7 @@ def _decompress(path: Path, member: str) -> bytes:
         info = archive.getinfo(member)
         if info.file_size > MAX_MEMBER_BYTES:
             raise PictureError(f"{name} decompresses to {info.file_size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # other methods ignore the size limit
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others ignore the size limit
             raise PictureError(f"{name} has an unsupported compression method; compress the zip with deflate")
         with archive.open(info) as file:
             return file.read(info.file_size)  # a limit even if the zip states a wrong size

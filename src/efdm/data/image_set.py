@@ -20,7 +20,7 @@ from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 from efdm.text import first_few
 
-MAX_ASPECT = 8  # enlarging the short side of a longer strip to a crop would make its long side huge
+MAX_ASPECT = 8  # resizing the short side of a longer strip to the crop size would make its long side huge
 T = TypeVar("T", bound=Any)  # with a name
 
 
@@ -113,7 +113,7 @@ class ImageSet:
 
 
 def digest(values: object) -> str:
-    """Return the SHA-256 of values that JSON can hold, as hexadecimal digits."""
+    """Return the SHA-256 of JSON-serializable values as hexadecimal digits."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -128,7 +128,7 @@ def read_all(
         except PictureError as error:
             return error
 
-    # if the caller stops, the iterator of results is dropped, which cancels the items that are not started
+    # if the caller stops, dropping the iterator of results cancels the items that have not started
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
         for done, (item, result) in enumerate(zip(items, pool.map(attempt, items), strict=True), 1):
             if isinstance(result, Tensor):

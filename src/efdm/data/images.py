@@ -24,7 +24,7 @@ StrPath = str | os.PathLike[str]
 
 LEVELS: dict[str, int] = {"8": 255, "16": 65535}
 MAX_PIXELS = 200_000_000
-# names in Pillow, some of whose other formats start other programs
+# names in Pillow; some of its other formats start external programs
 READERS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "PPM", "BMP")
 READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # extension -> name in Pillow
@@ -56,11 +56,11 @@ class Picture:
 
 
 def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
-    """Read a picture as sRGB, with its EXIF orientation and colour profile applied. Of an animation, read the first frame.
+    """Read a picture as sRGB, with its EXIF orientation and colour profile applied. For an animation, read the first frame.
 
     PNG and gray files keep 16 bits per channel. Other 16-bit colour, and 16 bits with a profile other than sRGB, are
-    reduced to 8. A picture with more than ``max_pixels`` pixels is refused before it is decoded, because a small file can
-    hold a picture that fills the memory.
+    reduced to 8. A picture with more than ``max_pixels`` pixels raises an error before it is decoded, because even a small
+    file can decode to a picture that exhausts the memory.
     """
     try:
         with open(path, "rb") as file:
@@ -70,7 +70,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def from_image(image: Image.Image) -> Picture:
-    """Convert a PIL image as if it were read from a file. (Pillow itself reduces 16-bit colour to 8.)"""
+    """Convert a PIL image in the same way as a file. (Pillow itself reduces 16-bit colour to 8.)"""
     image.load()
     return to_picture(_finish(_pixels_of(image), image))
 
@@ -126,7 +126,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         raise
     except MemoryError as error:
         raise PictureError(f"{name} does not fit into memory; make it smaller") from error
-    except Exception as error:  # decoders raise nearly any type for a damaged file
+    except Exception as error:  # decoders raise many exception types for damaged files
         raise PictureError(f"{name} is cut short or damaged; copy or download it again") from error
 
 
@@ -187,7 +187,7 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
     pixels = _pixels(rgb, alpha, "16" if deep else "8")
     try:
         data = encode_png16(pixels) if deep else _encode(pixels, name, quality)
-    except (OSError, ValueError) as error:  # such as a size that the format cannot hold
+    except (OSError, ValueError) as error:  # such as a size that the format does not support
         raise PictureError(f"{path} cannot be written as {name} ({error}); try .png") from error
     write_bytes(path, data)
 
@@ -220,7 +220,7 @@ def _pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
         raise ValueError(f"rgb is {rgb.dtype}, expected floats in [0, 1]; divide by 255 first")
     values = (rgb if alpha is None else torch.cat([rgb, alpha.to(rgb)])).detach().to("cpu", torch.float32)
     if values.isnan().any():
-        raise ValueError("the picture holds NaN; look for a division by zero or an overflow before it")
+        raise ValueError("the picture contains NaN; check the preceding computation for a division by zero or an overflow")
     whole = (values.clamp(0, 1) * LEVELS[depth]).round().permute(1, 2, 0).contiguous().numpy()
     return whole.astype(np.uint16 if depth == "16" else np.uint8)
 

@@ -17,8 +17,8 @@ from efdm.text import first_few, plural
 Split = float | Mapping[str, Iterable[str]]
 
 SPLITS = ("train", "val", "test")
-# A folder between domain and class, as in VLCS and Office-31, and its split. "whole" holds all pictures of a domain, so
-# it repeats the other folders. Pictures without such a folder have the split "".
+# A folder between domain and class, as in VLCS and Office-31, and its split. "whole" contains all pictures of a domain, so
+# it duplicates the other folders. Pictures without such a folder have the split "".
 SPLIT_FOLDERS: Mapping[str, str] = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "crossval"), "val"),
@@ -49,7 +49,7 @@ class Item:
 
 
 def key(name: str) -> str:
-    """Return a name that is equal in all copies of a set: without extension, with ``/``, in Unicode form NFC."""
+    """Return a name that is the same in all copies of a data set: without extension, with ``/``, in Unicode form NFC."""
     return unicodedata.normalize("NFC", str(PurePosixPath(name.replace("\\", "/")).with_suffix("")))
 
 
@@ -57,7 +57,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
     """Return all pictures sorted by domain, class and name, and the few outside of that layout as (name, reason)."""
     sources = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not sources:
-        raise PictureError("no source is given; expected a folder or a zip, or a list of them")
+        raise PictureError("no source given; expected a folder, a zip, or a list of them")
     sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
     items: list[Item] = []
     outside: Skipped = []
@@ -79,7 +79,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
 
 
 def _zips_of_domains(folder: Path) -> list[Path]:
-    """Return the zips of a folder that holds nothing else but text files, otherwise an empty list."""
+    """Return the zips of a folder that contains only zips and text files, otherwise an empty list."""
     _, _, files = next(os.walk(folder), ("", [], []))
     names = names_in(folder) if any(file.lower().endswith(".zip") for file in files) else []
     other = any(PurePosixPath(name).suffix.lower() not in (".zip", *TEXT_FILES) for name in names)
@@ -98,7 +98,7 @@ def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[li
     usual, _ = Counter(outer for outer, _, _ in read).most_common(1)[0]
     items = [item for outer, item, _ in read if outer == usual and item is not None]
     others = [source.name for outer, _, source in read if outer != usual]
-    if len(items) < 0.9 * len(found):  # a few stray pictures are skipped; many mean another layout
+    if len(items) < 0.9 * len(found):  # a few stray pictures are skipped; many indicate another layout
         examples = sorted({outer: source.name for outer, _, source in read}.values())
         raise PictureError(f"{path} holds pictures such as {first_few(examples)}; {LAYOUT}")
     return items, [(name, f"{name} is outside the folders of the other pictures") for name in others]
@@ -142,8 +142,8 @@ def empty_folders(items: Sequence[Item]) -> list[str]:
 def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     """Apply lists like those of DomainNet: ``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``.
 
-    Return the listed items with ``folder`` set to their list, and (name, reason) for pictures that are listed or stored
-    only. Without lists, or if folders already give the splits, return the items unchanged.
+    Return the listed items with ``folder`` set to their list, and (name, reason) for pictures that are only listed or only
+    stored. Without lists, or if folders already give the splits, return the items unchanged.
     """
     first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
     wanted = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}
@@ -163,7 +163,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
         if both := [name for stem, name in names.items() if stem in splits]:
             raise PictureError(f"both lists of {domain} name {first_few(both)}; keep each picture in one")
         splits |= dict.fromkeys(names, split)
-        # a class that was not copied at all is not reported
+        # a missing class folder is not reported
         gone = [n for stem, n in names.items() if stem not in there_keys and n.split("/")[1] in labels]
         skipped += [(name, f"{name} is in {source.name} but does not exist") for name in gone]
     skipped += [(item.name, f"{item.name} is on no list") for item in items if item.key not in splits]
@@ -210,8 +210,8 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[Item]:
 def _share(group: list[Item], share: float, seed: int) -> list[Item]:
     """Draw a share of a class by hashes of names.
 
-    The draw then does not depend on the order, the system or the format of the files, and a lost file changes at most one
-    picture of it.
+    The result does not depend on the order, the operating system or the file format, and a missing file changes at most one
+    picture of the share.
     """
     count = 0 if share == 0 or len(group) < 2 else min(max(1, int(len(group) * share + 0.5)), len(group) - 1)
     return sorted(group, key=lambda i: (sha256(f"{seed}/{i.key}".encode()).digest(), i.name))[:count]

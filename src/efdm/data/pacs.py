@@ -102,7 +102,7 @@ def _lists_folder(sources: Sequence[Path]) -> Path | None:
 
 
 def read_lists(folder: Path) -> dict[str, list[str]]:
-    """Return the names in the twelve lists by split, after checking that they are the published ones."""
+    """Return the names in the twelve lists by split; raise if they are not the published lists."""
     out: dict[str, list[str]] = {split: [] for split in LISTS.values()}
     for domain, counts in PICTURES.items():
         names = {}

@@ -19,7 +19,7 @@ def convert_to_srgb(pixels: Array, image: Image.Image) -> Array:
         return pixels
     try:
         colours = _converted(pixels, image, profile)
-    except Exception:  # a picture in slightly wrong colours is better than none
+    except Exception:  # slightly wrong colours are better than no picture
         return pixels
     if colours is None:
         return pixels
@@ -45,7 +45,7 @@ def _converted(pixels: Array, image: Image.Image, data: bytes) -> Array | None:
         return None
     transform = ImageCms.buildTransform(profile, ImageCms.createProfile("sRGB"), mode, "RGB")
     if probe is not None:
-        # test the effect, because profiles of sRGB have many names; the values of an sRGB picture then stay exact
+        # compare the converted values, because sRGB profiles have many names; the values of an sRGB picture stay exact
         moved = np.asarray(ImageCms.applyTransform(Image.fromarray(probe), transform)).astype(np.int16)
         if abs(moved - probe.reshape(1, -1, 3 if mode == "RGB" else 1)).max() <= 1:
             return None

@@ -34,7 +34,7 @@ class Batches:
     rank: int = 0
     world: int = 1
     device: torch.device | str = "cpu"
-    _next: tuple[int, int] = field(default=(0, 0), init=False, repr=False)  # first epoch, and iterations to skip from there
+    _next: tuple[int, int] = field(default=(0, 0), init=False, repr=False)  # first epoch, and iterations to skip within it
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world:
@@ -62,7 +62,7 @@ class Batches:
 
     def epoch(self, number: int) -> Tensor:
         """Return all indices of an epoch, over all ranks, on the CPU."""
-        # hashed, so seed 0 in epoch 1 differs from seed 1 in epoch 0; on the CPU, because a GPU draws other numbers
+        # hashed, so seed 0 in epoch 1 differs from seed 1 in epoch 0; on the CPU, because a GPU draws different numbers
         mixed = int.from_bytes(sha256(f"{self.seed}/{number}".encode()).digest()[:4], "little")
         return self.draw(torch.Generator().manual_seed(mixed))
 
@@ -96,9 +96,9 @@ def domain_batches(
     """Draw batches of ``domains`` of the pools in equal parts: ``domains=2, batch=128`` is twice 64.
 
     Each batch draws its domains anew and concatenates their parts. The pictures of a domain are drawn without repetition
-    until fewer than one part are left, then shuffled again. In a domain smaller than its part, all pictures are repeated,
-    some once more than others. ``per_epoch`` defaults to the number of batches that all pictures of the pools would fill.
-    ``options`` are as in `uniform_batches`; every rank gets the same share of each domain.
+    until fewer than one part are left, then shuffled again. If a domain has fewer pictures than its part of the batch, all
+    of them are repeated, some once more than others. ``per_epoch`` defaults to the number of batches that all pictures of
+    the pools would fill. ``options`` are as in `uniform_batches`; every rank gets the same share of each domain.
     """
     tensors = [_indices(p, "a pool") for p in (pools.values() if isinstance(pools, Mapping) else pools)]
     many = len(tensors) if domains == "all" else domains
@@ -127,8 +127,8 @@ def _draw_domains(generator: torch.Generator, pools: list[Tensor], many: int, pa
 
 
 def _draw_rows(generator: torch.Generator, pool: Tensor, part: int, rows: int) -> Tensor:
-    """Draw ``(rows, part)`` indices of a pool. Within a row, an index repeats only after all others."""
-    rows_per_round = max(1, len(pool) // part)  # the rest of a round is dropped: it could repeat in the next round
+    """Draw ``(rows, part)`` indices of a pool. Within a row, an index repeats only after all others have been drawn."""
+    rows_per_round = max(1, len(pool) // part)  # drop the rest of a round: it could repeat in the next one
     rounds = []
     for _ in range(-(-rows // rows_per_round)):
         shuffles = [torch.randperm(len(pool), generator=generator) for _ in range(-(-part // len(pool)))]

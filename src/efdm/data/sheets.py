@@ -75,7 +75,7 @@ def _height(font: Font) -> int:
 
 
 def _shorten(label: str, font: Font, room: float) -> str:
-    """Return the label, cut and ended with dots if it is wider than ``room``."""
+    """Return the label, truncated with dots if it is wider than ``room``."""
     if font.getlength(label) <= room:
         return label
     while label and font.getlength(label + "...") > room:

@@ -17,7 +17,8 @@ LAYOUTS = {1: "mono", 2: "stereo"}  # PCM states the number of channels, but not
 class Soundtrack:
     """All audio tracks of ``source``, written to an open container and interleaved with its video.
 
-    Packets of the codecs in ``copied`` ("any" stands for all) are copied without loss. Others are encoded with ``codec``.
+    Packets of the codecs in ``copied`` ("any" stands for all) are copied without loss. Other codecs are re-encoded with
+    ``codec``.
     """
 
     def __init__(self, source: Path, out: Any, copied: Collection[str], codec: str) -> None:
@@ -29,7 +30,7 @@ class Soundtrack:
                 self._tracks[stream.index] = (out.add_stream_from_template(stream), "copy")
             else:
                 self._tracks[stream.index] = (_encoder(out, stream, codec), "encode")
-        # without a stream, demux would read all of them
+        # without a stream, demux would read all streams
         self._packets = iter(self._container.demux(list(self._container.streams.audio)) if self._tracks else ())
         self._next = next(self._packets, None)
 

@@ -218,13 +218,13 @@ class VideoWriter:
     def _close(self) -> None:
         if self._sound is not None:
             self._sound.close()
-        # has no effect after `_finish`; after an error, a second one must not replace it
+        # has no effect after `_finish`; after an error, a second error must not replace the first
         with suppress(load_av().FFmpegError, OSError, ValueError):
             self._container.close()
 
     @contextmanager
     def _as_video_errors(self) -> Iterator[None]:
-        """Raise errors of the system and of the encoder as `VideoError`."""
+        """Convert system and encoder errors to `VideoError`."""
         try:
             yield
         except (OSError, load_av().FFmpegError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 from efdm.data.ffmpeg import load_av
 from efdm.data.images import PictureError, StrPath, file_error
 
-TICK = Fraction(1, 120_000)  # divides the frames of 24, 25, 30, 50 and 60 fps, and of 24000/1001 and its multiples
+TICK = Fraction(1, 120_000)  # divides the frame duration at 24, 25, 30, 50 and 60 fps, and at multiples of 24000/1001 fps
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class VideoFormat:
 
 _AUDIO = ("aac", "mp3", "ac3", "eac3", "alac")
 _MP4 = VideoFormat("mp4", container={"movflags": "+faststart"}, copied_audio=(*_AUDIO, "opus"))
-# VP9 at crf 24 is about as good as H.264 at 18
+# VP9 at crf 24 has about the quality of H.264 at crf 18
 _VP9 = {"crf": "24", "b": "0", "row-mt": "1", "cpu-used": "4"}
 VIDEO_FORMATS: Mapping[str, VideoFormat] = MappingProxyType({
     ".mp4": _MP4,
@@ -72,7 +72,7 @@ def open_source(path: Path) -> Any:
 
 
 def palette_graph(height: int, width: int, tick: Fraction) -> Any:
-    """Return a filter graph that reduces each frame to its own 256 colours."""
+    """Return a filter graph that reduces each frame to a palette of 256 colours."""
     av = load_av()
     graph = av.filter.Graph()
     source = graph.add_buffer(width=width, height=height, format=av.VideoFormat("rgb24"), time_base=tick)

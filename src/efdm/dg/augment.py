@@ -50,7 +50,7 @@ def prepared(images: Tensor, size: int) -> Tensor:
 
 
 def paper(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """The paper's: with probability 0.5 enlarge by an eighth (224 to 252) and crop at random; horizontal flip."""
+    """As in the paper: with probability 0.5 enlarge by an eighth (224 to 252) and crop at random; horizontal flip."""
     side, large = images.shape[-1], size + size // 8
     chance, down, right, mirror = uniform(4, len(images), device=images.device, generator=generator)
     step = side / large  # one pixel of the enlarged picture, in stored pixels
@@ -62,7 +62,8 @@ def paper(images: Tensor, size: int, generator: Generator) -> Tensor:
 
 
 def domainbed(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """DomainBed's: random resized crop (0.7 to 1 of the area), horizontal flip, color jitter of 0.3, grayscale (p = 0.1).
+    """DomainBed's augmentation: random resized crop (0.7 to 1 of the area), horizontal flip, colour jitter of 0.3, grayscale
+    (p = 0.1).
 
     Differences from torchvision: the jitter's operations have a fixed order, and crops may start between pixels.
     """
@@ -166,13 +167,13 @@ def saturation(pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def hue(pixels: Tensor, turn: Tensor) -> Tensor:
-    """Rotate the hue by a fraction of the circle, keeping the value and saturation of HSV."""
+    """Rotate the hue by a fraction of the circle, keeping value and saturation (HSV)."""
     r, g, b = pixels.unbind(1)
     high, low = pixels.amax(1), pixels.amin(1)
     spread = high - low
     over = torch.where(spread > 0, spread, 1.0)
     sixths = torch.where(high == r, (g - b) / over, torch.where(high == g, (b - r) / over + 2, (r - g) / over + 4))
-    # over the circle a channel is lowest for two sixths, highest for two sixths, and linear in between
+    # along the hue circle a channel is at its minimum for two sixths, at its maximum for two sixths, and linear in between
     turned = (sixths + 6 * turn[:, None, None])[:, None] + _constant((5.0, 3.0, 1.0), pixels.device)
     k = turned.remainder(6)
     return high[:, None] - spread[:, None] * torch.minimum(k, 4 - k).clamp(0, 1)

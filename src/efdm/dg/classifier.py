@@ -35,7 +35,7 @@ class Classifier(NamedTuple):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages of the model, shallow to deep; empty if neither its family nor the model names any."""
+        """The stages of the model, shallow to deep; empty for an unknown model family."""
         return tuple(stages_of(self.model)) or tuple(getattr(self.model, "stage_names", ()))
 
 
@@ -52,7 +52,7 @@ def save_classifier(
 
 
 def find_classifier(path: Path) -> Path:
-    """Return the model file that ``path`` means: the file itself, or the one in the folder of a run.
+    """Return the model file for ``path``, which may be the file itself or the folder of a run.
 
     For a folder of several runs, raises an error that lists them.
     """
@@ -77,7 +77,7 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
         with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
             metadata = file.metadata() or {}
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except Exception as error:  # safetensors raises an error type of its own
+    except Exception as error:  # safetensors raises its own error type
         raise DamagedFileError(path, f"not readable as safetensors ({error})", remedy) from error
     if metadata.get("format") != FORMAT:
         raise DamagedFileError(path, "not a classifier", remedy)

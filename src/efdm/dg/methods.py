@@ -80,7 +80,7 @@ _DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # "h
 
 
 def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "random", **settings: object) -> Method:
-    """Return the row for a matcher of `MATCHERS` that is mixed within the batch."""
+    """Return a row that mixes features within the batch by a matcher of `MATCHERS`."""
     make = _layer(FeatureMix, method=matcher, pairing=pairing, **settings)
     batches: Sampler = "uniform" if pairing == "random" else "domains"
     return Method(name, about, source, make, _MIX, batches, min_batch=2, domains=_DOMAINS[pairing])
@@ -149,7 +149,7 @@ _ROWS = (
 
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
 
-# names used in the papers and in `MATCHERS`; records contain the names of rows only
+# names used in the papers and in `MATCHERS`; records contain only the names of rows
 OTHER_NAMES: Mapping[str, str] = MappingProxyType({
     "adain": "mixstyle",
     "efdm": "efdmix",
@@ -162,7 +162,7 @@ OTHER_NAMES: Mapping[str, str] = MappingProxyType({
 
 
 def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> None:
-    """Raise a ValueError unless ``value`` is one of ``rows``. The message names the row for a known synonym."""
+    """Raise a ValueError unless ``value`` is one of ``rows``. The message suggests the row for a known synonym."""
     spelled = value.lower().replace("_", "-").replace(" ", "-")
     here = OTHER_NAMES.get(spelled, spelled)
     if value not in rows and here in rows:

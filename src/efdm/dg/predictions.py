@@ -58,7 +58,7 @@ class Predictions:
         return {name: count_correct(group) for name, group in self._grouped(by).items()}
 
     def confusion(self) -> dict[str, dict[str, int]]:
-        """Return how often each class was predicted for the pictures of each true class."""
+        """Return the confusion matrix: how often each class was predicted for each true class."""
         return {
             label: dict(Counter(p.label for p in group).most_common()) for label, group in self._grouped("label").items()
         }

@@ -81,7 +81,7 @@ class Protocol:
         return str(domain)
 
     def validation_cells(self, domains: Sequence[str]) -> list[Cell]:
-        """Return the further cells for leave-one-domain-out cross-validation: every two domains left out together."""
+        """Return the additional cells for leave-one-domain-out cross-validation, with every pair of domains left out."""
         if self.listed != "test":
             raise SettingError(f"{self.name} has no second training domain to leave out; use another rule", "selections")
         return leave_out(domains, 2)
@@ -123,15 +123,17 @@ def _hash(seed: int, name: str) -> bytes:
 
 
 def check_unseen(data: DomainSet) -> None:
-    """Raise unless "test" is the whole domain or contains nothing of "val".
+    """Raise unless "test" is the whole domain or disjoint from "val".
 
-    Otherwise the counts of both splits do not determine the accuracy on pictures that the oracle did not use.
+    Otherwise the counts of the two splits do not determine the accuracy on pictures outside the oracle's validation split.
     """
     official_test = data.official_test
     for domain in data.domain_names:
         parts = data.splits[domain]
         if not len(parts["val"]):
-            raise ValueError(f"{domain} has no pictures in the split 'val', which selection needs; split off a share")
+            raise ValueError(
+                f"{domain} has no pictures in the split 'val', which selection needs; hold out some of its pictures"
+            )
         if domain in official_test and torch.isin(parts["val"], parts["test"]).any():
             raise ValueError(
                 f"the splits 'val' and 'test' of {domain} overlap, and 'test' is not the whole domain, so the oracle cannot "

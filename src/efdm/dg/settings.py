@@ -54,7 +54,7 @@ class Settings(TrainSettings):
     files: ClassVar[tuple[str, ...]] = ("weights",)
 
     def fixed(self) -> dict[str, Any]:
-        """Return the settings that must stay the same when the run is resumed. The weights file may be gone by then."""
+        """Return the settings that must stay the same when the run is resumed. The weights file may no longer exist."""
         defaults = METHODS[self.method].options if self.method in METHODS else {}
         values = {**super().fixed(), "options": {**defaults, **self.options}}
         if not self.weights_sha256 and self.weights not in NAMED_WEIGHTS:
@@ -82,7 +82,7 @@ def check(settings: Settings) -> None:
 
 
 def _check_domains(settings: Settings) -> None:
-    """Raise SettingError where the batches do not have the domains that the method pairs."""
+    """Raise SettingError if the batches do not contain the number of domains that the method needs."""
     available, method = len(settings.train_domains), METHODS[settings.method]
     least, most = method.domains
     other = method.name.partition("-")[0] if "-" in method.name else "erm"
@@ -111,8 +111,8 @@ def _check_domains(settings: Settings) -> None:
 def resolved(settings: Settings) -> Settings:
     """Return the settings with every option of the method and with the checksum of the weights file.
 
-    Another file of the same name is another run. If the file is gone, the stored checksum is kept: a run that was started
-    does not need the file.
+    A different file with the same name gives a different run. If the file no longer exists, the stored checksum is kept,
+    because a started run does not need the file.
     """
     known = "" if settings.weights in NAMED_WEIGHTS else settings.weights_sha256
     options = options_of(settings.method, settings.options)
@@ -120,9 +120,9 @@ def resolved(settings: Settings) -> Settings:
 
 
 def identity(settings: Settings) -> str:
-    """Return twelve hex digits that identify a run, whatever its device, its speed and its logging.
+    """Return twelve hex digits that identify a run, independent of its device, speed and logging.
 
-    CPUs and GPUs draw different random numbers, so one identity on both is one experiment run twice.
+    CPUs and GPUs draw different random numbers, so runs with one identity on both are two samples of one experiment.
     """
     values = {name: value for name, value in public(settings).items() if name not in settings.movable}
     values["options"] = options_of(settings.method, settings.options)

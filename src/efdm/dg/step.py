@@ -1,4 +1,4 @@
-"""The training step of a classifier: select images, augment, forward, loss. All of it runs on the device."""
+"""The training step of a classifier: select images, augment, forward, loss. The whole step runs on the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from efdm.training import autocast
 from efdm.training.compiled import compiled
 from efdm.training.step import Step
 
-SINGLE = (nn.Conv2d, nn.Linear)  # compiling one of these gains nothing
+SINGLE = (nn.Conv2d, nn.Linear)  # compiling these alone gains nothing
 
 
 def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
@@ -53,7 +53,8 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
             loss = loss + method.penalty(features[0].flatten(1).float(), logits, wanted, domains)
         return {"loss": loss}
 
-    # Dropout draws from the default generator. Lanes on a GPU share it, so such masks are not repeatable there.
+    # Dropout draws from the default generator. Lanes on a GPU share that generator, so dropout masks are not repeatable
+    # there.
     return Step(
         losses, {"model": model}, device=device, optimizer=settings.optimizer, lr=settings.lr, momentum=settings.momentum,
         weight_decay=settings.weight_decay, speed=settings.speed, generator=generator, seed=settings.seed,

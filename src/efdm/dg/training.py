@@ -77,8 +77,8 @@ def train_together(
     """Train several classifiers, ``lanes`` at a time on one GPU, or one after the other on a CPU.
 
     Each run has a folder in ``folder``, named by its identity. Unfinished runs are resumed, and finished ones are loaded and
-    not trained again. ``finished`` is called with each. If a run diverges, the others are still trained, and DivergedError
-    names it at the end. Any other error stops all runs after saving them.
+    not trained again. ``finished`` is called with each finished run. If a run diverges, the others are still trained, and
+    DivergedError names it at the end. Any other error stops all runs after saving them.
 
     With several lanes the ``seconds`` of a record are longer than those of the run alone, because the lanes share the
     device; records contain the number of lanes.
@@ -169,7 +169,7 @@ class ClassifierTask(Task[Trained]):
         self.run, self.label = identity(settings), run_label(settings)
         self.official_test = [domain for domain in data.official_test if domain in settings.test_domains]
         torch.manual_seed(settings.seed)  # initial weights
-        # a checkpoint contains all weights, and the initial file may be gone
+        # a checkpoint contains all weights, and the initial file may no longer exist
         weights = "random" if resume else settings.weights
         self.model = build_backbone(settings.backbone, len(data.classes), weights=weights)
         self.records: list[Record] = []
@@ -215,7 +215,7 @@ class ClassifierTask(Task[Trained]):
             "lanes": self.lanes, "device": " and ".join(status.devices), **counts,
             **({"official_test": self.official_test} if self.official_test else {}), "environment": self._environment,
         }  # fmt: skip
-        self.records.append(json.loads(json.dumps(record)))  # with lists for tuples, as it is read from the file
+        self.records.append(json.loads(json.dumps(record)))  # with lists instead of tuples, as read from the file
         if self.folder is not None:
             append_line(self.folder / RECORDS, record)
 

@@ -66,7 +66,7 @@ def train_in_processes(
     progress: Report = ignore,
     finished: Callable[[Trained], None] = lambda _: None,
 ) -> None:
-    """Do the same as `train_together`, in ``lanes`` processes. The runs must be resolved, checked and distinct.
+    """Train runs as `train_together` does, in ``lanes`` processes. The runs must be resolved, checked and distinct.
 
     On Ctrl-C and SIGTERM every process saves its run.
     """
@@ -126,7 +126,7 @@ def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: C
 def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, messages: Any) -> None:
     """Train runs one after the other and send messages to the parent.
 
-    These are progress reports, the name of each finished run or its DivergedError, and at the end None or an error.
+    Messages are progress reports, the name or the DivergedError of each finished run, and finally None or an error.
     """
 
     def interrupt(*_: object) -> None:

@@ -1,8 +1,8 @@
 """CPU kernels, compiled by numba: a sorting network for short rows, a radix sort for long ones.
 
 Floats become unsigned integer keys of the same order. Content carries its position in the low half of a 64-bit word. This
-module holds what both sorts share; the sorts are in cpu_network.py and cpu_radix.py. The compiled code releases the GIL, and
-cpu_threads.py distributes rows over threads.
+module contains the code that both sorts share; the sorts are in cpu_network.py and cpu_radix.py. The compiled code releases
+the GIL, and cpu_threads.py distributes rows over threads.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ _scratch_of_thread = _Scratch()
 def _scratch(shape: torch.Size, dtype: torch.dtype) -> Tensor:
     """Return uninitialized memory that is valid until the thread's next call.
 
-    Memory that is freed and allocated in every step often returns to the system in between; the page faults took a tenth of
-    the total time.
+    Memory that is freed and allocated in every step is often returned to the system in between; the resulting page faults
+    took a tenth of the total time.
     """
     count = shape.numel()
     if count * dtype.itemsize > MAX_SCRATCH_BYTES:

@@ -1,6 +1,6 @@
 """Sorting network for short rows on the CPU, with the same functions as cpu_radix.py. Imports numba.
 
-A sorting network compares the same positions whatever the values are. The rows of a block are therefore stored interleaved,
+A sorting network compares the same positions for all inputs. The rows of a block are therefore stored interleaved,
 one row per lane, and each vector instruction compares several rows. This avoids the counting tables of the radix sort, which
 cost more than a short row itself. A word holds a key and its position, so all words differ and the sort is stable.
 """
@@ -46,7 +46,7 @@ def sort_lanes(words, lanes):
 
 @_jit
 def workspace(x, lanes):
-    """Allocate words for a block, aligned because vectors across two cache lines take twice as long, and words for a row."""
+    """Allocate words for a block, aligned to cache lines because unaligned vectors take twice as long, and for a row."""
     words = np.empty(x.shape[1] * lanes + LINE, np.uint64)
     skipped = (-(words.ctypes.data // 8)) % LINE
     return words[skipped : skipped + x.shape[1] * lanes], np.empty(x.shape[1], np.uint64)
@@ -66,7 +66,10 @@ def sort_block(x, infinity, words, row):
 
 @_jit
 def blocks(first, last):
-    """Return the first row of each block and the rows per block: whole cache lines, about LANES. Blocks may overlap."""
+    """Return the first row of each block and the number of rows per block: whole cache lines, about LANES rows.
+
+    Blocks may overlap.
+    """
     rows = last - first
     count = (rows + LANES - 1) // LANES
     lanes = min(rows, (rows + count * LINE - 1) // (count * LINE) * LINE)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-MIN_ELEMENTS = 1 << 15  # per thread: with fewer, the handover costs more than the work
+MIN_ELEMENTS = 1 << 15  # minimum per thread: with fewer, starting threads costs more than the work
 SHARES_PER_THREAD = 4  # more shares than threads, so that a thread on a busy core takes fewer of them
 
 Work = Callable[[int, int], None]  # first row, end of rows

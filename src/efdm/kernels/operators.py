@@ -99,7 +99,7 @@ for _schema, _implementation, _fake in _OPERATORS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)
-    if _name != "mix_partners":  # its samples depend on each other
+    if _name != "mix_partners":  # the samples of a batch depend on each other
         torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
 
 torch.library.register_autograd("efdm::straight_through", lambda ctx, grad: (grad, grad), lib=_library)

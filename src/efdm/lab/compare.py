@@ -20,7 +20,7 @@ from efdm.stats import standard_error
 
 Verdict = Literal["significant", "inconclusive", "incomplete"]
 ALPHA = 0.05
-MIN_SEEDS = 3  # two seeds agree by chance too often for their spread to be trusted
+MIN_SEEDS = 3  # with two seeds, the spread is too often small by chance
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def holm(differences: Iterable[Difference]) -> list[Difference]:
 def compared(
     numbers: Numbers, orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Difference]:
-    """Return the corrected differences of neighbours in ``orders`` and of ``contrasts``, for rows that exist."""
+    """Return the corrected differences of adjacent rows in ``orders`` and of ``contrasts``, for rows that exist."""
     wanted = dict.fromkeys([pair for chain in orders for pair in pairwise(chain)] + [(a, b) for a, b in contrasts])
     present = [pair for pair in wanted if set(pair) <= set(numbers.rows)]
     return dict(zip(present, holm(difference(numbers, *pair) for pair in present), strict=True))
@@ -103,7 +103,7 @@ def compared(
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:
-    """Return whether the data support a claimed order, in which each row is better than the one before."""
+    """Return a verdict on a claimed order, in which each row is better than the one before."""
     chain = " < ".join([differences[0].first, *(d.second for d in differences)])
     verdicts = {d.verdict for d in differences}
     if "incomplete" in verdicts:

@@ -34,7 +34,7 @@ def run_demo(
 ) -> Study:
     """Run the recipe of the demo in ``out`` and write a sheet of the domains and all tables. It resumes if interrupted.
 
-    ``lanes`` runs are trained at a time; 0 is one per core. ``iterations=0`` leaves the recipe's number.
+    ``lanes`` runs are trained at a time; 0 is one per core. ``iterations=0`` uses the recipe's number.
     """
     lengths = {"iterations": iterations} if iterations else {}
     recipe, data, changes = prepare_sweep(load_recipe(RECIPE), [], out, pacs={}, changes=lengths)

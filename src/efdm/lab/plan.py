@@ -67,7 +67,7 @@ def expand(
     rows = [row for row in recipe.rows if methods is None or row in methods]
     grid = hparam_grid(recipe)
     made = []
-    # seeds vary slowest: an interrupted sweep then has complete tables of fewer seeds
+    # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
     for seed, row, hparams, cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
         settings = resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
@@ -92,7 +92,7 @@ def _settings(
 ) -> Settings:
     protocol, own = PROTOCOLS[recipe.protocol], recipe.rows[row]
     method = own.get("method", row)
-    # stored size and held-out share determine the pictures, so they belong to the name of the data and to the identity
+    # stored size and held-out share determine the pictures, so they are part of the data set's name and of the identity
     stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
     held_out = f", {protocol.held_out:.0%} held out by seed" if protocol.held_out else ""
     side = getattr(cell, recipe.listed)
@@ -119,7 +119,7 @@ def _settings(
 
 
 def merged(before: Iterable[Planned], more: Iterable[Planned]) -> list[Planned]:
-    """Return both plans together, each place once. Raise a SettingError if a place has two different settings."""
+    """Return both plans merged, without duplicates. Raise a SettingError if a place has two different settings."""
     found = {planned.place: planned for planned in before}
     for planned in more:
         same = found.setdefault(planned.place, planned)

@@ -46,7 +46,7 @@ def prepare_sweep(
     """Return the recipe, its pictures and the settings that override the recipe's: the arguments of `efdm.lab.run`.
 
     ``pacs`` are options of `load_pacs` (``split``, ``lists``, ``copy``); a recipe for other data takes none. Device,
-    precision and speed default to what suits this machine.
+    precision and speed have defaults for this machine.
     """
     sweep.check_folder(out)
     if pacs and recipe.data != PACS:
@@ -164,9 +164,9 @@ def choose_device(name: str | None = None) -> str:
 
 
 def device_settings(device: str, known: Mapping[str, Any], *, runs: Literal["one", "many"] = "one") -> dict[str, Any]:
-    """Return the settings that suit a device, without those already in ``known``.
+    """Return the default settings for a device, except those already in ``known``.
 
-    For many runs on a GPU, steps are compiled if triton is installed: the runs share the minute that it takes.
+    For many runs on a GPU, steps are compiled if triton is installed, because all runs share the minute of compilation.
     """
     made: dict[str, Any] = {**device_defaults(device)}
     if not device.startswith("cuda"):

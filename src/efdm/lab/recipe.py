@@ -1,4 +1,4 @@
-"""A recipe: everything that a table needs, in one small Python file.
+"""Recipes: everything needed to make a table, in one small Python file.
 
 The file's docstring states the claim, the command, the time and the expected result; the variable ``recipe`` is a `Recipe`.
 Loading a recipe executes the file, so load only files that you trust.

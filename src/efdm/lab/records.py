@@ -45,8 +45,8 @@ def _check_counts(path: Path, record: Record) -> None:
 def by_run(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the records of every run by increasing step, each step once.
 
-    If a run was repeated, its first complete attempt is used. Attempts are never mixed: on a GPU they may differ in the last
-    digits.
+    If a run was repeated, its first complete attempt is used. Attempts are never mixed, because on a GPU they may differ in
+    the last digits.
     """
     attempts: dict[str, list[list[Record]]] = {}
     for record in records:

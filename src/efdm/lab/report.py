@@ -1,4 +1,4 @@
-"""Tables of a study. Equal records give equal tables, in whatever order they were written."""
+"""Tables of a study. Tables do not depend on the order of the records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     """Return a table with a row per method, a column per domain and one for their average; published numbers follow ours.
 
     Averages are taken over the domains first, within each seed. A cell without all its seeds shows the mean of those it has
-    and their number; CSV and comparisons leave such cells out.
+    and their number; CSV and comparisons omit such cells.
     """
     recipe = study.recipe
     score, std = score or recipe.scores[0], std or recipe.std
@@ -138,7 +138,7 @@ def _bare(cell: Value | str, with_spread: bool) -> list[str]:
 def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
     cells = [line.values.get(column, MISSING) for column in (*columns, AVERAGE)]
     if not line.values.keys() - {AVERAGE} <= set(columns):
-        cells[-1] = MISSING  # its average covers other columns
+        cells[-1] = MISSING  # its average is over other columns
     return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
 
 
@@ -237,7 +237,7 @@ def best_row(study: Study, score: str = VALIDATION) -> str:
 def tables(study: Study, std: str = "") -> list[Table]:
     """Return all tables of a recipe: one per rule and score, the comparisons, and the rules side by side.
 
-    A sentence that several tables share stands under the first of them.
+    A sentence that several tables share is printed only under the first.
     """
     recipe = study.recipe
     made = [accuracy_table(study, rule, score, std) for rule in recipe.selections for score in recipe.scores]

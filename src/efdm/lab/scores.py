@@ -16,8 +16,8 @@ VALIDATION = "training-domain validation"
 def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
     """Return the numbers of correct and of all pictures of a test domain.
 
-    ``scored="all"`` counts every test picture, ``"rest"`` leaves out the split "val". A domain with an official test split
-    has none of "val" in it, so nothing is left out there.
+    ``scored="all"`` counts every test picture, ``"rest"`` leaves out the split "val". The official test split of a domain
+    contains no picture of "val", so nothing is left out there.
     """
     correct, count = record["test"][domain]
     if scored == "rest" and domain not in record.get("official_test", ()):
@@ -27,13 +27,13 @@ def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
 
 
 def pooled(record: Record, cell: Cell, scored: str) -> float:
-    """Return the accuracy in percent over the pictures of all test domains: large domains weigh more."""
+    """Return the accuracy in percent over the pictures of all test domains, so that large domains have more weight."""
     found = [counts(record, domain, scored) for domain in cell.test]
     return 100 * sum(c for c, _ in found) / sum(n for _, n in found)
 
 
 def mean_of_domains(record: Record, cell: Cell, scored: str) -> float:
-    """Return the mean of the test domains' accuracies in percent: all domains weigh the same."""
+    """Return the mean of the test domains' accuracies in percent, with equal weight for all domains."""
     return statistics.fmean(100 * c / n for c, n in (counts(record, domain, scored) for domain in cell.test))
 
 

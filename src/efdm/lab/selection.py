@@ -1,7 +1,7 @@
 """Model selection: which of a run's evaluations, and which hyperparameters, a table reports.
 
-Each rule gives a table of its own, and numbers of different rules must not be compared. A run leaves several evaluations,
-and a recipe with a ``grid`` has several runs per row, column and seed. The rules differ in the data they use:
+Each rule gives a table of its own, and numbers of different rules must not be compared. A run has several evaluations, and a
+recipe with a ``grid`` has several runs per row, column and seed. The rules differ in the data they use:
 
 last                            None: the last evaluation, as in the paper. Every combination of a grid gets its own row.
 training-domain validation      Held-out pictures of the training domains. Chooses hyperparameters and step by the mean of

@@ -24,7 +24,7 @@ from efdm.text import suggest
 
 State = dict[str, Tensor]
 NAMED_WEIGHTS = ("random", "timm")  # any other value of ``weights`` is a file
-TIMEOUT = 5  # seconds to wait for the hub
+TIMEOUT = 5  # timeout of the hub in seconds
 PREFIXES = ("module.", "model.", "backbone.")  # added to keys by wrappers
 
 
@@ -62,7 +62,7 @@ def _features_to_stages(state: State) -> State:
     if not any(key.startswith("features.") for key in state):
         return state
     convs = numbered_convs("vgg16").items()
-    # ReLUs take every second position
+    # every second position is a ReLU
     names = {f"features.{n}": f"stage{conv[4]}.{2 * (int(conv[6]) - 1)}" for n, conv in convs}
     return rename_layers({k: v for k, v in state.items() if not k.startswith(CLASSIFIERS)}, names)
 
@@ -159,7 +159,7 @@ def _is_reachable(url: str) -> bool:
 def weights_checksum(weights: str | os.PathLike[str]) -> str:
     """Return the first 12 digits of a weight file's SHA-256, or "" for "random", "timm" and missing files.
 
-    The checksum identifies the file where its name does not: every training run writes a ``model.safetensors``.
+    The checksum identifies the file, because names do not: every training run writes a ``model.safetensors``.
     """
     if weights in NAMED_WEIGHTS:
         return ""
@@ -191,7 +191,7 @@ def _strip_prefixes(state: State, expected: Collection[str]) -> State:
 def _load(model: nn.Module, name: str, state: State) -> None:
     own = model.state_dict()
     heads = tuple(f"{head}." for head in _classifiers(model))
-    # all or nothing: a new weight next to the bias of another task makes no sense
+    # a new weight cannot be combined with the bias of another task
     fits = all(k in state and state[k].shape == v.shape for k, v in own.items() if k.startswith(heads))
     if not fits:
         state = {k: v for k, v in state.items() if not k.startswith(heads)}

@@ -1,6 +1,6 @@
 """Style-transfer networks: one row of `NETWORKS` describes how a network is built, trained and loaded.
 
-A network is a chain of stages followed by a decoder. Its caller matches the features after every stage.
+A network is a chain of stages followed by a decoder. The caller matches the features after every stage.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class StyleNetwork(nn.Module):
     """A chain of ``stages`` from RGB images in [0, 1] to features, and a ``decoder`` back to images.
 
     ``strides[i]`` is the stride of the features after stage ``i``, in pixels of the image. ``receptive_field[i]`` is the
-    radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by that
-    much and start at multiples of ``max_stride``, the largest stride inside the network. The first stage is frozen while
+    radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by this
+    radius and start at multiples of ``max_stride``, the largest stride inside the network. The first stage is frozen while
     the rest is trained, because a match preserves the content only as the order of its features.
     """
 
@@ -66,9 +66,9 @@ class NetworkSpec:
     objective: str  # row of `efdm.style.objective.OBJECTIVES`
     recipe: Mapping[str, Any]  # training settings that differ from the defaults
     weights: Mapping[str, str] = field(default_factory=dict)  # matcher -> row of `efdm.models.weights.WEIGHTS`
-    max_stride: int = 0  # largest stride inside the network; 0 stands for that of its features
+    max_stride: int = 0  # largest stride inside the network; 0: the stride of its features
     matcher: str = "efdm"  # key of `weights` that is loaded by default
-    encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores its decoder only
+    encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
 
 
 def _vgg_radius(name: str) -> int:

@@ -29,7 +29,7 @@ class Conv(nn.Conv2d):
 class UpConv(nn.Conv2d):
     """Nearest-neighbour upsampling by 2 followed by a 3x3 convolution, without the upsampled intermediate.
 
-    Each output position sees only four distinct input values, so the kernel is summed to 2x2 taps for each of the four
+    Each output position depends on only four distinct input values, so the kernel is summed to 2x2 taps for each of the four
     output positions, and the four results are interleaved. This is faster than convolving the upsampled features.
     """
 
@@ -45,7 +45,7 @@ class UpConv(nn.Conv2d):
 
 
 def _summed(kernel: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return the kernel of three taps as applied to the even and to the odd positions of repeated values."""
+    """Return a kernel of three taps with taps on equal inputs merged, for even and for odd output positions."""
     a, b, c = kernel.unbind(dim)
     zero = torch.zeros_like(a)
     return torch.stack([a, b + c, zero], dim), torch.stack([zero, a + b, c], dim)

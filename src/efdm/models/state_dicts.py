@@ -26,7 +26,7 @@ def check_state(module: nn.Module, name: str, state: Mapping[str, Tensor], *, op
 
 
 def rename_layers(state: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the state with the layer of every key, all but its last part, replaced by its entry in ``names``, if any."""
+    """Return the state with the layer name of every key (all but its last part) replaced as in ``names``."""
     parts = ((*key.rpartition("."), value) for key, value in state.items())
     return {f"{names.get(layer, layer)}{dot}{parameter}": value for layer, dot, parameter, value in parts}
 

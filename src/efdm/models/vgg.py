@@ -157,7 +157,7 @@ def normalise(encoder: VGG, means: Mapping[str, Tensor]) -> VGG:
     """Rescale the filters in place, so that every channel has mean activation 1 on the images that gave ``means``.
 
     This is exact for convolutions, ReLUs and max pooling: a channel divided by a positive number and multiplied by it in the
-    next layer leaves the rest of the network unchanged. A channel that never fires keeps its scale.
+    next layer leaves the rest of the network unchanged. A channel that is never active keeps its scale.
     """
     if missing := [name for name in encoder.names if name not in means]:
         raise ValueError(f"means has no {', '.join(missing)}; measure it with an encoder up to {encoder.until}")

@@ -147,7 +147,7 @@ def find_checked(name: str, path: str | Path | None = None) -> Path:
 
 
 def fits_table(name: str, file: Path) -> bool:
-    """Return False if the checksum of a file with the original name differs from the table; conversions always fit."""
+    """Return False if a file with the original name has a wrong checksum; converted files are not checked."""
     weight = WEIGHTS[name]
     original = weight.place == "package" or file.name == weight.files[0]
     return not original or not weight.sha256 or checksum(file).startswith(weight.sha256)
@@ -176,7 +176,7 @@ def _reading(path: str | Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingWeights(f"file not found: {path}") from error
     except Exception as error:
-        # for a damaged file, only messages of the operating system help; those of the readers are cryptic
+        # for a damaged file, only messages of the operating system are helpful; those of the readers are cryptic
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise DamagedFileError(
             path, f"cannot be read as weights{reason}", "expected .safetensors, or a .pth that holds tensors only"
@@ -198,7 +198,10 @@ def read(path: str | Path) -> dict[str, Tensor]:
 
 
 def metadata(path: str | Path) -> dict[str, str]:
-    """Return the metadata of a safetensors file: `save_network` writes ``network`` and ``settings``. A .pth has none."""
+    """Return the metadata of a safetensors file: `save_network` writes ``network`` and ``settings``.
+
+    A .pth file has no metadata.
+    """
     with _reading(path):
         if Path(path).suffix != ".safetensors":
             Path(path).stat()
@@ -263,7 +266,7 @@ def save_encoder(encoder: VGG, path: str | Path) -> None:
     if wrong := [k for k, v in state.items() if not v.isfinite().all()]:
         raise ValueError(f"{wrong[0]} of the encoder is not finite; measure its means on more photographs")
     halves = {k: v.half() for k, v in state.items()}
-    # dividing by the mean of a channel that rarely fires can overflow
+    # dividing by the mean of a rarely active channel can overflow
     fits = all(v.isfinite().all() for v in halves.values())
     write_tensors(halves if fits else state, path, {"encoder": encoder.name})
 

@@ -20,8 +20,8 @@ class _Calls:
 
     def __init__(self) -> None:
         self.labels: Tensor | None = None
-        self.outer_labels: list[Tensor | None] = []  # of each running call: the labels to restore when it ends
-        self.reached: list[list[str]] = []  # of each running eager call: the mixed stages reached so far
+        self.outer_labels: list[Tensor | None] = []  # labels to restore when a call ends, for each running call
+        self.reached: list[list[str]] = []  # mixed stages reached so far, for each running eager call
 
 
 class _CallsOfThread(threading.local, _Calls):
@@ -64,7 +64,7 @@ def reach_stage(key: str) -> None:
         note_compiled_stage(key)
     elif _eager.reached:
         _eager.reached[-1].append(key)
-    elif not in_backward():  # no eager call: the model is compiled, and this stage is not
+    elif not in_backward():  # no eager call is running: the model is compiled but this stage is not
         _compiled_stages.add(key)
 
 
@@ -89,7 +89,7 @@ def end_call() -> list[str]:
     if torch.compiler.is_compiling():
         set_domains(_compiled.outer_labels.pop())
         return []
-    if not _eager.outer_labels:  # compiled code began this call and failed
+    if not _eager.outer_labels:  # compiled code started this call and failed
         _compiled.labels = _compiled.outer_labels.pop() if _compiled.outer_labels else None
         return []
     set_domains(_eager.outer_labels.pop())

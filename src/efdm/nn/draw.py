@@ -45,11 +45,14 @@ def beta(alpha: float, batch: int, device: torch.device, generator: Generator) -
     return beta_from(alpha, *beta_noise(batch, device, generator))
 
 
-_TRIES = 8  # each is accepted with probability >= 0.95, so all fail once in 2.5e10 draws
+_TRIES = 8  # each proposal is accepted with probability >= 0.95, so all are rejected once in 2.5e10 draws
 
 
 def beta_noise(batch: int, device: torch.device, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw all random numbers of `beta`. Layers also draw them when their gate is closed, so that every call draws alike."""
+    """Draw all random numbers of `beta`.
+
+    Layers also draw them when their gate is closed, so that every call consumes the same random numbers.
+    """
     u = uniform(2, batch, device=device, generator=generator)
     x = normal(2, batch, _TRIES, device=device, generator=generator)
     return u, x, uniform(2, batch, _TRIES, device=device, generator=generator)

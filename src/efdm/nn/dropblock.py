@@ -25,9 +25,9 @@ def block_mask(space: Sequence[int], corners: Tensor, block: Sequence[int]) -> T
 class DropBlock(FeatureLayer):
     """DropBlock (Ghiasi et al., NeurIPS 2018): set blocks of every channel to 0 and scale up the rest.
 
-    Blocks are drawn so that a share of about ``p`` is dropped; overlapping blocks make it slightly less. One scale is
-    computed for the whole batch. Feature maps smaller than a block lose whole channels. The published schedule, which raises
-    ``p`` from 0 during training, is not implemented.
+    Blocks are drawn so that about a fraction ``p`` is dropped, slightly less where blocks overlap. One scale is
+    computed for the whole batch. In feature maps smaller than a block, whole channels are dropped. The published schedule,
+    which raises ``p`` from 0 during training, is not implemented.
 
     Args:
         p: share of the features to drop.

@@ -1,4 +1,4 @@
-"""Base class of all feature layers: when they are active, where the channels are, and how they draw."""
+"""Base class of all feature layers: activation, feature layout and random draws."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class FeatureLayer(nn.Module):
     """Change features at random, in training mode only. `mix_after` inserts any feature layer into a model.
 
     A subclass implements ``transform``, and lists the settings to print in ``settings``. ``transform`` is called in every
-    training step unless ``p`` is 0, so it draws its own gate with `efdm.nn.draw.gate`: reading a draw back from a GPU would
-    wait for it. A subclass may also define ``p`` differently, as `DropBlock` does (a share of the features).
+    training step unless ``p`` is 0, so it draws its own gate with `efdm.nn.draw.gate`, because reading a draw back from a
+    GPU would synchronise it. A subclass may also define ``p`` differently, as `DropBlock` does (a share of the features).
 
     Args:
         p: how often, or how strongly, the layer acts. 0 disables the layer at no cost.

@@ -43,10 +43,10 @@ def _target(style: Tensor, features: Tensor) -> Tensor:
 
 
 def _in_units(unit: Unit, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-    """Divide both by the style's standard deviation if ``unit`` is ``"spread"``, so that all channels count alike."""
+    """Divide both by the style's standard deviation if ``unit`` is ``"spread"``, so that all channels have equal weight."""
     if unit == "value":
         return features, style
-    variance = upcast(style).var(-1, keepdim=True, correction=0)  # in float16 squares overflow and 1e-12 is 0
+    variance = upcast(style).var(-1, keepdim=True, correction=0)  # in float16, squares overflow and 1e-12 underflows to 0
     spread = (variance + SMALLEST_SPREAD**2 * variance.mean(1, keepdim=True) + 1e-12).sqrt().to(style.dtype)
     return features / spread, style / spread
 

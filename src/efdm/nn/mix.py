@@ -24,7 +24,7 @@ class FeatureMix(FeatureLayer):
         method: a row of `MATCHERS`. ``"efdm"`` is EFDMix and ``"adain"`` is MixStyle; ``"adamean"``, ``"adastd"`` and
             ``"hm"`` are the other rows of the paper's study of orders.
         p: probability that a call mixes.
-        alpha: each sample keeps a share of its own style, drawn from ``Beta(alpha, alpha)``. None keeps nothing.
+        alpha: each sample keeps a share of its own style, drawn from ``Beta(alpha, alpha)``. None keeps none of it.
         pairing: a row of `PAIRINGS`: ``"random"`` (the default), ``"crossdomain"`` (needs domain labels) or ``"halves"``
             (the authors' code).
         channel_dim, prefix, generator: see `FeatureLayer`.

@@ -191,7 +191,7 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _input_shape(model: nn.Module) -> tuple[int, int, int]:
-    """Return the ``(channels, height, width)`` that a model was built for; 224 x 224 if it does not matter."""
+    """Return the ``(channels, height, width)`` that a model was built for; models without a fixed size get 224 x 224."""
     config = (getattr(model, "pretrained_cfg", None) or {}).get("input_size", (3, 224, 224))  # timm
     built_for = getattr(getattr(model, "patch_embed", None), "img_size", None) or getattr(model, "image_size", None)
     size = config[1:] if built_for is None else (built_for, built_for) if isinstance(built_for, int) else built_for

@@ -91,7 +91,7 @@ def from_rows(values: Tensor, like: Tensor, channel_dim: int) -> Tensor:
 
 # Torch transposes a single matrix in blocks that fit the cache, but not a batch of matrices. The batched copy takes four
 # times as long if the number of positions is a power of two, because the values of a position share a cache set.
-_MIN_VALUES = 1 << 16  # per sample: with fewer, the calls take longer than the copies
+_MIN_VALUES = 1 << 16  # minimum per sample: with fewer values, the calls take longer than the copies
 
 
 def _is_large_channels_last(t: Tensor, channel_dim: int) -> bool:

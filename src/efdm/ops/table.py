@@ -19,7 +19,7 @@ from efdm.ops.moments import MIX_EPS, adain, adamean, adastd
 from efdm.ops.styles import Style
 
 _DETACHED_STATS = {"content_stats": "stop"}  # as in the authors' MixStyle code
-_MOMENT_OPTIONS = frozenset({"channel_dim", "eps", "style_grad", "content_stats"})  # all options but the masks
+_MOMENT_OPTIONS = frozenset({"channel_dim", "eps", "style_grad", "content_stats"})  # all options except the masks
 
 
 @dataclass(frozen=True)

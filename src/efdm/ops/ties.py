@@ -38,7 +38,7 @@ def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
     return total.reshape(x.shape)
 
 
-# None sorts by value and position. All kernels are stable, so "fast" currently equals "stable" but does not promise it.
+# None sorts by value and position. All kernels are stable, so "fast" currently equals "stable", but this is not guaranteed.
 TIES: Mapping[Ties, Callable[[Rows, torch.Generator | None], Tensor] | None] = MappingProxyType({
     "fast": None,
     "stable": None,
@@ -56,7 +56,8 @@ def _selected_first(mask: Tensor) -> Tensor:
 def _presort(content: Rows, ties: Ties, generator: torch.Generator | None) -> Tensor | None:
     """Return the index that every value takes before the stable sort by value, ``(b, c, n)``, or None for its position.
 
-    The sort treats values outside the mask as NaN. Selected values are therefore placed first, so selected NaN precede them.
+    The sort treats values outside the mask as NaN. Selected values are therefore placed first, so selected NaN precede
+    unselected values.
     """
     key = TIES[ties]
     if key is None:

@@ -33,7 +33,7 @@ class Candidate:
 
 
 def unchanged() -> Candidate:
-    """Return the content itself: the reference with no content loss and no style."""
+    """Return the content itself, as a reference with no content loss and no style."""
     return Candidate("unchanged content", {"kind": "unchanged"}, lambda content, style, progress: content)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
-LEAST_VARIANCE = 1e-6  # added to every direction of colour space, because a grey style has no variance to scale
+LEAST_VARIANCE = 1e-6  # added to the variance in every direction, because a grey style has no variance to scale
 
 
 def recolor(
@@ -34,7 +34,7 @@ def recolor(
 def _colors(picture: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the mean ``(b, 3, 1)`` and the covariance ``(b, 3, 3)``."""
     pixels = picture.flatten(2) if mask is None else picture[..., mask]
-    if not pixels.shape[-1]:  # an empty mask selects nothing to stylize, so any colours will do
+    if not pixels.shape[-1]:  # an empty mask stylizes nothing, so the colours do not matter
         pixels = picture.flatten(2)
     pixels = pixels.double()
     mean = pixels.mean(-1, keepdim=True)

@@ -46,7 +46,7 @@ def make_pairs(
     """Pair contents with styles.
 
     ``"order"`` pairs content i with style i. ``"grid"`` pairs every content with every style and starts with the pairs of
-    ``"order"``. ``most`` limits the number of pairs.
+    ``"order"``. ``most`` is the maximum number of pairs.
     """
     check_choice("pairing", pairing, get_args(Pairing))
     if pairing == "order":
@@ -116,7 +116,7 @@ def evaluate(
 ) -> list[Record]:
     """Stylize and measure every pair that the run has no record of yet, and return all records of the run.
 
-    Images are identified by name, so a run is for one set of contents and one set of styles. The time of an image
+    Images are identified by name, so use a run for one set of contents and one set of styles only. The time of an image
     includes the encoding of its style; the first image of each candidate is not timed.
 
     Args:

@@ -33,7 +33,7 @@ class Look:
     def match(self, x: Tensor, depth: int, channels: slice, method: str, **options: object) -> Tensor:
         """Match content features after stage ``depth``, restricted to ``channels``, to the weighted styles."""
         if method == "efdm" and len(self.features) > 1 and options.keys() <= {"ties", "generator"}:
-            # rank i takes the i-th value of every style, so one match to the averaged sorted values is enough
+            # every style assigns its i-th value to rank i, so one match to the averaged sorted values is enough
             average = self._average(depth, x.shape[2:].numel(), channels)
             return interpolate_styles(x, [average], [1], method=method, **options)
         styles = [_select(style[depth], channels) for style in self.features]
@@ -55,7 +55,7 @@ def _select(style: PreparedStyle, channels: slice) -> PreparedStyle:
 
 
 def normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Return ``count`` weights divided by their sum; None stands for equal weights."""
+    """Return ``count`` weights divided by their sum; None means equal weights."""
     values = [1.0] * count if weights is None else [float(w) for w in weights]
     if len(values) != count or not count:
         raise ValueError(f"expected one weight for each of {count} styles, got {len(values)} weights")
@@ -77,8 +77,8 @@ def coverage(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
 def region_cells(masks: Sequence[Tensor], size: tuple[int, int], stride: int) -> list[Tensor]:
     """Return masks on the cells of a feature map, each cell assigned to at most one mask.
 
-    A cell belongs to the mask that covers most of it; of overlapping masks the last counts. A mask too thin to own a cell
-    gets every cell that it touches.
+    A cell belongs to the mask that covers most of it; where masks overlap, the last one applies. A mask too thin to own a
+    cell gets every cell that it touches.
     """
     covered = torch.stack([coverage(mask, size, stride) for mask in without_overlap(masks)])
     rest = (1 - covered.sum(0)).clamp(min=0)

@@ -99,10 +99,10 @@ def edge_ssim(images: Tensor, content: Tensor) -> Tensor:
 def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> Tensor:
     """Return the 1-D Wasserstein distance per channel in units of the style's standard deviation, averaged: ``(b,)``.
 
-    A shift by one standard deviation has distance 1. Sizes may differ. Channels that are constant in the style have no
-    unit and are skipped; the result is NaN if all channels are. ``faint="dropped"`` also skips channels that vary a
-    hundred times less than their layer, because a single such channel can dominate the mean: any activation in the output
-    is hundreds of standard deviations away.
+    A shift by one standard deviation gives a distance of 1. Sizes may differ. Channels that are constant in the style have
+    no unit and are skipped; the result is NaN if all channels are. ``faint="dropped"`` also skips channels that vary a
+    hundred times less than their layer, because a single such channel can dominate the mean: any activation in the output is
+    hundreds of standard deviations away.
     """
     check_choice("faint", faint, ("kept", "dropped"))
     x, y = kernels.sort_rows(rows(features.float())), kernels.sort_rows(rows(style.float()))
@@ -135,7 +135,7 @@ def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
 
 
 def _mean_of_live(values: Tensor, live: Tensor) -> Tensor:
-    # 0 / 0 = NaN without live channels; a distance of 0 would claim a perfect match
+    # 0 / 0 = NaN without varying channels, because a distance of 0 would mean a perfect match
     return torch.where(live, values, 0).sum(1) / live.sum(1)
 
 

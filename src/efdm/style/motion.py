@@ -77,7 +77,7 @@ def _correction(now: Tensor, moved: Tensor) -> Tensor:
     yy, xx = yy + STIFFNESS, xx + STIFFNESS
     determinant = yy * xx - xy * xy
     step = torch.stack([(xx * ty - xy * tx) / determinant, (yy * tx - xy * ty) / determinant])
-    return step.clamp(-1, 1)  # the linear model holds for about one pixel
+    return step.clamp(-1, 1)  # the linear model is valid for about one pixel
 
 
 def _blur(x: Tensor, side: int) -> Tensor:

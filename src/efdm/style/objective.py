@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from efdm.style.settings import Settings
 
 STYLE_TAPS = ("relu1_1", "relu2_1", "relu3_1", "relu4_1")  # AdaIN, authors' code
-LIKENESS_TAPS = {"relu3_3": 0.3, "relu4_3": 1.0}  # weights: the layout matters more than edges
+LIKENESS_TAPS = {"relu3_3": 0.3, "relu4_3": 1.0}  # weights: layout counts more than edges
 RECONSTRUCTED = ("relu2_2", "relu3_3")
 DISTILLED = ("relu2_1", "relu3_1")
 DIRECTIONS = 128  # random directions per tap of the sliced loss
@@ -102,8 +102,8 @@ class PerceptualObjective(nn.Module):
 
     Style: distances of sorted values at every tap, in units of the style's standard deviation, per channel and along random
     directions. Content: cosine distances of feature vectors. Identity: the last ``identities`` samples of a batch are their
-    own style and should come back unchanged. Losses are means over the batch, to be averaged over ``processes``; if only
-    one process has identities, their loss is multiplied by the number of processes.
+    own style and should be reproduced. Losses are means over the batch, to be averaged over ``processes``; if only one
+    process has identities, their loss is multiplied by the number of processes.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ def _paper(network: StyleNetwork, settings: Settings, device: torch.device) -> d
 
 
 def _perceptual(network: StyleNetwork, settings: Settings, device: torch.device) -> dict[str, nn.Module]:
-    # zero padding, as the VGG was trained: nothing is decoded from its features
+    # zero padding, as in the training of the VGG, because nothing is decoded from its features
     teacher = load_encoder("vgg16", "relu4_3", path=settings.vgg or None, padding="zeros", pooling="floor").to(device)
     rank, world = processes()
     styled = PerceptualObjective(

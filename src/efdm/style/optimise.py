@@ -68,7 +68,7 @@ def sorted_loss(style: Tensor) -> Loss:
 
 
 def lbfgs(pixels: Tensor, loss: Callable[[], Tensor], iterations: int, lr: float, callback: Callback) -> None:
-    """Minimise with L-BFGS and a line search. ``iterations`` counts evaluations, because they take the time."""
+    """Minimise with L-BFGS and a line search. ``iterations`` counts evaluations of the loss, which dominate the time."""
     # the line search may exceed max_eval by a few evaluations
     solver = torch.optim.LBFGS(
         [pixels], lr=lr, max_iter=iterations, max_eval=iterations, history_size=50,

@@ -18,7 +18,7 @@ from efdm.data.embedded import STYLES, styles
 from efdm.data.images import MAX_PIXELS, decode, from_image, short_side_size, to_picture
 
 # Tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]. A string is a path or the name of a painted style.
-# Any stands for PIL images and arrays (h, w), (h, w, 3) or (h, w, 4) of uint8 or of floats in [0, 1].
+# "Any" covers PIL images and arrays (h, w), (h, w, 3) or (h, w, 4) of uint8 or of floats in [0, 1].
 AnyPicture = Tensor | Picture | str | os.PathLike[str] | bytes | Any
 Size = int | str | None
 

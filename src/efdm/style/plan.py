@@ -93,7 +93,7 @@ def read_mask_for(path: Path, picture: Picture) -> Tensor:
 
 @dataclass(frozen=True)
 class Plan:
-    """The files to read and to write. `plan_files` makes it and reports most mistakes before a model is loaded."""
+    """The files to read and to write. `plan_files` makes a plan and reports most mistakes before a model is loaded."""
 
     content: Path
     out: Path
@@ -129,7 +129,7 @@ def plan_files(
         styles: pictures, folders, zips, or names of painted styles.
         out: a file for one result, otherwise a folder, which is created.
         weights: mix all styles into one look, with one weight per style.
-        mix: ``"equal"`` mixes all styles in equal parts; ``"none"`` makes every style a look of its own.
+        mix: ``"equal"`` mixes all styles in equal parts; ``"none"`` makes one look per style.
         content_masks: one mask per region; each region gets its own style, or the only one.
         style_masks: one mask per style, or per region.
     """

@@ -68,7 +68,10 @@ class Group:
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
-    """Group records by candidate and settings, in order of appearance. The last record of a pair counts."""
+    """Group records by candidate and settings, in order of appearance.
+
+    If a pair has several records, the last one is used.
+    """
     found: dict[str, dict[tuple[str, str], Record]] = {}
     for record in records:
         key = json.dumps([record["candidate"], record["settings"]], sort_keys=True)
@@ -111,7 +114,7 @@ def _distinguish(labels: Sequence[str], made: Sequence[Group]) -> list[str]:
 
 
 def _fact(name: str, value: object, others: Sequence[object]) -> str:
-    if isinstance(value, list):  # metrics: show only those that not all groups have
+    if isinstance(value, list):  # metrics: only if not all groups have them
         shared = set.intersection(*(set(o) for o in others if isinstance(o, list)))
         value = " ".join(v for v in value if v not in shared)
     return f"{name.replace('_', ' ')} {'own' if value is None else value}".strip()

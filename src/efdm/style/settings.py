@@ -32,11 +32,11 @@ class Settings(TrainSettings):
     method: str = "efdm"
     iterations: Count = 160_000  # paper
     batch: Count = 8  # authors' code
-    size: Count = 256  # of the crops; authors' code
+    size: Count = 256  # side of the crops; authors' code
     short_side: Count = 288  # images are resized to this before random crops
     lr: NonNegative = 1e-4  # authors' code
     schedule: Schedule = "inverse-time"
-    ema_decay: Share = 0.0  # of the exponential moving average of the weights; 0: none
+    ema_decay: Share = 0.0  # decay of the exponential moving average of the weights; 0: none
     max_grad_norm: NonNegative = 0.0  # 0: gradients are not clipped
     style_weight: NonNegative = 10.0  # authors' code, for the normalised VGG-19
     sliced_weight: NonNegative = 0.0

@@ -131,8 +131,9 @@ class Stylizer:
     ) -> Any:
         """Return the stylized content, in the size and type of ``content``.
 
-        A PIL image gives a PIL image, a tensor a float tensor in [0, 1], an array an array, and a `Picture`, a path or bytes
-        give a `Picture`. The alpha channel is preserved; transparent pixels are neither matched nor changed.
+        The result is a PIL image for a PIL image, a float tensor in [0, 1] for a tensor, an array for an array, and a
+        `Picture` for a `Picture`, a path or bytes. The alpha channel is preserved; transparent pixels are neither matched
+        nor changed.
 
         Args:
             strength: from 0 (the content, encoded and decoded) to 1; a tensor gives one value for each image of a batch.
@@ -141,9 +142,9 @@ class Stylizer:
             preserve_color: a row of `COLORS`: "none", "content" or "luminance".
             photoreal: a row of `PHOTOREAL`: "none", or a filter that takes all edges from the content.
             regions: pairs of a content mask ``(h, w)`` and a style, or a mask of ``style``. Pixels outside all masks stay
-                unchanged; of overlapping masks the last counts.
+                unchanged; where masks overlap, the last one applies.
             size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
-                keeps their size; "auto" does so up to a short side of 1024, because strokes a few pixels wide would be too
+                keeps their size; "auto" keeps it up to a short side of 1024, because strokes a few pixels wide would be too
                 fine to see in a larger picture.
             tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
         """

@@ -1,4 +1,4 @@
-"""Run a network tile by tile, so that the memory does not grow with the image.
+"""Run a network tile by tile, so that memory does not grow with the image.
 
 The convolutions of a stage run on overlapping tiles that fill one feature map. Features are matched on the whole map, so the
 result does not depend on the tiles.

@@ -31,7 +31,7 @@ from efdm.training.lanes import Work
 from efdm.training.step import Step
 
 BLOCK = 64  # iterations whose random numbers are drawn together
-SLICED_CHANNELS = (256, 512)  # of the taps of the sliced loss
+SLICED_CHANNELS = (256, 512)  # channels at the taps of the sliced loss
 
 
 def train(settings: Settings, folder: Path, *, resume: bool = False, progress: Report = ignore) -> StyleNetwork:
@@ -63,7 +63,7 @@ def make_network(settings: Settings) -> StyleNetwork:
 
 
 class CropPairs:
-    """Random crops of contents and styles. An iteration has the same crops wherever a run starts."""
+    """Random crops of contents and styles. The crops of an iteration do not depend on where the run was started."""
 
     def __init__(self, contents: ImageSet, styles: ImageSet, settings: Settings) -> None:
         self.settings, self.device = settings, torch.device(settings.device)
@@ -110,7 +110,7 @@ class StyleTask(Task[StyleNetwork]):
         self.contents, self.styles, self.folder = contents, styles, folder
         self.device, self.first = torch.device(settings.device), processes()[0] == 0
         self.crops = CropPairs(contents, styles, settings)
-        # a checkpoint contains all weights, and the network that a run started from may be gone
+        # a checkpoint contains all weights, and the file that the run started from may no longer exist
         self.network = make_network(dataclasses.replace(settings, start="") if resume else settings).to(self.device)
 
     def phases(self) -> list[Phase]:
@@ -179,7 +179,7 @@ def make_step(objective: nn.Module, network: StyleNetwork, settings: Settings, *
 
 
 def _compiled(objective: nn.Module) -> nn.Module:
-    """Compile an objective, or only its teacher: the teacher is most of the work, and the rest takes long to compile."""
+    """Compile an objective, or only its teacher, which is most of the work; the rest takes long to compile."""
     teacher = getattr(objective, "teacher", None)
     if teacher is None:
         return torch.compile(objective)  # type: ignore[return-value]
@@ -192,7 +192,7 @@ def _skipped(source: str, name: str, reason: str) -> str:
     place = Path(source)
     folder = place.resolve().name
     known = name if name == folder else f"{folder}/{name}"  # a single image is its own source
-    for begin in (str(place / name), str(place), name):  # a reason starts with the path or the name
+    for begin in (str(place / name), str(place), name):  # an error message starts with the path or the name
         if reason.startswith(f"{begin} "):
             return known + reason.removeprefix(begin)
     return f"{known}: {reason}"

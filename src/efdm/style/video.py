@@ -3,8 +3,8 @@
 Frames that are matched independently flicker for two reasons. A match maps a value by its rank in the frame, so an object
 that enters or leaves changes the mapping of all other values; and the network amplifies camera noise. `CurveSmoother`
 addresses the first: it averages the quantiles of the content over time and maps values through the smoothed curve.
-`OutputSmoother` addresses the second: it blends unchanged areas with the previous output. With either, a single frame no
-longer matches the style exactly.
+`OutputSmoother` addresses the second: it blends unchanged areas with the previous output. With either smoother, a single
+frame no longer matches the style exactly.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _prepare_frame(frame: Tensor, size: int | None) -> Tensor:
     if frame.ndim != 3 or frame.shape[0] != 3:
         raise ValueError(f"frames must have shape (3, h, w), got {tuple(frame.shape)}")
     if frame.dtype != torch.uint8:
-        check_picture(frame, "frame")  # rows with curves do not call `Stylizer.stylize`, which checks as well
+        check_picture(frame, "frame")  # rows with curves do not call `Stylizer.stylize`, which also validates
         frame = frame.float().clamp(0, 1)
     if size is not None and min(frame.shape[1:]) > size:
         frame = resize(frame, short_side_size(frame.shape[1], frame.shape[2], size))

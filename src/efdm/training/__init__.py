@@ -1,4 +1,4 @@
-"""The training loop and its parts, independent of what is trained. `efdm.training.fit` is the place to start."""
+"""The training loop and its parts, independent of what is trained. Start reading at `efdm.training.fit`."""
 
 from efdm.training.capture import SPEEDS, Capture, Speed
 from efdm.training.precision import PRECISIONS, Precision, autocast

@@ -25,8 +25,8 @@ class Capture:
     generators. ``generator`` is the generator that the step draws from, unless it is torch's default.
 
     Replays run on the current stream, so several captures run concurrently if each is called on its own stream. Capturing
-    needs the device exclusively: `torch.cuda.graph` synchronises first, and no other thread may launch work meanwhile. Each
-    capture has its own memory pool, because graphs that run concurrently must not share one.
+    needs the device exclusively: `torch.cuda.graph` synchronises first, and no other thread may launch work during the
+    capture. Each capture has its own memory pool, because graphs that run concurrently must not share one.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Capture:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect garbage before the block and not inside: freeing CUDA memory would break a capture."""
+    """Collect garbage before the block and disable collection inside, because freeing CUDA memory would break a capture."""
     was = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -24,7 +24,7 @@ def write_checkpoint(state: Mapping[str, Any], path: Path) -> None:
 
 
 def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
-    """Return the state in ``path``. Raise DamagedFileError if its checksums do not match or it is no checkpoint."""
+    """Return the state in ``path``. Raise DamagedFileError if its checksums do not match or it is not a checkpoint."""
     try:
         with zipfile.ZipFile(path) as archive:  # torch.save writes a zip with CRC-32 checksums, which torch.load ignores
             if (damaged := archive.testzip()) is not None:
@@ -36,7 +36,7 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
 
 
 def is_finite(state: object) -> bool:
-    """Return whether all tensors anywhere in ``state`` are finite."""
+    """Return True if all tensors nested in ``state`` are finite."""
     return all(bool(tensor.isfinite().all()) for tensor in _tensors(state))
 
 

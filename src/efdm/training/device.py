@@ -22,14 +22,14 @@ def default_device() -> str:
 
 
 def device_defaults(device: str) -> Mapping[str, Any]:
-    """Return the precision and speed for a device such as "cuda:1". Unknown kinds of devices get those of a CPU."""
+    """Return the precision and speed for a device such as "cuda:1". Unknown device types get those of a CPU."""
     return DEFAULTS.get(device.partition(":")[0], DEFAULTS["cpu"])
 
 
 def check_device(device: str) -> None:
-    """Raise SettingError if the device cannot compute."""
+    """Raise SettingError if the device cannot be used."""
     try:
-        torch.zeros(1, device=device).item()  # "meta" has tensors without values
+        torch.zeros(1, device=device).item()  # tensors on "meta" have no values
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         cpu = ", ".join(f"{name}={value!r}" for name, value in {"device": "cpu", **DEFAULTS["cpu"]}.items())
         message = f"device={device!r} is not available here; use {cpu}"

@@ -36,14 +36,14 @@ def append_line(path: Path, record: Record) -> None:
     try:
         with path.open("a") as file:
             file.write(json.dumps(record) + "\n")
-    except OSError as error:  # a full disk does not name the file
+    except OSError as error:  # the error for a full disk does not name the file
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read_lines(path: Path, keys: Collection[str] = ()) -> list[Record]:
     """Return the records of a file of JSON lines, each of which has ``keys``.
 
-    A last line that a crash cut off is skipped. Any other line that is no record raises DamagedFileError.
+    An incomplete last line, as left by a crash, is skipped. Any other invalid line raises DamagedFileError.
     """
     found = []
     lines = path.read_bytes().split(b"\n")
@@ -74,6 +74,6 @@ def mend_lines(path: Path, keys: Collection[str] = ()) -> None:
 def _parsed(line: bytes, keys: Collection[str]) -> Record | None:
     try:
         found = json.loads(line)
-    except ValueError:  # includes a character that was cut in two
+    except ValueError:  # also for a character cut in two
         return None
     return found if isinstance(found, dict) and found.keys() >= set(keys) else None

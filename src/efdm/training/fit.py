@@ -29,7 +29,7 @@ from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import FILE, TrainSettings, check_same_run
 from efdm.training.step import Step
 
-SECONDS = 300.0  # between checkpoints at most; what a machine that fails without warning may cost
+SECONDS = 300.0  # maximum time between checkpoints, which a crash may lose
 
 Result = TypeVar("Result")
 
@@ -83,7 +83,7 @@ class Task(ABC, Generic[Result]):
         return environment(self.settings.device)
 
     def is_due(self, phase: Phase, iteration: int) -> bool:
-        """Return whether `evaluate` has to be called after this iteration."""
+        """Return True if `evaluate` must be called after this iteration."""
         return False
 
     def evaluate(self, status: Status) -> Work[None]:
@@ -102,9 +102,9 @@ def fit_steps(
 ) -> Work[Result]:
     """Train a task as a generator that yields after every step and returns the result.
 
-    Settings, log, checkpoints and the mark of a finished run are written to ``folder``, which is locked meanwhile. A run
-    that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses and
-    weights are bit for bit those of an uninterrupted run.
+    Settings, log, checkpoints and the mark of a finished run are written to ``folder``, which is locked during training. A
+    run that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses
+    and weights are bit for bit those of an uninterrupted run.
     """
     writes = folder is not None and processes()[0] == 0  # the first of several processes
     with lock_folder(folder) if folder is not None and writes else nullcontext():
@@ -115,7 +115,7 @@ def fit_steps(
         try:
             yield from run.phases(state)
         except (KeyboardInterrupt, GeneratorExit):
-            with suppress(DivergedError), unbroken():  # the weights of a diverged run are not worth saving
+            with suppress(DivergedError), unbroken():  # a diverged run is not saved
                 run.save()
             raise
         finally:
@@ -144,7 +144,7 @@ def check_same_data(before: str, fingerprint: str, folder: Path) -> None:
 class _Clock:
     """A clock that counts seconds of training. It is stopped during evaluations and while files are written.
 
-    With several lanes the clock of one keeps running while others are set up or evaluated.
+    With several lanes, the time of a run includes the set-up and evaluation of other runs.
     """
 
     def __init__(self, before: float = 0.0) -> None:
@@ -212,13 +212,13 @@ class _Run:
                 break
             lr = settings.lr * SCHEDULES[settings.schedule](self.done, total)
             inputs = next(batches)
-            with unbroken():  # a step and its line in the log: a checkpoint between them would lose the line
+            with unbroken():  # a checkpoint between a step and its log line would lose the line
                 self.losses = step(self.done, *inputs, lr=lr)
                 self.done += 1
                 last = self.done == total
                 logs = last or self.done % settings.log_every == 0
                 if logs or self.task.is_due(phase, self.done):
-                    self.losses = mean_losses(self.losses)  # waits for the device, so the clock is right
+                    self.losses = mean_losses(self.losses)  # synchronises the device, so the measured time is correct
                     self._check_loss()
                 if logs:
                     now = self.clock.seconds()
@@ -262,7 +262,8 @@ class _Run:
             return
         losses = {name: float(value) for name, value in self.losses.items()}
         state = self.step.state()
-        if not (all(map(math.isfinite, losses.values())) and is_finite(state)):  # in every process: none waits for another
+        # checked in every process, so that none waits for another
+        if not (all(map(math.isfinite, losses.values())) and is_finite(state)):
             raise DivergedError(f"the weights are not finite at {self._place()}; lower the learning rate", self.done)
         if self.folder is not None:
             place = {"phase": self.phase.name, "iteration": self.done, "losses": losses, "seconds": self.clock.seconds()}

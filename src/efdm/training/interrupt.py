@@ -12,7 +12,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C; schedulers, services and `tim
 
 @contextmanager
 def unbroken() -> Iterator[None]:
-    """Delay signals that stop the process until the end of this block: half an update cannot be saved."""
+    """Delay signals that stop the process until the end of this block, because a partial update cannot be saved."""
     # only the main thread receives signals; a handler that Python did not set (None) could not be restored
     before = {number: signal.getsignal(number) for number in STOPS} if _in_main_thread() else {}
     before = {number: handler for number, handler in before.items() if handler is not None}
@@ -30,7 +30,7 @@ def unbroken() -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise KeyboardInterrupt on the first SIGTERM in this block and ignore later ones, which would interrupt the saving.
+    """Raise KeyboardInterrupt on the first SIGTERM in this block and ignore later signals, which would interrupt saving.
 
     Does nothing where SIGTERM already has a handler, or outside the main thread.
     """

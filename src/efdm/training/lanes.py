@@ -1,8 +1,8 @@
 """Several runs side by side on one GPU, in one thread.
 
 A run is a generator that yields after every step. Each lane has its own stream, so the device executes the steps of one
-lane while the next launches its own. Small networks leave much of a GPU idle, which further lanes use, and all lanes share
-data and compiled code, since they are one process.
+lane while the next launches its own. A small network leaves much of a GPU idle, so several lanes use it better. All lanes
+run in one process and share data and compiled code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Work = Generator[None, None, Value]  # yields after every step and returns a res
 
 
 def finish(work: Work[Value]) -> Value:
-    """Run ``work`` to its end on the current stream and return its result."""
+    """Run the generator ``work`` to completion on the current stream and return its result."""
     while True:
         try:
             next(work)
@@ -38,7 +38,7 @@ def finish(work: Work[Value]) -> Value:
 def side_by_side(
     works: Iterable[Work[Value]], *, device: torch.device, lanes: int, finished: Callable[[Value], None]
 ) -> None:
-    """Run all works, ``lanes`` at a time, in their order, and call ``finished`` with the result of each.
+    """Run all generators in order, ``lanes`` at a time, and call ``finished`` with the result of each.
 
     A lane whose queue is full is skipped, so fast lanes do not wait for slow ones. If one fails, or on Ctrl-C or SIGTERM,
     all others are closed.

@@ -32,7 +32,7 @@ class Log:
             board.flush()
 
     def _board(self, phase: str) -> Any:
-        """Return a writer for a phase. Each has a folder, because TensorBoard drops lines by their iteration alone."""
+        """Return a writer for a phase. Each phase has its own folder, because TensorBoard drops lines by iteration alone."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

@@ -14,5 +14,5 @@ PRECISIONS: Mapping[str, torch.dtype] = MappingProxyType({"fp32": torch.float32,
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Return the autocast context of a precision."""
-    # without its cache: cast weights would outlive a captured graph
+    # without the cache of casts, because cached weights would outlive a captured graph
     return torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32", cache_enabled=False)

@@ -37,7 +37,7 @@ Class = TypeVar("Class")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(Field,))
 def validated(cls: type[Class]) -> type[Class]:
-    """Make a frozen, keyword-only pydantic dataclass whose errors are `SettingError` with the name of the field."""
+    """Make a frozen, keyword-only pydantic dataclass that raises `SettingError` with the name of the invalid field."""
     made = dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))(cls)
     checked = made.__init__
 
@@ -72,7 +72,7 @@ def setting_error(error: ValidationError, cls: type) -> SettingError:
 
 @validated
 class TrainSettings:
-    """Settings that every kind of training has."""
+    """Settings that all training tasks share."""
 
     iterations: Count = 1000
     batch: Count = 64
@@ -105,7 +105,10 @@ def public(settings: TrainSettings) -> dict[str, Any]:
 
 
 def read_settings(cls: type[Settings], folder: Path) -> Settings:
-    """Return the settings that the run in ``folder`` was started with. Settings missing in the file have their defaults."""
+    """Return the settings that the run in ``folder`` was started with.
+
+    Settings missing from the file take their defaults.
+    """
     path = folder / FILE
     if not path.is_file():
         raise RunFolderError(f"{folder} holds no run to resume; start a new one", folder, "not started")

@@ -31,7 +31,7 @@ class Step:
         losses: maps tensors to named losses.
         modules: what is trained, by the name under which it is saved in a checkpoint.
         optimizer: row of `OPTIMIZERS`.
-        max_grad_norm: clip gradients to this norm and report the norm as "gradient"; None does neither.
+        max_grad_norm: clip gradients to this norm and report the norm as "gradient"; None disables both.
         ema_decay: decay of the exponential moving average of the parameters; 0 keeps none.
         generator: what ``losses`` draws from. Iteration ``i`` seeds it, and the default generator, from ``seed`` and ``i``
             alone, so a resumed run draws the same numbers.

@@ -61,7 +61,7 @@ def _load(row: Command) -> Any:
     except MissingExtraError:
         raise
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "efdm":  # a wrong import in this package
+        if error.name is None or error.name.partition(".")[0] == "efdm":  # an import error inside this package
             raise
         raise MissingExtraError(error.name, row.extra) from error
     return typer.main.get_command(module.app)

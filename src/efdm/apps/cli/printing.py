@@ -8,7 +8,7 @@ console = Console()
 
 
 def print_text(text: object, *, style: str | None = None, end: str = "\n") -> None:
-    """Print text verbatim: brackets in file names are no markup, and long lines are not wrapped, so they can be copied."""
+    """Print text verbatim: brackets are not markup, and long lines are not wrapped, so that they can be copied."""
     console.print(str(text), style=style, end=end, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -21,8 +21,8 @@ from efdm.apps.cli.printing import console as standard_console
 from efdm.progress import Progress, Report
 
 BAR = 20  # characters
-BAR_COUNT_TIME = 46  # characters that bar, count and time need at most; labels get the rest
-SHARE = 0.1  # of the work, after which a log prints the next line
+BAR_COUNT_TIME = 46  # maximum width of bar, count and time; labels get the rest
+SHARE = 0.1  # fraction of the work after which a log prints the next line
 MIN_SECONDS, MAX_SECONDS = 5.0, 30.0  # between two lines of a log
 SPEED_PERIOD = 600.0  # seconds of progress from which the time left is estimated
 

@@ -37,12 +37,10 @@ def stylize(
     weight: Annotated[
         list[float] | None, typer.Option(help="Mix all styles into one look. Repeat it once per style.")
     ] = None,
-    mix: Annotated[
-        str, typer.Option(help="equal mixes all styles in equal parts; none makes one result per style.")
-    ] = "none",
+    mix: Annotated[str, typer.Option(help="equal: mix all styles with equal weights; none: one result per style.")] = "none",
     strength: Annotated[float, typer.Option(help="From 0 (the content) to 1 (the style).")] = 1.0,
     method: Annotated[str, typer.Option(help=f"Matching method: {', '.join(MATCHERS)}.")] = "efdm",
-    preserve_color: Annotated[str, typer.Option(help=f"Keep the colors of the content: {', '.join(COLORS)}.")] = "none",
+    preserve_color: Annotated[str, typer.Option(help=f"Keep the colours of the content: {', '.join(COLORS)}.")] = "none",
     photoreal: Annotated[str, typer.Option(help=f"Keep the edges of the content: {', '.join(PHOTOREAL)}.")] = "none",
     content_mask: Annotated[
         Paths, typer.Option(help="Stylize only where this picture is white. Repeat it for several regions.")
@@ -51,10 +49,13 @@ def stylize(
         Paths, typer.Option(help="Use only the white part of the style. Repeat it once per style or region.")
     ] = None,
     size: Annotated[
-        str, typer.Option(help="Working short side: pixels, full, or auto (full up to 1024). The output keeps its size.")
+        str,
+        typer.Option(
+            help="Short side for the network: pixels, full, or auto (full up to 1024). The output size is unchanged."
+        ),
     ] = "auto",
     style_size: Annotated[
-        str, typer.Option(help="Working short side of the styles; larger means larger strokes. Defaults to --size.")
+        str, typer.Option(help="Short side of the styles; a larger size gives larger strokes. Defaults to --size.")
     ] = "",
     model: Model = "",
     weights: Weights = None,
@@ -64,7 +65,7 @@ def stylize(
     ties: Annotated[str | None, typer.Option(help=f"Order of equal values with efdm: {', '.join(CHOICES['ties'])}.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = 0,
     temporal: Annotated[str, typer.Option(help=f"Flicker reduction in videos: {', '.join(TEMPORAL)}.")] = "smooth",
-    audio: Annotated[str, typer.Option(help="keep or drop the sound of a video.")] = "keep",
+    audio: Annotated[str, typer.Option(help="Sound of a video: keep or drop.")] = "keep",
 ) -> None:
     """Stylize pictures or a video.
 

@@ -48,10 +48,12 @@ def style(
     method: Annotated[str | None, typer.Option(help=f"{', '.join(MATCHERS)}. Defaults to efdm.")] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}.")] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Contents per step, and as many styles. Divided among all processes.")
+        int | None, typer.Option(min=1, help="Contents per step, with as many styles. Divided among all processes.")
     ] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Side of the random crops in pixels.")] = None,
-    short_side: Annotated[int | None, typer.Option(min=1, help="Pictures are resized to this before cropping.")] = None,
+    short_side: Annotated[
+        int | None, typer.Option(min=1, help="Short side to which pictures are resized before cropping.")
+    ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     schedule: Annotated[str | None, typer.Option(help=f"Learning rate schedule: {', '.join(SCHEDULES)}.")] = None,
     style_weight: Annotated[float | None, typer.Option(help="Weight of the style loss.")] = None,

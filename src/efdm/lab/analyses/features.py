@@ -22,7 +22,7 @@ from efdm.training import autocast
 def pick(
     data: DomainSet, per_domain: int | None = 250, *, domains: Sequence[str] | None = None, split: str = "test"
 ) -> Tensor:
-    """Return indices of up to ``per_domain`` pictures of each domain (None: all), evenly spread over its classes."""
+    """Return indices of up to ``per_domain`` pictures of each domain (None: all), evenly distributed over its classes."""
     if per_domain is not None and per_domain < 1:
         raise SettingError(f"per_domain must be >= 1 or None, got {per_domain}", "per_domain")
     parts = []
@@ -52,7 +52,7 @@ class Sample:
 
     @cached_property
     def domains(self) -> list[str]:
-        """The domains of the selected pictures; the data set may have further domains."""
+        """The domains of the selected pictures; the data set may have others."""
         return [self.data.domain_names[number] for number in self.data.domains[self.indices].unique().tolist()]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Histograms of one channel's features in each domain: are they Gaussian, and do domains differ?
+"""Histograms of one channel's features in each domain, to see whether they are Gaussian and whether domains differ.
 
 Features are standardized for each sample and channel. Remaining differences between domains, and from the normal
 distribution, are those that matching mean and standard deviation cannot remove.
@@ -163,7 +163,7 @@ def draw(found: Histograms, channel: int, title: str, path: Path) -> None:
         label = f"{with_spaces(domain)}: {moments}"
         axes.stairs(shares[1:-1] / width, edges, color=colour_of(number), linewidth=1.3, label=label)
     axes.set_xlim(float(edges[0]), float(edges[-1]))
-    # square root: keeps low, wide histograms visible beside the peaks of flat pictures
+    # the square root keeps low, wide histograms visible next to the peaks of flat pictures
     axes.set_yscale("function", functions=(lambda y: np.sqrt(np.maximum(y, 0)), np.square))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("standardized feature", fontsize=9)

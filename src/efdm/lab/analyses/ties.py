@@ -50,7 +50,7 @@ def relus_of(model: nn.Module) -> list[str]:
 
 
 def last_activation(model: nn.Module, stage: str) -> str | None:
-    """Return the name of the last ReLU inside a stage, where stages without a final activation have most ties."""
+    """Return the name of the last ReLU inside a stage. In stages without a final activation, most ties occur there."""
     name, module, *_ = find_stage(model, stage)
     inside = [inner for inner, m in module.named_modules(remove_duplicate=False) if inner and isinstance(m, RELUS)]
     return f"{name}.{inside[-1]}" if inside else None
@@ -93,7 +93,7 @@ def _variants(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
-    """Return a Markdown table: a line per stage, a column per activation and precision. Pictures have one value."""
+    """Return a Markdown table: a line per stage, a column per activation and precision, and a line for the pictures."""
     variants, places = _variants(rows), {(r["stage"], r["at"]): r["positions"] for r in rows}
     cells = {(r["stage"], r["at"], r["activation"], r["precision"]): r["percent"] for r in rows}
     head = ["place", "values", *(_label(*variant, own) for variant in variants)]

@@ -1,4 +1,5 @@
-"""Do simple feature statistics predict the domain of a picture? Shown by t-SNE and measured by a linear probe.
+"""Measure how well simple feature statistics predict the domain of a picture. The answer is shown by t-SNE and measured by a
+linear probe.
 
 Each picture has one number per channel: mean, standard deviation, skewness, kurtosis or infinity norm. If skewness separates
 domains as well, style is more than mean and standard deviation, as the paper says.
@@ -81,7 +82,7 @@ def draw(
 ) -> None:
     figure = new_figure(7.2, 5)
     panels = figure.subplots(2, 3).flat
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))  # so that no domain covers the others
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED))  # so that no domain hides others
     for axes, (statistic, at) in zip(panels, points.items(), strict=False):
         for chunk in order.split(max(1, len(order) // 8)):
             for number in range(len(names)):

@@ -44,7 +44,8 @@ def run(
         Word, typer.Option(help="Initial weights: a .safetensors or .pth file, timm, or random. Default: the recipe's.")
     ] = None,
     seeds: Annotated[
-        Word, typer.Option(help="A count or a list: 5 means 0 to 4; 0,3 means these two; 3, means 3. Default: the recipe's.")
+        Word,
+        typer.Option(help="A count or a list: 5 means 0 to 4; 0,3 means 0 and 3; 3, means only 3. Default: the recipe's."),
     ] = None,
     methods: Annotated[Words, typer.Option(help="Rows of the recipe, comma-separated. Default: all.")] = None,
     domains: Annotated[Words, typer.Option(help="Columns of the recipe, comma-separated. Default: all.")] = None,
