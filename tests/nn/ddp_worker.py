@@ -1,6 +1,7 @@
-"""Worker of test_ddp.py: train a mixed model with DistributedDataParallel over gloo."""
+"""Worker of test_ddp.py: train a mixed model in two processes with DistributedDataParallel over gloo."""
 
 import gc
+import os
 import sys
 
 import torch
@@ -11,11 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from efdm import EFDMix, mix_after
 
 
-def main(rank: int, store: str) -> None:
+def train(net: nn.Module, rank: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
-    mix_after(net, ["1"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     torch.manual_seed(rank)  # each process draws its own partners and weights
@@ -34,5 +32,15 @@ def main(rank: int, store: str) -> None:
     dist.destroy_process_group()
 
 
+def main(store: str) -> None:
+    torch.set_num_threads(1)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    mix_after(net, ["1"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
+    child = os.fork()  # before any computation; a second interpreter would import torch again
+    train(net, 0 if child else 1, store)
+    if child:
+        assert os.waitpid(child, 0)[1] == 0, "the second process failed"
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import ModuleType
 
 import pytest
 import torch
@@ -24,23 +25,23 @@ MODELS = {
     "mobilenet_v3_small": ("torchvision", {}, 64),
     "efficientnet_b0": ("torchvision", {}, 32),
     "convnext_tiny": ("torchvision", {}, 32),
-    "vit_b_16": ("torchvision", {"image_size": 32}, 32),
+    "vit_b_16": ("torchvision", {}, 32),
     "swin_t": ("torchvision", {}, 32),
     "resnet10t": ("timm", {}, 32),
     "vgg11": ("timm", {}, 32),
     "mobilenetv2_050": ("timm", {}, 32),
     "mobilenetv3_small_050": ("timm", {}, 64),
     "convnext_atto": ("timm", {}, 64),
-    "vit_tiny_patch16_224": ("timm", {"img_size": 32}, 32),
-    "swin_tiny_patch4_window7_224": ("timm", {"img_size": 32}, 32),
+    "vit_tiny_patch16_224": ("timm", {"img_size": 32, "depth": 4}, 32),
+    "swin_tiny_patch4_window7_224": ("timm", {"img_size": 32, "depths": (2, 1, 1, 1)}, 32),
     "vgg16-gap": ("efdm", {}, 32),
     # without a row: stages from timm's feature_info
     "regnetx_002": ("timm", {}, 64),
-    "densenet121": ("timm", {}, 64),
-    "resnetv2_50": ("timm", {}, 64),
+    "densenet121": ("timm", {"block_config": (2, 2, 2, 2)}, 64),
+    "resnetv2_50": ("timm", {"layers": (1, 1, 1, 1)}, 64),
     "fastvit_t8": ("timm", {}, 64),
-    "eva02_tiny_patch14_224": ("timm", {"img_size": 28}, 28),
-    "beit_base_patch16_224": ("timm", {"img_size": 32, "depth": 3}, 32),
+    "eva02_tiny_patch14_224": ("timm", {"img_size": 28, "depth": 3}, 28),
+    "beit_base_patch16_224": ("timm", {"img_size": 32, "depth": 3, "embed_dim": 96}, 32),
 }
 
 
@@ -57,6 +58,29 @@ class Recording(EFDMix):
         return out
 
 
+def _vgg(models: ModuleType) -> nn.Module:
+    with torch.device("meta"):  # the usual head has 120 million parameters
+        model = models.VGG(nn.Sequential())
+    model.features = models.vgg.make_layers([8, "M", 16, "M", 32, "M", 32, "M", 512, "M"], batch_norm=True)
+    model.classifier = nn.Linear(512 * 7 * 7, 4)
+    return model
+
+
+def _convnext(models: ModuleType) -> nn.Module:
+    widths = (96, 192, 384, 768)
+    blocks = [models.convnext.CNBlockConfig(a, b, 1) for a, b in zip(widths, (*widths[1:], None), strict=True)]
+    return models.ConvNeXt(blocks, num_classes=4)
+
+
+# torchvision's classes with fewer layers
+SMALL = {
+    "vgg11_bn": _vgg,
+    "convnext_tiny": _convnext,
+    "vit_b_16": lambda models: models.VisionTransformer(32, 16, 3, 4, 96, 192, num_classes=4),
+    "swin_t": lambda models: models.SwinTransformer([4, 4], 96, [1] * 4, [3, 6, 12, 24], [7, 7], num_classes=4),
+}
+
+
 def build(name: str) -> nn.Module:
     library, arguments, _ = MODELS[name]
     if library == "efdm":
@@ -67,10 +91,8 @@ def build(name: str) -> nn.Module:
     if library == "timm":
         return pytest.importorskip("timm").create_model(name, pretrained=False, num_classes=4, **arguments)
     models = pytest.importorskip("torchvision.models")
-    if name == "convnext_tiny":  # one block per stage
-        widths = (96, 192, 384, 768)
-        blocks = [models.convnext.CNBlockConfig(a, b, 1) for a, b in zip(widths, (*widths[1:], None), strict=True)]
-        return models.ConvNeXt(blocks, num_classes=4)
+    if name in SMALL:
+        return SMALL[name](models)
     return getattr(models, name)(weights=None, num_classes=4, **arguments)
 
 

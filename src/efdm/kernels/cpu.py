@@ -60,20 +60,19 @@ class Sorter:
         arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
         parallel_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
 
-    def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
-        out = torch.empty_like(x)
-        self._run("sort_match", (x, y), (out,))
+    def _values(self, name: str, *inputs: Tensor) -> Tensor:
+        out = torch.empty_like(inputs[0])
+        self._run(name, inputs, (out,))
         return out
+
+    def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._values("sort_match", x, y)
 
     def match_sorted(self, x: Tensor, values: Tensor) -> Tensor:
-        out = torch.empty_like(values)
-        self._run("match_sorted", (x, values), (out,))
-        return out
+        return self._values("match_sorted", x, values)
 
     def sort_rows(self, y: Tensor) -> Tensor:
-        out = torch.empty_like(y)
-        self._run("sort_rows", (y,), (out,))
-        return out
+        return self._values("sort_rows", y)
 
     def sort_rank(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int32, device=x.device)
@@ -81,9 +80,7 @@ class Sorter:
         return values, rank
 
     def take(self, values: Tensor, rank: Tensor) -> Tensor:
-        out = torch.empty_like(values)
-        self._run("take", (values, rank), (out,))
-        return out
+        return self._values("take", values, rank)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         samples = _partners_and_weights(x, partner, weight)

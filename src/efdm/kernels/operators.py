@@ -7,6 +7,7 @@ Except for `straight_through`, the operators have no gradient: `efdm.ops.gradien
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,24 +38,11 @@ def _run(name: str, *tensors: Tensor) -> Any:
     return getattr(kernel.functions, name)(*ready)
 
 
-def sort_match(x: Tensor, y: Tensor) -> Tensor:
-    return _run("sort_match", x, y)
-
-
-def match_sorted(x: Tensor, values: Tensor) -> Tensor:
-    return _run("match_sorted", x, values)
-
-
-def sort_rows(y: Tensor) -> Tensor:
-    return _run("sort_rows", y)
-
-
-def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
-    return _run("sort_rank", x)
-
-
-def take(values: Tensor, rank: Tensor) -> Tensor:
-    return _run("take", values, rank)
+sort_match = partial(_run, "sort_match")
+match_sorted = partial(_run, "match_sorted")
+sort_rows = partial(_run, "sort_rows")
+sort_rank = partial(_run, "sort_rank")
+take = partial(_run, "take")
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

@@ -63,6 +63,8 @@ class FeatureLayer(nn.Module):
         generator: a generator on the features' device. Defaults to torch's own, which `torch.manual_seed` seeds.
     """
 
+    _warned = False  # about features of unknown layout, once per layer
+
     def __init__(
         self,
         p: float,
@@ -111,7 +113,8 @@ class FeatureLayer(nn.Module):
                     "gradient checkpointing repeats this forward, but cannot restore the layer's own generator; use "
                     "generator=None, or exclude the layer from checkpointing"
                 )
-            if layout is None and self.channel_dim is None and features.ndim == 3:
+            if layout is None and self.channel_dim is None and features.ndim == 3 and not self._warned:
+                self._warned = True
                 warnings.warn(
                     f"features of shape {tuple(features.shape)} are taken for (batch, channels, length); pass "
                     "channel_dim=-1 for tokens (batch, tokens, channels), or channel_dim=1 to silence this warning",

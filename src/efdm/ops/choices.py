@@ -37,18 +37,13 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     raise SettingError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}", argument)
 
 
-def check_options(function: Callable[..., object], options: Mapping[str, object], without: Collection[str] = ()) -> None:
-    """Raise for options that ``function`` does not accept or that are in ``without``, and for invalid choices."""
-    check_known(function.__name__, [name for name in options_of(function) if name not in without], options)
-
-
 def options_of(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the names of the keyword-only arguments."""
     return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
 def check_known(function: str, known: Collection[str], options: Mapping[str, object]) -> None:
-    """Raise for options that are not in ``known`` and for invalid choices. Unlike `check_options`, it can be compiled."""
+    """Raise for options that are not in ``known`` and for invalid choices."""
     for name, value in options.items():
         if name not in known:
             raise TypeError(f"{function} has no option {name!r}; its options are {', '.join(known)}")
