@@ -56,7 +56,7 @@ def test_p_1_drops_everything(device: torch.device) -> None:
 
 @pytest.mark.parametrize("space", [(9,), (5, 6), (4, 5, 6)], ids=str)
 def test_one_to_three_space_dimensions(space: tuple[int, ...], device: torch.device) -> None:
-    out = DropBlock(0.3, 2)(torch.ones(8, 6, *space, device=device))
+    out = DropBlock(0.3, 2, channel_dim=1)(torch.ones(8, 6, *space, device=device))
     assert out.shape == (8, 6, *space)
     assert 0.1 < (out == 0).float().mean().item() < 0.35
     with pytest.raises(ValueError, match="1 to 3 space dimensions"):

@@ -33,7 +33,7 @@ def test_zero_noise_returns_the_features_exactly(device: torch.device) -> None:
 def test_distribution_of_the_perturbed_means(device: torch.device) -> None:
     """Over many calls, a sample's mean is unbiased and has the standard deviation of the batch's means."""
     x = torch.randn(4, 2, 50, device=device) + 5 * torch.randn(4, 2, 1, device=device)
-    layer = DSU(p=1.0)
+    layer = DSU(p=1.0, channel_dim=1)
     outs = torch.stack([layer(x).mean(-1) for _ in range(1500)])
     spread = x.mean(-1).std(0)
     assert ((outs.mean(0) - x.mean(-1)).abs() < 5 * spread / 1500**0.5).all()
@@ -41,5 +41,5 @@ def test_distribution_of_the_perturbed_means(device: torch.device) -> None:
 
 
 def test_a_batch_of_one_is_unchanged(device: torch.device) -> None:
-    x = torch.randn(1, 3, 7, device=device)
+    x = torch.randn(1, 3, 7, 7, device=device)
     assert torch.equal(DSU(p=1.0)(x), x)

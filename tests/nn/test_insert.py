@@ -333,5 +333,7 @@ def test_three_dimensional_features_of_unknown_layout_warn() -> None:
         model(tokens)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        model(tokens)  # warns once per layer
+        torch.compile(mix_after(nn.Sequential(nn.LayerNorm(8)), ["0"]), fullgraph=True, backend="eager")(tokens)
         mix_after(unmix(model), ["0"], EFDMix(p=1.0, channel_dim=-1))(tokens)
         mix_after(nn.Sequential(nn.Conv1d(5, 3, 1)), ["0"], EFDMix(p=1.0))(tokens)

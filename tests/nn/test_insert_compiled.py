@@ -38,7 +38,7 @@ def test_checkpointing_with_an_own_generator_raises(device: torch.device) -> Non
 def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device: torch.device) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(
-        nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, pairing="crossdomain"), nn.Conv1d(3, 3, 1), nn.Tanh()
+        nn.Conv1d(2, 3, 1), EFDMix(p=1.0, alpha=1.0, pairing="crossdomain", channel_dim=1), nn.Conv1d(3, 3, 1), nn.Tanh()
     ).to(device)
     grads = []
     # the plain run comes second, so that the checkpointed run cannot use its stored labels
@@ -135,4 +135,4 @@ def test_labels_of_a_failed_compiled_call_are_dropped() -> None:
     with pytest.raises(RuntimeError):
         compiled(torch.zeros(4, 99, 4, 4), domains=torch.arange(4))
     with pytest.raises(ValueError, match="requires domain labels"):
-        torch.compile(EFDMix(p=1.0, pairing="crossdomain"), backend="eager")(torch.rand(4, 3, 5))
+        torch.compile(EFDMix(p=1.0, pairing="crossdomain"), backend="eager")(torch.rand(4, 3, 5, 5))

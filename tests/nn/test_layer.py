@@ -13,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from efdm import active, mix_after
 from efdm.nn import DSU, CrossNorm, DropBlock, EFDMix, FeatureLayer, MixStyle, draw, feature_layers
 
-pytestmark = pytest.mark.filterwarnings("ignore:features of shape")
 LAYERS = {
     "efdmix": lambda **s: EFDMix(1.0, 5.0, **s),
     "mixstyle": lambda **s: MixStyle(1.0, 5.0, **s),
@@ -221,7 +220,7 @@ def test_wrong_features_raise_even_if_the_gate_is_closed(features, settings, err
 
 def test_a_subclass_must_implement_transform() -> None:
     with pytest.raises(NotImplementedError, match="FeatureLayer must implement transform"):
-        FeatureLayer(1.0)(torch.zeros(2, 3, 4))
+        FeatureLayer(1.0)(torch.zeros(2, 3, 4, 4))
 
 
 @pytest.mark.slow

@@ -7,8 +7,6 @@ from tolerances import close
 from efdm import MATCHERS, EFDMix, FeatureMix, MixStyle, adain, channel_stats, domains_of_batch, efdm, efdmix
 from efdm.nn import CrossNorm, draw
 
-pytestmark = pytest.mark.filterwarnings("ignore:features of shape")
-
 
 def features(device: torch.device, batch: int = 6) -> torch.Tensor:
     return torch.randn(batch, 4, 5, 6, device=device)
@@ -150,9 +148,7 @@ def test_compiled_calls_draw_the_gate_anew(device: torch.device) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pairing", "ties"), [("random", "fast"), ("crossdomain", "fast"), ("halves", "fast"), ("random", "random")], ids=str
-)
+@pytest.mark.parametrize(("pairing", "ties"), [("crossdomain", "fast"), ("halves", "fast"), ("random", "random")], ids=str)
 def test_compiles_in_one_graph_with_changing_batches(pairing: str, ties: str, device: torch.device) -> None:
     torch._dynamo.reset()
     layer = EFDMix(p=1.0, alpha=5.0, pairing=pairing, ties=ties)
@@ -189,14 +185,14 @@ def test_threads_have_separate_labels() -> None:
     def work(batch: int) -> None:
         for _ in range(200):
             with domains_of_batch(torch.arange(batch)):
-                layer(torch.randn(batch, 2, 5))
+                layer(torch.randn(batch, 2, 5, 1))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, (3, 4)))
 
 
 def test_default_dtype_and_device_are_ignored() -> None:
-    x = torch.randn(4, 3, 8)
+    x = torch.randn(4, 3, 8, 1)
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.bfloat16)
@@ -220,7 +216,7 @@ def test_random_ties_come_from_the_generator(device: torch.device) -> None:
     outs = []
     for seed in (0, 1):
         torch.manual_seed(seed)
-        outs.append(EFDMix(p=1.0, ties="random", generator=torch.Generator(device).manual_seed(3))(x))
+        outs.append(EFDMix(p=1.0, ties="random", channel_dim=1, generator=torch.Generator(device).manual_seed(3))(x))
     assert torch.equal(*outs)
 
 

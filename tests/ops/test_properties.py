@@ -11,6 +11,8 @@ from torch import Tensor
 
 from efdm import MATCHERS, blend, channel_stats, efdm, efdmix, histogram_match, prepare, tied_share
 
+settings.register_profile("short", max_examples=40)
+settings.load_profile("short")
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100)
 FEW = st.sampled_from([-1.0, 0.0, -0.0, 0.5, 2.0])  # many ties
 
@@ -81,7 +83,6 @@ def test_hm_equals_efdm_without_ties(pair: tuple[Tensor, Tensor]) -> None:
         assert torch.equal(histogram_match(x, y), efdm(x, y))
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**31), st.sampled_from(list(MATCHERS)))
 def test_every_matcher_matches_its_statistics(seed: int, name: str) -> None:
     g = torch.Generator().manual_seed(seed)

@@ -46,7 +46,7 @@ class Mixup:
 
     def __post_init__(self) -> None:
         check_p(self.p)
-        check_alpha(self.alpha, "the paper uses 0.2")
+        check_alpha(self.alpha)
 
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         check_batch(images, targets)
@@ -74,7 +74,7 @@ class CutMix:
 
     def __post_init__(self) -> None:
         check_p(self.p)
-        check_alpha(self.alpha, "the paper uses 1")
+        check_alpha(self.alpha)
 
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         check_batch(images, targets)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -32,7 +32,7 @@ class DropBlock(FeatureLayer):
     Args:
         p: share of the features to drop.
         block: side of a block.
-        channel_dim, prefix, generator: see `FeatureLayer`.
+        settings: ``channel_dim``, ``prefix`` and ``generator`` of `FeatureLayer`.
 
     >>> import torch
     >>> from efdm.nn import DropBlock
@@ -47,12 +47,9 @@ class DropBlock(FeatureLayer):
         self,
         p: float = 0.1,  # DropBlock paper, ResNet-50: keep_prob 0.9
         block: int = 7,  # DropBlock paper, ResNet-50
-        *,
-        channel_dim: int | None = None,
-        prefix: int | None = None,
-        generator: torch.Generator | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__(p, channel_dim=channel_dim, prefix=prefix, generator=generator)
+        super().__init__(p, **settings)
         if not isinstance(block, int) or block < 1:
             raise ValueError(f"block must be an integer >= 1, got {block!r}; the paper uses 7")
         self.block = block

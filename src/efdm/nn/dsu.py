@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,7 @@ class DSU(FeatureLayer):
     Args:
         p: probability that a call adds noise.
         eps: added to variances.
-        channel_dim, prefix, generator: see `FeatureLayer`.
+        settings: ``channel_dim``, ``prefix`` and ``generator`` of `FeatureLayer`.
 
     >>> import torch
     >>> from efdm import DSU
@@ -55,11 +57,9 @@ class DSU(FeatureLayer):
         p: float = 0.5,  # DSU paper and published code
         *,
         eps: float = 1e-6,  # published code
-        channel_dim: int | None = None,
-        prefix: int | None = None,
-        generator: torch.Generator | None = None,
+        **settings: Any,
     ) -> None:
-        super().__init__(p, channel_dim=channel_dim, prefix=prefix, generator=generator)
+        super().__init__(p, **settings)
         check_eps(eps)
         self.eps = eps
 

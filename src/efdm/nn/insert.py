@@ -75,10 +75,8 @@ class _MixOutput(_Hook):
 
 def _checkpoints(model: nn.Module, stage: str) -> bool:
     """Return True if a module around the stage has timm's ``grad_checkpointing`` switched on."""
-    if getattr(model, "grad_checkpointing", False):
-        return True
     parents = stage.split(".")[:-1]
-    around = (".".join(parents[: i + 1]) for i in range(len(parents)))
+    around = (".".join(parents[:i]) for i in range(len(parents) + 1))  # "" is the model
     return any(getattr(model.get_submodule(name), "grad_checkpointing", False) for name in around)
 
 

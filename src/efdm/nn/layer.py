@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from math import inf
 from numbers import Real
+from sys import float_info
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,27 +15,23 @@ from efdm.nn.domains import in_backward
 from efdm.ops.layout import check_features
 
 
-def _check_number(name: str, value: object) -> None:
+def _check_number(name: str, value: Any, expected: str, smallest: float, largest: float = float_info.max) -> None:
     if not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
+    if not smallest <= float(value) <= largest:
+        raise ValueError(f"{name} must be {expected}, got {value}")
 
 
 def check_p(p: float) -> None:
-    _check_number("p", p)
-    if not 0 <= p <= 1:
-        raise ValueError(f"p must be a probability from 0 to 1, got {p}")
+    _check_number("p", p, "a probability from 0 to 1", 0, 1)
 
 
-def check_alpha(alpha: float, usual: str) -> None:
-    _check_number("alpha", alpha)
-    if not 1e-6 <= alpha < inf:  # smaller values of alpha give NaN
-        raise ValueError(f"alpha must be finite and >= 1e-6, got {alpha}; {usual}")
+def check_alpha(alpha: float) -> None:
+    _check_number("alpha", alpha, "finite and >= 1e-6", 1e-6)  # smaller values give NaN
 
 
 def check_eps(eps: float) -> None:
-    _check_number("eps", eps)
-    if not 0 <= eps < inf:
-        raise ValueError(f"eps must be finite and >= 0, got {eps}; 1e-6 is usual")
+    _check_number("eps", eps, "finite and >= 0", 0)
 
 
 def check_batch(images: Tensor, targets: Tensor) -> None:
@@ -142,13 +139,9 @@ class FeatureLayer(nn.Module):
         return {"p": self.p}
 
     def extra_repr(self) -> str:
-        shown = self.settings()
-        if self.channel_dim is not None:
-            shown["channel_dim"] = self.channel_dim
-        if self.prefix is not None:
-            shown["prefix"] = self.prefix
-        if self.generator is not None:
-            shown["generator"] = f"<{self.generator.device}>"
+        generator = None if self.generator is None else f"<{self.generator.device}>"
+        set_here = {"channel_dim": self.channel_dim, "prefix": self.prefix, "generator": generator}
+        shown = self.settings() | {name: value for name, value in set_here.items() if value is not None}
         if not self.active:
             shown["active"] = False
-        return ", ".join(f"{k}={v!r}" for k, v in shown.items())
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())

@@ -103,7 +103,7 @@ class ManifoldMixup:
         generator: torch.Generator | None = None,
     ) -> None:
         check_p(p)
-        check_alpha(alpha, "the published code uses 2")
+        check_alpha(alpha)
         self.alpha, self.p, self.generator = alpha, p, generator
         self._plan = _Plan()
         self.layers = tuple(_MixedAt(depth, self._plan) for depth in range(1, stages + 1))

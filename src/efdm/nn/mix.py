@@ -55,7 +55,7 @@ class FeatureMix(FeatureLayer):
         check_choice("method", method, MATCHERS)
         check_choice("pairing", pairing, PAIRINGS)
         if alpha is not None:
-            check_alpha(alpha, "the paper uses 0.1")
+            check_alpha(alpha)
         known = [name for name in options_of(MATCHERS[method].function) if name not in _OF_MIX]
         check_known(type(self).__name__, known, options)
         check_eps(options.get("eps", 0.0))

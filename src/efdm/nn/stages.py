@@ -122,11 +122,6 @@ def stages_of(model: nn.Module) -> dict[str, str]:
     """Return the stages of a known family, from shallow to deep, as ``{"stage1": module name, ...}``.
 
     Known families are the rows of `FAMILIES` and timm models with ``feature_info``. The result is empty for other models.
-
-    >>> from torch import nn
-    >>> from efdm import stages_of
-    >>> stages_of(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()))
-    {}
     """
     family = family_of(model)
     return {} if family is None else {f"stage{i}": name for i, name in enumerate(family.stages(model), 1)}
@@ -145,11 +140,6 @@ def find_stage(model: nn.Module, stage: str) -> Stage:
     """Return a stage of a known family (``"stage1"``), or any module by its name.
 
     Modules inside a known family have the family's layout (NHWC, tokens, class token). Otherwise channels are dimension 1.
-
-    >>> from torch import nn
-    >>> from efdm.nn import find_stage
-    >>> find_stage(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), "1").layout
-    (1, 0)
     """
     known = stages_of(model)
     modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
@@ -205,11 +195,6 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
 
     A blank image is passed through the model to measure the strides. The result is empty for unknown families and for
     families of constant resolution (ViT).
-
-    >>> from torch import nn
-    >>> from efdm.nn import stages_at
-    >>> stages_at(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()))
-    ()
     """
     family = family_of(model)
     if family is None:

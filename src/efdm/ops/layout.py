@@ -30,19 +30,15 @@ def check_features(features: Tensor, role: str, channel_dim: int) -> None:
     """Raise TypeError or ValueError unless ``features`` are floats ``(batch, channels, *space)``. ``role`` names them."""
     if not isinstance(features, Tensor):
         raise TypeError(f"{role} must be a tensor, got {type(features).__name__}")
-    ndim = features.ndim
+    shape, ndim = features.shape, features.ndim
     if not features.is_floating_point():
-        shape = tuple(features.shape)
-        raise TypeError(f"{role} {shape} has dtype {features.dtype}; convert it to a floating-point type")
+        raise TypeError(f"{role} {tuple(shape)} has dtype {features.dtype}; convert it to a floating-point type")
     if ndim < 3:
-        shape = tuple(features.shape)
-        raise ValueError(f"{role} has shape {shape}; expected (batch, channels, *space) with at least 3 dimensions")
+        raise ValueError(f"{role} has shape {tuple(shape)}; expected (batch, channels, *space) with at least 3 dimensions")
     if not -ndim <= channel_dim < ndim or channel_dim % ndim == 0:
-        shape = tuple(features.shape)
-        raise ValueError(f"channel_dim={channel_dim} is not a channel dimension of {role} {shape}; dimension 0 is the batch")
-    if not is_exporting() and 0 in features.shape[1:]:
-        shape = tuple(features.shape)
-        raise ValueError(f"{role} has shape {shape}; channels and space must not be empty")
+        raise ValueError(f"channel_dim={channel_dim} is not a dimension of {role} {tuple(shape)} after the batch")
+    if not is_exporting() and 0 in shape[1:]:
+        raise ValueError(f"{role} has shape {tuple(shape)}; channels and space must not be empty")
 
 
 def _mask_rows(mask: Any, role: str, like: Tensor) -> Tensor:

@@ -32,6 +32,10 @@ class PreparedStyle:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.values.shape)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.values.dtype
+
     def to(self, *args: object, **kwargs: object) -> PreparedStyle:
         """Move or convert the values, with the arguments of `Tensor.to`."""
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
@@ -127,22 +131,20 @@ def reject_mask(style: Style, style_mask: Tensor | None) -> None:
 
 def style_rows(style: Style, content: Rows, like: Tensor, channel_dim: int, style_mask: Tensor | None) -> Rows:
     """Convert the style to rows and check them against the content."""
-    if isinstance(style, Tensor):
-        if style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
-            style = style.to(like.dtype)  # under autocast, features of different layers may differ in dtype
-        rows = to_rows(style, "style", channel_dim, style_mask)
-        check_pair(content, rows, like, style.shape)
-        return rows
-    reject_mask(style, style_mask)
     if isinstance(style, Partners):
+        reject_mask(style, style_mask)
         index = style.on(content.values)
         return Rows(content.values.index_select(0, index), content.space, partner_mask(content, index))
-    if not isinstance(style, PreparedStyle):
+    if not isinstance(style, Tensor | PreparedStyle):
         raise TypeError(f"style must be a tensor, a PreparedStyle or Partners, got {type(style).__name__}")
-    if style.values.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
-        style = style.to(like.dtype)
-    rows = style.rows()
-    check_pair(content, rows, like, style.shape)
+    if style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
+        style = style.to(like.dtype)  # under autocast, features of different layers may differ in dtype
+    if isinstance(style, Tensor):
+        rows = to_rows(style, "style", channel_dim, style_mask)
+    else:
+        reject_mask(style, style_mask)
+        rows = style.rows()
+    check_pair(content, rows, like, tuple(style.shape))
     return rows
 
 
