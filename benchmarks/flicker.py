@@ -19,8 +19,6 @@ from clips import CLIPS, NOISE, clip, measure
 
 from efdm.data.embedded import STYLES, read_style
 from efdm.environment import environment
-from efdm.models import build
-from efdm.models.weights import load_network
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL, stylize_frames
 
@@ -36,10 +34,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    if options.weights:
-        stylizer = Stylizer(load_network(build("small"), options.weights), "cpu")
-    else:
-        stylizer = Stylizer.from_pretrained("small", "cpu")
+    stylizer = Stylizer.from_pretrained("small", "cpu", options.weights)
     look = stylizer.prepare(read_style(options.style, STYLE_SIZE))
     list(stylize_frames(stylizer, clip("pan", frames=2, size=SIZE).frames, look))  # compiles kernels
     rows = []
@@ -54,14 +49,9 @@ def main() -> None:
             print(f"{name:9} {temporal:7} " + "  ".join(f"{k} {v}" for k, v in list(row.items())[2:]), flush=True)
             rows.append(row)
     record = {
-        "environment": environment("cpu"),
-        "network": stylizer.network.name,
-        "style": options.style,
-        "frames": FRAMES,
-        "size": list(SIZE),
-        "noise": round(255 * NOISE, 3),
-        "rows": rows,
-    }
+        "environment": environment("cpu"), "network": stylizer.network.name, "style": options.style, "frames": FRAMES,
+        "size": list(SIZE), "noise": round(255 * NOISE, 3), "rows": rows,
+    }  # fmt: skip
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=1) + "\n")
     print(f"written to {options.out}")

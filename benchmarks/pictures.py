@@ -95,16 +95,13 @@ def main() -> None:
                     times[key].append(seconds(call, device))
             for (method, style), found in times.items():
                 low, middle, high = statistics.quantiles(found, n=4)
-                row = {
+                rows.append({
                     "network": network, "batch": batch, "method": method, "style": style, "side": SIDE,
                     "seconds": round(middle, 6), "spread": round((high - low) / 2, 6),
                     "pictures_per_second": round(batch / middle, 2),
-                }  # fmt: skip
-                print(
-                    f"{network:6} batch {batch} {method:6} {style:9} {middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s",
-                    flush=True,
-                )
-                rows.append(row)
+                })  # fmt: skip
+                speed = f"{middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s"
+                print(f"{network:6} batch {batch} {method:6} {style:9} {speed}", flush=True)
     out = options.out or HERE / "results" / f"pictures-{device}.json"
     out.write_text(json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n")
 

@@ -210,7 +210,6 @@ WRONG = {
         lambda s: {k: v for k, v in s.items() if not k.startswith("layer3.")},
         r"w.safetensors: .*resnet10t: missing layer3\S*, layer3\S*, layer3\S* and \d+ more",
     ),
-    "unexpected": (lambda s: {**s, "extra.weight": torch.zeros(1)}, "unexpected extra.weight"),
     "renamed": (
         lambda s: {k.replace("layer1", "blocks"): v for k, v in s.items()},
         r"missing layer1\S*, .* unexpected blocks\S*",

@@ -17,18 +17,7 @@ from efdm.errors import DamagedFileError
 from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations, normalise
 from efdm.models import weights as module
 from efdm.models.vgg import numbered_convs
-from efdm.models.weights import (
-    MissingWeights,
-    find,
-    load_encoder,
-    load_network,
-    load_normalised_encoder,
-    metadata,
-    pretrained,
-    read,
-    save_encoder,
-    save_network,
-)
+from efdm.models.weights import MissingWeights, find, load_encoder, load_network, load_normalised_encoder, pretrained, read
 
 
 def test_encoder_from_safetensors_and_pth(folder: Path) -> None:
@@ -49,13 +38,13 @@ def test_imagenet_weights_are_normalised_once(folder: Path) -> None:
     scaled = load_normalised_encoder(VGG("vgg16", "relu1_1"))
     images = torch.rand(1, 3, 8, 8)
     torch.testing.assert_close(scaled(images) * means["conv1_1"].view(-1, 1, 1), plain(images))
-    save_encoder(scaled, folder / "deep" / "own.safetensors")
+    module.save_encoder(scaled, folder / "deep" / "own.safetensors")
     again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "deep" / "own.safetensors")
     assert torch.equal(again.conv1_1.weight, scaled.conv1_1.weight.half().float())
 
 
 def test_normalised_file_is_rejected_as_imagenet_weights(folder: Path) -> None:
-    save_encoder(VGG("vgg16", "relu1_1"), folder / "own.safetensors")
+    module.save_encoder(VGG("vgg16", "relu1_1"), folder / "own.safetensors")
     published = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
     torch.save(published, folder / "vgg_normalised.pth")
     for name in ("own.safetensors", "vgg_normalised.pth"):
@@ -65,19 +54,19 @@ def test_normalised_file_is_rejected_as_imagenet_weights(folder: Path) -> None:
 
 def test_encoder_that_overflows_float16_is_saved_in_float32(folder: Path) -> None:
     encoder = VGG("vgg16", "relu1_1")
-    save_encoder(encoder, folder / "usual.safetensors")
+    module.save_encoder(encoder, folder / "usual.safetensors")
     assert all(v.dtype == torch.float16 for v in read(folder / "usual.safetensors").values())
     means = torch.ones(64)
     means[5] = 1e-7
     normalise(encoder, {"conv1_1": means})
     assert encoder.conv1_1.weight.abs().max() > 65504
-    save_encoder(encoder, folder / "rare.safetensors")
+    module.save_encoder(encoder, folder / "rare.safetensors")
     again = load_normalised_encoder(VGG("vgg16", "relu1_1"), path=folder / "rare.safetensors")
     assert torch.equal(again.conv1_1.weight, encoder.conv1_1.weight)
     means[5] = 1e-45
     normalise(encoder, {"conv1_1": means})
     with pytest.raises(ValueError, match=r"conv1_1\.weight.*not finite"):
-        save_encoder(encoder, folder / "never.safetensors")
+        module.save_encoder(encoder, folder / "never.safetensors")
     assert not (folder / "never.safetensors").exists()
 
 
@@ -118,17 +107,17 @@ def test_network_round_trip(name: str, tmp_path: Path) -> None:
     network = scrambled(name)
     for dtype, same in (("float32", torch.float32), ("float16", torch.float16)):
         path = tmp_path / "deep" / f"{dtype}.safetensors"
-        save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
+        module.save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
         again = load_network(build(name), path)
         trained = [network, again] if name == "small" else [network.decoder, again.decoder]
         for a, b in zip(*(m.state_dict().values() for m in trained), strict=True):
             assert b.dtype == torch.float32
             assert torch.equal(a.to(same).float(), b)
-        stored = metadata(path)
+        stored = module.metadata(path)
         assert stored["network"] == name
         before = path.read_bytes()
         for _ in range(3):  # safetensors itself writes metadata in random order
-            save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
+            module.save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
             assert path.read_bytes() == before
         assert json.loads(stored["settings"]) == {"lr": 0.1, "out": str(tmp_path)}
         assert any(k.startswith("stages.") for k in read(path)) == (name == "small")  # the encoder of a VGG is not saved
@@ -137,14 +126,14 @@ def test_network_round_trip(name: str, tmp_path: Path) -> None:
 def test_files_of_other_networks(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.safetensors" for name in ("small", "vgg16")}
     for name, file in files.items():
-        save_network(build(name), file, {})
+        module.save_network(build(name), file, {})
     for network, other in [("vgg16", "small"), ("small", "vgg16"), ("vgg19", "vgg16")]:
         with pytest.raises(ValueError, match=rf"{other}\.safetensors: the checkpoint does not fit .*{network}.*missing"):
             load_network(build(network), files[other])
 
 
 def test_checksum_is_checked_for_shipped_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_network(scrambled("small"), tmp_path / "small.safetensors", {})
+    module.save_network(scrambled("small"), tmp_path / "small.safetensors", {})
     network = pretrained("small", weights=tmp_path / "small.safetensors")
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())
@@ -155,7 +144,7 @@ def test_checksum_is_checked_for_shipped_files_only(tmp_path: Path, monkeypatch:
 
 def test_network_is_read_from_the_metadata(folder: Path) -> None:
     save_file(numbered_vgg("vgg16", blocks=4), folder / "vgg16.safetensors")
-    save_network(build("vgg16"), folder / "deep.safetensors", {})
+    module.save_network(build("vgg16"), folder / "deep.safetensors", {})
     assert pretrained(weights=folder / "deep.safetensors").name == "vgg16"
     assert pretrained("vgg16", weights=folder / "deep.safetensors").name == "vgg16"
     assert pretrained().name == "small"

@@ -14,18 +14,7 @@ from training import numbered_vgg
 from efdm.errors import DamagedFileError
 from efdm.models import NETWORKS, build
 from efdm.models import weights as module
-from efdm.models.weights import (
-    WEIGHTS,
-    MissingWeights,
-    checksum,
-    find,
-    find_checked,
-    fits_table,
-    folders,
-    load_encoder,
-    pretrained,
-    read,
-)
+from efdm.models.weights import WEIGHTS, MissingWeights, checksum, find, fits_table, folders, load_encoder, pretrained, read
 
 
 def test_networks_refer_to_rows_of_the_table() -> None:
@@ -101,7 +90,7 @@ def test_file_with_the_original_name_must_have_its_checksum(folder: Path, monkey
 def test_checksum_is_computed_once() -> None:
     module._sha256.cache_clear()
     for _ in range(3):
-        find_checked("small")
+        module.find_checked("small")
     assert module._sha256.cache_info().misses == 1
 
 
