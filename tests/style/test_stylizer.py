@@ -9,6 +9,7 @@ from torch import Tensor
 
 from efdm.data import Picture
 from efdm.ops import MATCHERS, blend, interpolate_styles
+from efdm.style.color import recolor
 from efdm.style.look import coverage, region_cells, style_cells
 from efdm.style.pipeline import run_network, transfer
 from efdm.style.stylizer import Stylizer
@@ -132,7 +133,7 @@ def test_recolouring_uses_selected_pixels_only(stylizer: Stylizer) -> None:
 
     def colours(content: Tensor, style: Tensor) -> Tensor:
         look = stylizer.prepare(style, masks=mask)
-        made = stylizer._recolored(look, content[None], mask, "content", "auto").pictures[0]
+        made = stylizer._recolored(look, recolor, content[None], mask, "auto").pictures[0]
         return made[..., mask]
 
     def tinted(picture: Tensor) -> Tensor:

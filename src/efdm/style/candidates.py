@@ -20,7 +20,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
 from efdm.style.optimise import OPTIMISERS, optimise
-from efdm.style.stylizer import Stylizer
+from efdm.style.stylizer import Stylizer, check_strength
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +40,7 @@ def unchanged() -> Candidate:
 def network_candidate(name: str, stylizer: Stylizer, *, method: str, strength: float = 1.0, weights: str = "") -> Candidate:
     """Return a trained network as a candidate. ``weights`` is a checksum that distinguishes networks of the same name."""
     check_choice("method", method, tuple(MATCHERS))
-    if not 0 <= strength <= 1:
-        raise SettingError(f"strength must be in [0, 1], got {strength}", "strength")
+    check_strength(strength, 1)
 
     def run(content: Tensor, style: Tensor, progress: Report) -> Tensor:
         return stylizer.stylize(content, style, method=method, strength=strength)

@@ -63,7 +63,7 @@ class Color:
 
     about: str
     before: Callable[..., Tensor] | None = None
-    after: Callable[[Tensor, Tensor], Tensor] | None = None
+    after: Callable[[Tensor, Tensor], Tensor] = lambda output, content: output
 
 
 COLORS: Mapping[str, Color] = MappingProxyType({

@@ -109,14 +109,17 @@ def style_cells(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
     return share >= 0.5 if (share >= 0.5).any() else share > 0
 
 
-def check_mask(mask: Tensor, picture: Tensor, role: str) -> None:
-    """Raise unless ``mask`` is a bool tensor ``(h, w)`` of the picture's size that selects at least one pixel."""
+def checked_mask(mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
+    """Return the mask on the picture's device. Raise unless it is bool, has the picture's size and selects some pixels."""
+    if mask is None:
+        return None
     if mask.dtype != torch.bool:
         raise TypeError(f"{role} mask must have dtype bool, got {mask.dtype}; try mask > 0.5")
     if mask.shape != (size := picture.shape[-2:]):
         raise ValueError(f"{role} mask must have the size of the {role}, {tuple(size)}, got {tuple(mask.shape)}")
     if not mask.any():
         raise ValueError(f"{role} mask is empty; select at least one pixel, or omit the mask")
+    return mask.to(picture.device)
 
 
 def intersect(mask: Tensor | None, other: Tensor | None) -> Tensor | None:

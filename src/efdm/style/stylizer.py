@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from efdm.data import Picture, resize
+from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
 from efdm.ops.choices import check_choice
 from efdm.style.color import COLORS
-from efdm.style.look import Look, check_mask, intersect, normalise_weights, paste_inside, region_cells, style_cells
+from efdm.style.look import Look, checked_mask, intersect, normalise_weights, paste_inside, region_cells, style_cells
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
 from efdm.style.pipeline import run_network
@@ -105,7 +106,7 @@ class Stylizer:
         pictures, selections, features = [], [], []
         for style, mask in zip(several, given, strict=True):
             _, rgb, opaque = self._open(style, "style")
-            selected = intersect(self._mask(mask, rgb, "style"), opaque)
+            selected = intersect(checked_mask(mask, rgb, "style"), opaque)
             if selected is not None and not selected.any():
                 raise ValueError("every selected pixel of the style is transparent; select visible pixels")
             selections.append(selected)
@@ -155,15 +156,14 @@ class Stylizer:
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
         where = self._regions(rgb, opaque, style, regions, size, tile)
-        if COLORS[preserve_color].before is not None:
-            where = [Region(mask, self._recolored(look, rgb, mask, preserve_color, tile)) for mask, look in where]
+        color = COLORS[preserve_color]
+        if color.before is not None:
+            where = [Region(mask, self._recolored(look, color.before, rgb, mask, tile)) for mask, look in where]
         shape = working_size(rgb, size)
         resized = resize(rgb, shape).contiguous(memory_format=torch.channels_last).to(self.dtype)
         match = partial(self._match, size=shape, where=where, method=method, options=options)
         output = run_network(self.network, resized, match, tile, strength).float().clamp(0, 1)
-        output = PHOTOREAL[photoreal](rgb, output)
-        if (after := COLORS[preserve_color].after) is not None:
-            output = after(output, rgb)
+        output = color.after(PHOTOREAL[photoreal](rgb, output), rgb)
         output = paste_inside(output, rgb, [mask for mask, _ in where])
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
@@ -192,9 +192,9 @@ class Stylizer:
             found.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
         return tuple(found)
 
-    def _recolored(self, look: Look, content: Tensor, mask: Tensor | None, preserve_color: str, tile: str | int) -> Look:
-        recolor = COLORS[preserve_color].before
-        assert recolor is not None
+    def _recolored(
+        self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None, tile: str | int
+    ) -> Look:
         pictures, features = [], []
         for picture, selected in zip(look.pictures, look.masks, strict=True):
             size = (picture.shape[-2], picture.shape[-1])
@@ -224,16 +224,10 @@ class Stylizer:
             batch = look.features[0][0].values.shape[0]
             if batch not in (1, len(content)):
                 raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
-            found.append(Region(intersect(self._mask(mask, content, "content"), opaque), look))
+            found.append(Region(intersect(checked_mask(mask, content, "content"), opaque), look))
         if not found:
             raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
         return found
-
-    def _mask(self, mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
-        if mask is None:
-            return None
-        check_mask(mask, picture, role)
-        return mask.to(self.device)
 
     def _open(self, given: AnyPicture, role: str) -> tuple[Picture, Tensor, Tensor | None]:
         """Return the picture, its RGB batch on the device, and the mask of its opaque pixels if some are transparent."""
@@ -261,9 +255,9 @@ def check_strength(strength: float | Tensor, batch: int) -> None:
     """Raise unless ``strength`` is a number in [0, 1], or a tensor of such numbers, one for each image."""
     given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
     if given.ndim > 1 or given.numel() not in (1, batch):
-        raise ValueError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}")
+        raise SettingError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}", "strength")
     if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
-        raise ValueError(f"strength must be in [0, 1], from content to style, got {given.tolist()}")
+        raise SettingError(f"strength must be in [0, 1], from content to style, got {given.tolist()}", "strength")
 
 
 def _options(method: str, ties: str | None, generator: torch.Generator | None) -> dict[str, object]:
