@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from efdm import EFDMix, active, mix_after, unmix
 from efdm.models.backbones import build_backbone
-from efdm.nn import FAMILIES, feature_layers, stages_at, stages_of
+from efdm.nn import FAMILIES, feature_layers, find_stage, stages_at, stages_of
 from efdm.nn.stages import family_of
 
 pytestmark = pytest.mark.slow
@@ -152,6 +152,18 @@ def test_submodules_inherit_the_layout_of_the_family(name: str, stage: str, layo
     assert found == layout
     assert features.shape[layout[0]] in (96, 192, 768), "the width of the model"
     assert out.shape == features.shape
+
+
+def test_a_wrapped_backbone_keeps_its_layout() -> None:
+    timm = pytest.importorskip("timm")
+    with torch.device("meta"):
+        swin, vit = build("swin_tiny_patch4_window7_224"), build("vit_tiny_patch16_224")
+        features = timm.create_model("swin_tiny_patch4_window7_224", features_only=True)
+    model = nn.ModuleDict({"swin": swin, "vit": nn.Sequential(vit, nn.Identity())})
+    assert find_stage(model, "swin.layers.1").layout == (-1, 0)
+    assert find_stage(model, "vit.0.blocks.1").layout == (-1, 1)
+    assert not find_stage(model, "vit.1").layout_known
+    assert find_stage(features, "stage2")[::2] == ("layers_1", (-1, 0))
 
 
 @pytest.mark.parametrize(

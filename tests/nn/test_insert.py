@@ -194,7 +194,7 @@ def test_settings_of_the_layer_override_the_layout_of_the_family() -> None:
     mix_after(models.resnet18(weights=None), "stage1", mix)
     assert mix.channel_dim == 2
     shared = EFDMix(p=1.0)
-    vit = mix_after(models.vit_b_16(weights=None, image_size=32), "encoder.layers.encoder_layer_0", shared)
+    vit = mix_after(models.VisionTransformer(32, 16, 2, 4, 32, 64), "encoder.layers.encoder_layer_0", shared)
     mix_after(models.resnet18(weights=None), "stage1", shared)
     hook = next(iter(vit.encoder.layers[0]._forward_hooks.values()))
     assert hook.layout == (-1, 1)
@@ -208,7 +208,7 @@ def test_settings_of_the_layer_override_the_layout_of_the_family() -> None:
 )
 def test_the_family_completes_the_layout(settings: dict, layout: tuple[int, int]) -> None:
     models = pytest.importorskip("torchvision.models")
-    vit = mix_after(models.vit_b_16(weights=None, image_size=32), "stage1", EFDMix(**settings))
+    vit = mix_after(models.VisionTransformer(32, 16, 2, 4, 32, 64), "stage1", EFDMix(**settings))
     assert next(iter(vit.encoder.layers[0]._forward_hooks.values())).layout == layout
 
 
@@ -265,7 +265,7 @@ def test_find_stage_returns_the_layout() -> None:
     net = Net()
     assert find_stage(net, "body") == ("body", net.body, (1, 0), False)
     models = pytest.importorskip("torchvision.models")
-    vit = models.vit_b_16(weights=None, image_size=32)
+    vit = models.VisionTransformer(32, 16, 2, 4, 32, 64)
     assert find_stage(vit, "stage2") == ("encoder.layers.encoder_layer_1", vit.encoder.layers[1], (-1, 1), True)
 
 

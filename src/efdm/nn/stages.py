@@ -108,8 +108,9 @@ def family_of(model: nn.Module) -> Family | None:
 def _family_from_feature_info(model: nn.Module) -> Family | None:
     info: Any = getattr(model, "feature_info", None)
     info = [row for row in getattr(info, "info", info) or [] if isinstance(row, dict) and row.get("reduction", 0) >= 4]
-    names = [str(row.get("module")) for row in info]
     modules = dict(model.named_modules(remove_duplicate=False))
+    names = [str(row.get("module")) for row in info]
+    names = [name if name in modules else name.replace(".", "_") for name in names]  # flattened by features_only=True
     if not names or not all(name in modules for name in names):
         return None
     reductions = {row["reduction"] for row in info}
@@ -139,7 +140,8 @@ class Stage(NamedTuple):
 def find_stage(model: nn.Module, stage: str) -> Stage:
     """Return a stage of a known family (``"stage1"``), or any module by its name.
 
-    Modules inside a known family have the family's layout (NHWC, tokens, class token). Otherwise channels are dimension 1.
+    Modules inside a known family have the family's layout (NHWC, tokens, class token), also if another model wraps it.
+    Otherwise channels are dimension 1.
     """
     known = stages_of(model)
     modules = {name: module for name, module in model.named_modules(remove_duplicate=False) if name}
@@ -158,14 +160,19 @@ def find_stage(model: nn.Module, stage: str) -> Stage:
 
 
 def _layout(model: nn.Module, name: str, module: nn.Module) -> tuple[int, int] | None:
-    """Return ``(channel_dim, prefix)`` of a module's output, or None if it is unknown."""
-    family = family_of(model)
+    """Return ``(channel_dim, prefix)`` of a module's output, or None if it is unknown.
+
+    The layout is that of the nearest enclosing module of a known family: a model may wrap a backbone.
+    """
     if isinstance(module, _CHANNELS_FIRST):
         return 1, 0
-    if family is None or family.channel_dim is None:
-        return None
-    before_class_token = name.split(".")[0] == "patch_embed"
-    return family.channel_dim, 0 if before_class_token else family.prefix(model)
+    parts = name.split(".")
+    for depth in reversed(range(len(parts))):
+        owner = model.get_submodule(".".join(parts[:depth]))
+        family = family_of(owner)
+        if family is not None and family.channel_dim is not None:
+            return family.channel_dim, 0 if parts[depth] == "patch_embed" else family.prefix(owner)
+    return None
 
 
 @contextmanager
