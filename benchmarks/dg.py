@@ -215,10 +215,7 @@ def _described(settings: Settings) -> dict[str, Any]:
 
 
 def _rates(rate: float, runs: int) -> dict[str, Any]:
-    return {
-        "iterations_per_second": round(rate, 2),
-        "run_seconds": round(LEAVE_ONE_OUT["iterations"] * runs / rate, 2),
-    }
+    return {"iterations_per_second": round(rate, 2), "run_seconds": round(LEAVE_ONE_OUT["iterations"] * runs / rate, 2)}
 
 
 def as_in_its_recipe(settings: Settings, backbone: str) -> Settings:

@@ -118,9 +118,7 @@ def test_a_folder_takes_one_run_at_a_time(place: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whole", ["small"], indirect=True)
 def test_a_signal_during_a_step_loses_nothing(
-    whole: tuple[Settings, StyleNetwork, Watch, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, expected, watch, run = whole
     update, count = torch.optim.AdamW.step, iter(range(100))

@@ -198,12 +198,7 @@ def mixes(method: str) -> bool:
 
 
 def attach(
-    method: str,
-    model: nn.Module,
-    stages: Sequence[str],
-    *,
-    generator: torch.Generator | None = None,
-    **options: Any,
+    method: str, model: nn.Module, stages: Sequence[str], *, generator: torch.Generator | None = None, **options: Any
 ) -> Parts:
     """Insert a method's layers into a model and return its parts; the training loop calls ``change`` and ``penalty``.
 

@@ -109,10 +109,10 @@ class Capture:
     @contextmanager
     def _undone(self) -> Iterator[None]:
         """Restore everything that steps in this block change, even if one of them fails."""
-        generators = [default_generator(self.device)]
-        generators += [] if self.generator is None else [self.generator]
+        generators = [default_generator(self.device), *([] if self.generator is None else [self.generator])]
         drawn = [g.get_state() for g in generators]
-        before, state = [t.detach().clone() for t in self.changed], self._optimizer_state(copied=True)
+        before = [t.detach().clone() for t in self.changed]
+        state = {key: value.clone() for key, value in self._optimizer_state().items()}
 
         def undo() -> None:
             with torch.no_grad():
@@ -133,13 +133,9 @@ class Capture:
             raise
         undo()
 
-    def _optimizer_state(self, *, copied: bool = False) -> dict[tuple[int, str], Tensor]:
-        found = {}
-        for parameter, state in self.optimizer.state.items():
-            for name, value in state.items():
-                if isinstance(value, Tensor):
-                    found[id(parameter), name] = value.clone() if copied else value
-        return found
+    def _optimizer_state(self) -> dict[tuple[int, str], Tensor]:
+        states = self.optimizer.state.items()
+        return {(id(p), name): v for p, state in states for name, v in state.items() if isinstance(v, Tensor)}
 
     def release(self) -> None:
         """Free the memory of the graph now: a step and its capture form a cycle, which Python collects late."""

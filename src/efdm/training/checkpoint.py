@@ -32,7 +32,8 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
         state = torch.load(path, map_location=device, weights_only=True)
         return {key: state[key] for key in KEYS}
     except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, LookupError, TypeError, ValueError) as error:
-        raise DamagedFileError(path, f"the checkpoint is damaged ({_first_line(error)})", REMEDY) from error
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise DamagedFileError(path, f"the checkpoint is damaged ({reason})", REMEDY) from error
 
 
 def is_finite(state: object) -> bool:
@@ -46,7 +47,3 @@ def _tensors(state: object) -> Iterator[Tensor]:
     elif isinstance(state, Mapping | list | tuple):
         for part in state.values() if isinstance(state, Mapping) else state:
             yield from _tensors(part)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from abc import ABC, abstractmethod
@@ -26,7 +25,7 @@ from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.lanes import Work, finish
 from efdm.training.log import Log
 from efdm.training.schedules import SCHEDULES
-from efdm.training.settings import FILE, TrainSettings, check_same_run
+from efdm.training.settings import FILE, TrainSettings, check_same_run, values_of
 from efdm.training.step import Step
 
 SECONDS = 300.0  # maximum time between checkpoints, which a crash may lose
@@ -162,9 +161,10 @@ class _Clock:
 
 class _Run:
     def __init__(self, task: Task[Any], folder: Path | None, state: Mapping[str, Any] | None, report: Report) -> None:
-        self.task, self.settings, self.folder, self.report = task, task.settings, folder, report
+        self.task, self.settings, self.folder, self.report, self.data = task, task.settings, folder, report, ""
         self.parts = task.phases()
-        if state is not None and state["phase"] not in [phase.name for phase in self.parts]:
+        names = [phase.name for phase in self.parts]
+        if state is not None and state["phase"] not in names:
             raise DamagedFileError(CHECKPOINT, f"the checkpoint has an unknown phase {state['phase']!r}", REMEDY)
         self.phase, self.done, self.losses = self.parts[0], 0, dict[str, Any]()
         self.step: Step | None = None  # while there is something to save
@@ -173,14 +173,13 @@ class _Run:
         self.clock = _Clock(0.0 if state is None else state["seconds"])
         self.saved = time.monotonic()
         self.log: Log | None = None
-        self.data = ""
         if folder is not None:
             self.data = task.fingerprint() if state is None else state["data"]
             if state is None:
-                write_json(folder / FILE, dataclasses.asdict(self.settings))  # type: ignore[call-overload]
+                write_json(folder / FILE, values_of(self.settings))
                 write_json(folder / ENVIRONMENT, {**task.environment(), "data": self.data})
             place = None if state is None else (state["phase"], state["iteration"])
-            self.log = Log(folder, phases=[phase.name for phase in self.parts], keep=place)
+            self.log = Log(folder, phases=names, keep=place)
         task.open(0 if state is None else state["iteration"])
 
     def phases(self, state: dict[str, Any] | None) -> Work[None]:
@@ -219,7 +218,8 @@ class _Run:
                 logs = last or self.done % settings.log_every == 0
                 if logs or self.task.is_due(phase, self.done):
                     self.losses = mean_losses(self.losses)  # synchronises the device, so the measured time is correct
-                    self._check_loss()
+                    if not math.isfinite(self.losses["loss"]):
+                        raise self._diverged(f"the loss is {self.losses['loss']}")
                 if logs:
                     now = self.clock.seconds()
                     self._log(lr, (self.done - logged[0]) / (now - logged[1]))
@@ -242,12 +242,9 @@ class _Run:
             raise DamagedFileError(CHECKPOINT, "the checkpoint belongs to another model", REMEDY) from error
         self.done, self.losses = state["iteration"], state["losses"]
 
-    def _check_loss(self) -> None:
-        if not math.isfinite(loss := float(self.losses["loss"])):
-            raise DivergedError(f"the loss is {loss} at {self._place()}; lower the learning rate", self.done)
-
-    def _place(self) -> str:
-        return f"iteration {self.done} of {self.task.label or self.phase.name}"
+    def _diverged(self, problem: str) -> DivergedError:
+        place = f"iteration {self.done} of {self.task.label or self.phase.name}"
+        return DivergedError(f"{problem} at {place}; lower the learning rate", self.done)
 
     def _log(self, lr: float, per_second: float) -> None:
         if self.log is not None:
@@ -264,7 +261,7 @@ class _Run:
         state = self.step.state()
         # checked in every process, so that none waits for another
         if not (all(map(math.isfinite, losses.values())) and is_finite(state)):
-            raise DivergedError(f"the weights are not finite at {self._place()}; lower the learning rate", self.done)
+            raise self._diverged("the weights are not finite")
         if self.folder is not None:
             place = {"phase": self.phase.name, "iteration": self.done, "losses": losses, "seconds": self.clock.seconds()}
             content = {**place, "devices": self.devices, "data": self.data, "step": state}

@@ -17,9 +17,7 @@ import torch
 
 from efdm.training.interrupt import stoppable
 
-# Steps of a lane that may be queued: enough to keep the device busy while another lane is set up, few enough to stop within
-# a second.
-AHEAD = 32
+AHEAD = 32  # steps of a lane that may be queued: they keep the device busy while another is set up, and end within a second
 PAUSE = 2e-4  # seconds, when every lane has that many
 
 Value = TypeVar("Value")

@@ -93,15 +93,19 @@ class TrainSettings:
 
     def fixed(self) -> dict[str, Any]:
         """Return the settings that must stay the same when the run is resumed."""
-        return {name: value for name, value in _values(self).items() if name not in (*self.movable, *self.files)}
+        return {name: value for name, value in values_of(self).items() if name not in (*self.movable, *self.files)}
 
 
 Settings = TypeVar("Settings", bound=TrainSettings)
 
 
+def values_of(settings: TrainSettings) -> dict[str, Any]:
+    return dataclasses.asdict(settings)  # type: ignore[call-overload, no-any-return]
+
+
 def public(settings: TrainSettings) -> dict[str, Any]:
     """Return the settings for a file that is passed on: paths are reduced to file names."""
-    return {**_values(settings), **{name: Path(getattr(settings, name)).name for name in settings.files}}
+    return {**values_of(settings), **{name: Path(getattr(settings, name)).name for name in settings.files}}
 
 
 def read_settings(cls: type[Settings], folder: Path) -> Settings:
@@ -126,7 +130,3 @@ def check_same_run(settings: TrainSettings, folder: Path) -> None:
         changes = ", ".join(f"{name}={before.get(name)!r}, not {value!r}" for name, value in differ.items())
         message = f"the run in {folder} was started with {changes}; resume it with its own settings, or start another run"
         raise RunFolderError(message, folder, "other settings")
-
-
-def _values(settings: TrainSettings) -> dict[str, Any]:
-    return dataclasses.asdict(settings)  # type: ignore[call-overload, no-any-return]

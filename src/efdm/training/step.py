@@ -82,10 +82,9 @@ class Step:
     def __call__(self, iteration: int, *inputs: Tensor, lr: float) -> dict[str, Tensor]:
         """Take a step and return the losses before the update, on the device. The next step may overwrite them."""
         if self.generator is not None:
-            for generator, seed in zip(
-                (self.generator, default_generator(self.device)), seeds_of(self.seed, iteration), strict=True
-            ):
-                generator.manual_seed(seed)
+            own, default = seeds_of(self.seed, iteration)
+            self.generator.manual_seed(own)
+            default_generator(self.device).manual_seed(default)
         set_lr(self.optimizer, lr)
         return self.capture(*inputs)
 
