@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -35,10 +37,6 @@ def close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, **NEAR)
 
 
-def matches(actual: Tensor, expected: Tensor) -> bool:
-    return torch.allclose(actual, expected, **NEAR)
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The random numbers that `augment` drew, by call."""
@@ -51,9 +49,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
     monkeypatch.setattr(augment, "uniform", record)
     return values
-
-
-# --- every row -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
@@ -101,23 +96,14 @@ def test_no_padding_is_visible(name: str) -> None:
     assert (out.amax((2, 3)) - out.amin((2, 3))).max() < 1e-5
 
 
-WRONG = {
-    "floats": (torch.zeros(1, 3, 8, 8), "paper", 8, r"uint8 .*got torch.float32 \(1, 3, 8, 8\)"),
-    "not_square": (torch.zeros(1, 3, 8, 9, dtype=torch.uint8), "paper", 8, r"\(1, 3, 8, 9\)"),
-    "channels_last": (torch.zeros(1, 8, 8, 3, dtype=torch.uint8), "paper", 8, r"\(1, 8, 8, 3\)"),
-    "no_size": (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), "paper", 0, "size must be >= 1, got 0"),
-    "name": (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), "papr", 8, "augmentation='papr' .*did you mean 'paper'"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments(case: str) -> None:
-    images, name, size, message = WRONG[case]
-    with pytest.raises(ValueError, match=message):
-        augmented(images, name, size)
-
-
-# --- test pictures ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "images",
+    [torch.zeros(1, 3, 8, 8), torch.zeros(1, 3, 8, 9, dtype=torch.uint8), torch.zeros(1, 8, 8, 3, dtype=torch.uint8)],
+    ids=["floats", "not square", "channels last"],
+)
+def test_pictures_must_be_square_uint8(images: Tensor) -> None:
+    with pytest.raises(ValueError, match=rf"uint8 .*got {images.dtype} {re.escape(str(tuple(images.shape)))}"):
+        augmented(images, "paper", 8)
 
 
 @pytest.mark.parametrize(("side", "size"), [(227, 224), (32, 32), (33, 47), (64, 64)])
@@ -136,9 +122,6 @@ def test_equal_sizes_need_no_interpolation(drawn: list[Tensor]) -> None:
     whole = chance >= 0.5
     assert torch.equal(out[whole & (mirror >= 0.5)], plain[whole & (mirror >= 0.5)])
     assert torch.equal(out[whole & (mirror < 0.5)], plain[whole & (mirror < 0.5)].flip(-1))
-
-
-# --- paper -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("side", "size", "large"), [(227, 224, 252), (32, 32, 36), (50, 41, 46)])
@@ -177,9 +160,6 @@ def test_distribution_of_crops_and_flips() -> None:
     assert torch.corrcoef(torch.stack([cropped, mirrored]).float())[0, 1].abs() < 0.1
 
 
-# --- digits ----------------------------------------------------------------------------------------------------------
-
-
 def test_digits_shift_by_whole_pixels_without_flip() -> None:
     images = noise(200, 32)
     out = augmented(images, "digits", 32, seeded(0))
@@ -190,14 +170,11 @@ def test_digits_shift_by_whole_pixels_without_flip() -> None:
             (top, left)
             for top in range(5)
             for left in range(5)
-            if matches(out[n], normalized(padded[n : n + 1, :, top : top + 32, left : left + 32])[0])
+            if torch.allclose(out[n], normalized(padded[n : n + 1, :, top : top + 32, left : left + 32])[0], **NEAR)
         ]
         assert len(found) == 1
         seen.add(found[0])
     assert len(seen) == 25
-
-
-# --- DomainBed -------------------------------------------------------------------------------------------------------
 
 
 def test_random_resized_crops() -> None:
@@ -290,9 +267,6 @@ def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
             expected, grays = functional.rgb_to_grayscale(expected, 3), grays + 1
         close(out[n : n + 1], normalized(expected[None] * 255))
     assert 0 < grays < 12
-
-
-# --- on a GPU --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.gpu

@@ -113,7 +113,7 @@ def test_a_diverged_run_does_not_stop_the_others(data: DomainSet, tmp_path: Path
 def test_runs_in_another_process_equal_runs_in_this_one(data: DomainSet, tmp_path: Path) -> None:
     wanted, trained = runs(1e30, 0.1, 0.1), list[Trained]()
     with pytest.raises(DivergedError, match="1 of 3 runs diverged"):
-        workers.train_in_processes(wanted, data, tmp_path, lanes=1, finished=trained.append)
+        workers.train_in_processes(wanted, data, tmp_path, 1, ignore, trained.append)
     assert [t.settings.seed for t in trained] == [1, 2]
     for found in trained:
         assert without_clock(found.records) == without_clock(train(found.settings, data).records)
@@ -166,7 +166,7 @@ from small_digits import small_digits
 from efdm.dg import workers
 if __name__ == "__main__":
     runs = [settings(seed=seed, iterations=10**6, log_every=10, evaluate_every=0, save_every=0) for seed in range(2)]
-    workers.train_in_processes(runs, small_digits(60), Path(sys.argv[1]), lanes=2)
+    workers.train_runs(runs, small_digits(60), Path(sys.argv[1]), lanes=2)
 """
 
 

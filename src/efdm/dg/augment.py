@@ -17,10 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.errors import SettingError
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.nn.draw import Generator, uniform
-from efdm.ops.choices import check_choice
 
 Augmentation = Callable[[Tensor, int, Generator], Tensor]
 
@@ -31,22 +29,18 @@ def augmented(images: Tensor, name: str, size: int, generator: Generator = None)
     ``name`` is a row of `AUGMENTATIONS`. The result is in channels_last format. Random numbers come from ``generator``,
     which must be on the device of the images.
     """
-    check_choice("augmentation", name, AUGMENTATIONS)
-    _check(images, size)
+    _check(images)
     return AUGMENTATIONS[name](images, size, generator)
 
 
 def prepared(images: Tensor, size: int) -> Tensor:
     """Return test pictures: resized to ``size`` and normalized."""
-    _check(images, size)
-    batch, side = images.shape[0], images.shape[-1]
+    _check(images)
+    side = images.shape[-1]
     if side == size:
         return _normalized(images.float())
-    zero = torch.zeros(batch, device=images.device)
+    zero = torch.zeros(len(images), device=images.device)
     return _normalized(_resampled(images, Windows(zero, zero, zero + side, zero + side), size))
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
 
 
 def paper(images: Tensor, size: int, generator: Generator) -> Tensor:
@@ -80,24 +74,16 @@ def domainbed(images: Tensor, size: int, generator: Generator) -> Tensor:
 
 def digits(images: Tensor, size: int, generator: Generator) -> Tensor:
     """Shift by up to a sixteenth, in whole pixels, repeating the edge. No flip: a flipped digit may be another digit."""
-    batch, side = images.shape[0], images.shape[-1]
+    side = images.shape[-1]
     most = side // 16
-    tops, lefts = (uniform(2, batch, device=images.device, generator=generator) * (2 * most + 1)).floor() - most
+    tops, lefts = (uniform(2, len(images), device=images.device, generator=generator) * (2 * most + 1)).floor() - most
     whole = torch.full_like(tops, float(side))
     return _normalized(_resampled(images, Windows(tops, lefts, whole, whole), size))
 
 
-def none(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """No augmentation."""
-    return prepared(images, size)
-
-
-AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType(
-    {"paper": paper, "domainbed": domainbed, "digits": digits, "none": none}
-)
-
-
-# --- windows ---------------------------------------------------------------------------------------------------------
+AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType({
+    "paper": paper, "domainbed": domainbed, "digits": digits, "none": lambda images, size, _: prepared(images, size),
+})  # fmt: skip
 
 
 class Windows(NamedTuple):
@@ -110,15 +96,15 @@ class Windows(NamedTuple):
 
 
 def _windows_of_area(
-    batch: int, side: int, area: tuple[float, float], device: torch.device, generator: Generator, tries: int = 10
+    batch: int, side: int, area: tuple[float, float], device: torch.device, generator: Generator
 ) -> Windows:
     """Return random windows with a share of the area within ``area`` and aspect ratios from 3:4 to 4:3.
 
     Like torchvision's RandomResizedCrop: the first of ten tries that fits, otherwise the whole picture.
     """
-    u = uniform(2, tries, batch, device=device, generator=generator)
+    u = uniform(2, 10, batch, device=device, generator=generator)
     share, ratio = area[0] + (area[1] - area[0]) * u[0], torch.exp((2 * u[1] - 1) * math.log(4 / 3))
-    sides = torch.stack([(share / ratio).sqrt(), (share * ratio).sqrt()])  # (2, tries, b), relative to the picture's
+    sides = torch.stack([(share / ratio).sqrt(), (share * ratio).sqrt()])  # (2, 10, b), relative to the picture's
     fits = (sides <= 1).all(0)
     first = fits.to(torch.uint8).argmax(0).expand(2, 1, batch)
     heights, widths = torch.where(fits.any(0), sides.gather(1, first)[:, 0], 1.0) * side
@@ -151,11 +137,11 @@ def _centres(start: Tensor, extent: Tensor, steps: Tensor, size: int, side: int,
     return (2 * at + 1) / canvas - 1
 
 
-# --- colours: pixels from 0 to 1, one amount per picture -------------------------------------------------------------
+# colours: pixels from 0 to 1, one amount per picture
 
 
 def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
-    return (pixels * _per_picture(factor)).clamp(0, 1)
+    return (pixels * factor[:, None, None, None]).clamp(0, 1)
 
 
 def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
@@ -180,19 +166,12 @@ def hue(pixels: Tensor, turn: Tensor) -> Tensor:
 
 
 def _towards(ground: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
-    return (ground + (pixels - ground) * _per_picture(factor)).clamp(0, 1)
+    return (ground + (pixels - ground) * factor[:, None, None, None]).clamp(0, 1)
 
 
 def _gray(pixels: Tensor) -> Tensor:
     r, g, b = pixels.unbind(1)
     return (0.2989 * r + 0.587 * g + 0.114 * b)[:, None]  # torchvision's weights
-
-
-def _per_picture(amount: Tensor) -> Tensor:
-    return amount[:, None, None, None]
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def _normalized(pixels: Tensor) -> Tensor:
@@ -209,8 +188,6 @@ def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(values, device=device).view(1, -1, 1, 1)
 
 
-def _check(images: Tensor, size: int) -> None:
+def _check(images: Tensor) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
         raise ValueError(f"images must be uint8 (b, 3, side, side), got {images.dtype} {tuple(images.shape)}")
-    if size < 1:
-        raise SettingError(f"size must be >= 1, got {size}", "size")

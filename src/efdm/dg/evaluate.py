@@ -51,13 +51,7 @@ def find_correct(
 
 
 def evaluate(
-    model: nn.Module,
-    data: DomainSet,
-    wanted: Mapping[str, Sequence[str]],
-    size: int,
-    *,
-    batch: int = BATCH,
-    precision: str = "fp32",
+    model: nn.Module, data: DomainSet, wanted: Mapping[str, Sequence[str]], size: int, *, precision: str = "fp32"
 ) -> Work[dict[str, Counts]]:
     """Return counts for each split and domain in ``wanted``, such as ``{"val": domains, "test": ["sketch"]}``."""
     parts = {split: {domain: data.select(domain, split) for domain in domains} for split, domains in wanted.items()}
@@ -66,7 +60,7 @@ def evaluate(
         chosen[indices.to(chosen.device)] = True
     at = chosen.nonzero()[:, 0]  # each image once, even if splits overlap
     right = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
-    right[at] = yield from find_correct(model, data, at, size, batch=batch, precision=precision)
+    right[at] = yield from find_correct(model, data, at, size, precision=precision)
     right = right.cpu()
     return {
         split: {domain: [int(right[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}

@@ -56,10 +56,6 @@ class Method:
     domains: tuple[int, float] = (1, inf)
 
 
-def _nothing(stages: int, generator: torch.Generator | None) -> Parts:
-    return Parts()
-
-
 def _layer(layer: Callable[..., FeatureLayer], **settings: object) -> Callable[..., Parts]:
     return lambda stages, generator, **options: Parts(layer(generator=generator, **settings, **options))
 
@@ -87,7 +83,7 @@ def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "r
 
 
 _ROWS = (
-    Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", _nothing),
+    Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts()),
     _mix("mixstyle", "means and standard deviations mixed with a random sample's", _MIXSTYLE, "adain"),
     _mix("mixstyle-flow", "MixStyle with gradient to the style", "ours", "adain", style_grad="flow"),
     _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),

@@ -59,9 +59,8 @@ class Predictions:
 
     def confusion(self) -> dict[str, dict[str, int]]:
         """Return the confusion matrix: how often each class was predicted for each true class."""
-        return {
-            label: dict(Counter(p.label for p in group).most_common()) for label, group in self._grouped("label").items()
-        }
+        groups = self._grouped("label").items()
+        return {label: dict(Counter(p.label for p in group).most_common()) for label, group in groups}
 
     def _grouped(self, by: Literal["domain", "label"]) -> dict[str, list[Prediction]]:
         groups: dict[str, list[Prediction]] = {}
@@ -83,8 +82,10 @@ def predict_files(
     Raises `SettingError` if ``labels="folders"`` and a folder is not named after a class.
     """
     items = [item for source in sources for item in _find_items(source, prefixed=len(sources) > 1)]
-    if labels == "folders":
-        _check_labels(items, classifier.classes)
+    classes = classifier.classes
+    if labels == "folders" and (unknown := sorted({item.label for item in items} - set(classes))):
+        message = f"folders {first_few(unknown)} are not classes of this model ({first_few(classes, 10)})"
+        raise SettingError(f"{message}; expected class/picture or domain/class/picture", "labels")
     found: list[Prediction] = []
     skipped: list[tuple[str, str]] = []
     for start in range(0, len(items), CHUNK):
@@ -97,17 +98,14 @@ def predict_files(
         else:
             skipped += data.skipped
             damaged = {name for name, _ in data.skipped}
-            probabilities = predict(classifier.model, data.images, classifier.size).tolist()
             readable = (item for item in chunk if item.name not in damaged)
-            found += [_prediction(item, row, classifier.classes) for item, row in zip(readable, probabilities, strict=True)]
+            rows = predict(classifier.model, data.images, classifier.size).tolist()
+            for item, row in zip(readable, rows, strict=True):
+                best = max(range(len(classes)), key=row.__getitem__)
+                found.append(Prediction(item, classes[best], row[best], row))
         if len(items) > CHUNK:
             progress(Progress("classifying pictures", min(start + CHUNK, len(items)), len(items)))
-    return Predictions(found, skipped, classifier.classes, list(classifier.settings["train_domains"]), labels)
-
-
-def _prediction(item: Item, probabilities: list[float], classes: Sequence[str]) -> Prediction:
-    best = max(range(len(classes)), key=probabilities.__getitem__)
-    return Prediction(item, classes[best], probabilities[best], probabilities)
+    return Predictions(found, skipped, classes, list(classifier.settings["train_domains"]), labels)
 
 
 def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
@@ -118,15 +116,6 @@ def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
         parts = PurePosixPath(root.as_posix(), inside).parts
         label, domain = (parts[-n] if len(parts) >= n else "" for n in (2, 3))
         yield Item(PurePosixPath(source.as_posix(), inside).as_posix() if prefixed else found.name, domain, label, "", found)
-
-
-def _check_labels(items: Sequence[Item], classes: Sequence[str]) -> None:
-    if unknown := sorted({item.label for item in items} - set(classes)):
-        raise SettingError(
-            f"folders {first_few(unknown)} are not classes of this model ({first_few(classes, 10)}); "
-            "expected class/picture or domain/class/picture",
-            "labels",
-        )
 
 
 def check_predictions_path(path: Path) -> None:
@@ -145,9 +134,10 @@ def save_predictions(predictions: Predictions, path: Path, *, columns: Columns =
 
 
 def _csv(predictions: Predictions, columns: Columns) -> str:
-    rows = [
-        _row(p, predictions) | (_probabilities(p, predictions, "p_") if columns == "all" else {}) for p in predictions.found
-    ]
+    rows = []
+    for p in predictions.found:
+        probabilities = _probabilities(p, predictions) if columns == "all" else {}
+        rows.append(_row(p, predictions) | {f"p_{name}": value for name, value in probabilities.items()})
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -176,9 +166,8 @@ def _row(p: Prediction, predictions: Predictions) -> dict[str, Any]:
     return {"picture": p.item.name, "class": p.label, "probability": round(p.probability, 4), **known}
 
 
-def _probabilities(p: Prediction, predictions: Predictions, prefix: str = "") -> dict[str, float]:
-    pairs = zip(predictions.classes, p.probabilities, strict=True)
-    return {f"{prefix}{name}": round(value, 4) for name, value in pairs}
+def _probabilities(p: Prediction, predictions: Predictions) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in zip(predictions.classes, p.probabilities, strict=True)}
 
 
 WRITERS: Mapping[str, Callable[[Predictions, Columns], str]] = {".csv": _csv, ".json": _json}

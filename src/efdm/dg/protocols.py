@@ -104,22 +104,16 @@ def hold_out(data: DomainSet, share: float, seed: int) -> DomainSet:
 
     Hashes of names choose the pictures, so copies of a data set in another order or format get the same splits.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share must be between 0 and 1, got {share}")
     splits = {}
     for domain in data.domain_names:
         every = data.select(domain)
-        at = sorted(every.tolist(), key=lambda i: (_hash(seed, data.names[i]), i))
+        at = sorted(every.tolist(), key=lambda i: (sha256(f"{seed}/{key(data.names[i])}".encode()).digest(), i))
         val = int(len(at) * share)
         if not val:
             raise ValueError(f"{domain} has only {len(at)} pictures: {share:.0%} of them is none; use a larger share")
-        held, kept = (torch.tensor(sorted(part), device=every.device) for part in (at[:val], at[val:]))
-        splits[domain] = {"train": kept, "val": held, "test": every}
+        held_out, rest = (torch.tensor(sorted(part), device=every.device) for part in (at[:val], at[val:]))
+        splits[domain] = {"train": rest, "val": held_out, "test": every}
     return replace(data, splits=splits)
-
-
-def _hash(seed: int, name: str) -> bytes:
-    return sha256(f"{seed}/{key(name)}".encode()).digest()
 
 
 def check_unseen(data: DomainSet) -> None:
@@ -127,43 +121,29 @@ def check_unseen(data: DomainSet) -> None:
 
     Otherwise the counts of the two splits do not determine the accuracy on pictures outside the oracle's validation split.
     """
-    official_test = data.official_test
     for domain in data.domain_names:
         parts = data.splits[domain]
         if not len(parts["val"]):
-            raise ValueError(
-                f"{domain} has no pictures in the split 'val', which selection needs; hold out some of its pictures"
-            )
-        if domain in official_test and torch.isin(parts["val"], parts["test"]).any():
+            raise ValueError(f"{domain} has no pictures in the split 'val', which selection needs; hold out some of them")
+        if domain in data.official_test and torch.isin(parts["val"], parts["test"]).any():
             raise ValueError(
                 f"the splits 'val' and 'test' of {domain} overlap, and 'test' is not the whole domain, so the oracle cannot "
                 "be scored on unseen pictures; make the splits disjoint, or remove 'oracle' from the recipe's selections"
             )
 
 
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
-    p.name: p
-    for p in (
-        Protocol("leave-one-out", "train on all domains but one, test on that one", leave_out, "test"),
-        Protocol(
-            "single-source",
-            "train on one domain, test on the others",
-            single_source,
-            "train",
-        ),
-        Protocol(
-            "domainbed",
-            "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
-            leave_out,
-            "test",
-            scored="rest",
-            held_out=0.2,
-            per_domain=32,
-            settings=MappingProxyType({
-                # Gulrajani and Lopez-Paz, "In Search of Lost Domain Generalization", ICLR 2021, and their code's defaults
-                "iterations": 5001, "evaluate_every": 300, "optimizer": "adam", "lr": 5e-5, "weight_decay": 0.0,
-                "schedule": "constant", "augmentation": "domainbed", "batchnorm": "frozen",
-            }),
-        ),
-    )
-})  # fmt: skip
+_ROWS = (
+    Protocol("leave-one-out", "train on all domains but one, test on that one", leave_out, "test"),
+    Protocol("single-source", "train on one domain, test on the others", single_source, "train"),
+    Protocol(
+        "domainbed", "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
+        leave_out, "test", scored="rest", held_out=0.2, per_domain=32,
+        # Gulrajani and Lopez-Paz, "In Search of Lost Domain Generalization", ICLR 2021, and their code's defaults
+        settings=MappingProxyType({
+            "iterations": 5001, "evaluate_every": 300, "optimizer": "adam", "lr": 5e-5, "weight_decay": 0.0,
+            "schedule": "constant", "augmentation": "domainbed", "batchnorm": "frozen",
+        }),
+    ),
+)  # fmt: skip
+
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({row.name: row for row in _ROWS})

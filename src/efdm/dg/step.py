@@ -34,7 +34,11 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
     targets = torch.eye(len(data.classes), device=device)[data.labels]
     hooked = [] if method.penalty is None else [classifier_of(model)]
     parts = list(parts_to_compile(model, hooked)) if "compile" in settings.speed else []
-    train_mode(model, settings.batchnorm)
+    model.train()
+    if settings.batchnorm == "frozen":  # running statistics are kept; scale and shift are trained
+        for module in model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
     _check_mixed(model, settings)
 
     def losses(indices: Tensor) -> dict[str, Tensor]:
@@ -59,15 +63,6 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
         losses, {"model": model}, device=device, optimizer=settings.optimizer, lr=settings.lr, momentum=settings.momentum,
         weight_decay=settings.weight_decay, speed=settings.speed, generator=generator, seed=settings.seed,
     )  # fmt: skip
-
-
-def train_mode(model: nn.Module, batchnorm: str) -> None:
-    """Set training mode. With ``batchnorm="frozen"``, batch norms keep their running statistics; scale and shift train."""
-    model.train()
-    if batchnorm == "frozen":
-        for module in model.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                module.eval()
 
 
 def _check_mixed(model: nn.Module, settings: Settings) -> None:

@@ -53,18 +53,19 @@ def train_runs(
     on_cpu = bool(runs) and torch.device(runs[0].device).type == "cpu"
     if on_cpu:
         set_threads(data.images.shape[-1])
-    train = train_in_processes if on_cpu and lanes > 1 else train_together
-    train(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
+    if on_cpu and lanes > 1:
+        train_in_processes(runs, data, folder, lanes, progress, finished)
+    else:
+        train_together(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def train_in_processes(
     runs: Sequence[Settings],
     data: DomainSet,
     folder: Path,
-    *,
     lanes: int,
-    progress: Report = ignore,
-    finished: Callable[[Trained], None] = lambda _: None,
+    progress: Report,
+    finished: Callable[[Trained], None],
 ) -> None:
     """Train runs as `train_together` does, in ``lanes`` processes. The runs must be resolved, checked and distinct.
 

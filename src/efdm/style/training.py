@@ -116,17 +116,12 @@ class StyleTask(Task[StyleNetwork]):
     def phases(self) -> list[Phase]:
         objectives = OBJECTIVES[NETWORKS[self.settings.encoder].objective](self.network, self.settings, self.device)
         iterations = {"reconstruct": self.settings.reconstruct, "style": self.settings.iterations}
-        starts = {"style": self.settings.start_iteration}
-        return [
-            Phase(name, iterations[name], partial(self._make_step, name, objective),
-                  partial(self.crops.batches, stream), starts.get(name, 0))
-            for stream, (name, objective) in enumerate(objectives.items())
-        ]  # fmt: skip
-
-    def _make_step(self, name: str, objective: nn.Module) -> Step:
-        settings = self.settings
-        ema_decay = settings.ema_decay if name == "style" else 0.0
-        return make_step(objective, self.network, settings, ema_decay=ema_decay)
+        phases = []
+        for stream, (name, objective) in enumerate(objectives.items()):
+            start, ema = (self.settings.start_iteration, self.settings.ema_decay) if name == "style" else (0, 0.0)
+            step = partial(make_step, objective, self.network, self.settings, ema_decay=ema)
+            phases.append(Phase(name, iterations[name], step, partial(self.crops.batches, stream), start))
+        return phases
 
     def fingerprint(self) -> str:
         return f"{self.contents.fingerprint()} {self.styles.fingerprint()}"
