@@ -107,6 +107,9 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     model = _create_timm(name, classes) if row is None else row.build(classes)
     if weights != "random":
         file = _find(weights)
+        if file is None:
+            here = f"file not found: {os.fspath(weights)}, here or in {folders()[0]}"
+            raise MissingWeights(f"{here}; pass weights='random', 'timm' or the path of a checkpoint")
         state = _strip_prefixes(read(file), model.state_dict())
         with naming_file(file):
             _load(model, name, state if row is None else row.rename(state))
@@ -161,22 +164,12 @@ def weights_checksum(weights: str | os.PathLike[str]) -> str:
 
     The checksum identifies the file, because names do not: every training run writes a ``model.safetensors``.
     """
-    if weights in NAMED_WEIGHTS:
-        return ""
-    try:
-        return checksum(_find(weights))[:12]
-    except MissingWeights:
-        return ""
+    file = None if weights in NAMED_WEIGHTS else _find(weights)
+    return "" if file is None else checksum(file)[:12]
 
 
-def _find(weights: str | os.PathLike[str]) -> Path:
-    found = Path(weights) if Path(weights).is_file() else find_file(weights)
-    if found is None:
-        raise MissingWeights(
-            f"file not found: {os.fspath(weights)}, here or in {folders()[0]}; pass weights='random', 'timm' or the path of "
-            "a checkpoint"
-        )
-    return found
+def _find(weights: str | os.PathLike[str]) -> Path | None:
+    return Path(weights) if Path(weights).is_file() else find_file(weights)
 
 
 def _strip_prefixes(state: State, expected: Collection[str]) -> State:
