@@ -131,7 +131,7 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
     """
 
     def interrupt(*_: object) -> None:
-        _handle_stops(signal.SIG_IGN)  # a second Ctrl-C must not interrupt the saving
+        _handle_stops(signal.SIG_IGN)  # a second Ctrl-C must not interrupt saving
         raise KeyboardInterrupt
 
     def report(message: object) -> None:
@@ -153,7 +153,7 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
             except DivergedError as error:
                 messages.put(error)
     except KeyboardInterrupt:
-        messages.cancel_join_thread()  # the parent no longer reads
+        messages.cancel_join_thread()  # the parent has stopped reading messages
         raise SystemExit(1) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         last = error

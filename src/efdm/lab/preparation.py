@@ -62,7 +62,7 @@ def prepare_sweep(
     if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings)
     data = sweep.load_data(recipe, sources, size=changes.get("size", 0), progress=progress, **pacs)
-    # runs on another split or on a part of PACS must not be taken for runs on PACS
+    # runs on another split or on a part of PACS must not be mistaken for runs on PACS
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 

@@ -190,7 +190,7 @@ def _timed(
     seconds = time.perf_counter() - start
     if not output.isfinite().all():
         raise FloatingPointError(f"{candidate.label} returned values that are not finite")
-    return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured as written: 8 bits
+    return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured with 8 bits, as written to the file
 
 
 def _extract(metrics: Metrics, image: Tensor, measured_at: int | None) -> MetricFeatures:

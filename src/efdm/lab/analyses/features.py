@@ -94,7 +94,7 @@ def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precisio
             what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ValueError(f"stage {stage!r} returns {what}, not features (b, c, *space); choose another stage")
         channel_dim, prefix = places[stage].layout
-        kept[stage] = output[:, prefix:].movedim(channel_dim, 1).clone()  # cloned: the next module may work in place
+        kept[stage] = output[:, prefix:].movedim(channel_dim, 1).clone()  # cloned, because the next module may work in place
 
     handles = [
         place.module.register_forward_hook(lambda module, inputs, output, stage=stage: keep(stage, output))
