@@ -34,7 +34,7 @@ ROUNDS = {"cpu": 11, "cuda": 51}
 
 
 def passes(network_name: str, method: str, batch: int, device: str) -> dict[str, Callable[[], Tensor]]:
-    """Return the calls to time, without arguments, by kind of style."""
+    """Return the functions to time, without arguments, for a prepared and an encoded style."""
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     network = build(network_name).eval().to(device, dtype).to(memory_format=torch.channels_last)
     content, style = (

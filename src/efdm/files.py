@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 def cache_folder() -> Path:
     """Return the package's folder in the user's cache. The folder may not exist yet."""
-    # by hand, not by platformdirs: the kernels cache compiled code and depend on torch alone
+    # without platformdirs, because the kernels, which cache compiled code, depend on torch alone
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "efdm"
 
 

@@ -107,7 +107,7 @@ def test_a_share_of_each_class_and_domain(tmp_path: Path, each: int, share: floa
 
 
 def test_a_split_is_the_same_for_every_copy(folder: Path, tmp_path: Path) -> None:
-    # stored names of one split: it must not change with versions, systems or the order of files
+    # stored names of one split, which must not depend on versions, operating systems or the order of files
     data = load_domains(folder, size=2, split=0.2, seed=3)
     assert sorted(map(key, named(data, "val"))) == VAL_OF_SEED_3
     names = [p.relative_to(folder) for p in folder.rglob("*.png")]

@@ -114,7 +114,7 @@ def test_lists_beside_domains_are_used(tmp_path: Path) -> None:
     assert {name for name, part in found.items() if part == {"test"}} == {n for n in PLAIN if n[-5] in "789"}
     assert set(found) == set(PLAIN)
     assert all(len(part) == 1 for part in found.values())
-    assert sum(part == {"val"} for part in found.values()) == 4  # a fifth of seven, of each class and domain
+    assert sum(part == {"val"} for part in found.values()) == 4  # a fifth of seven pictures in each class and domain
     assert by_listed(tmp_path)[0] == found
 
 

@@ -14,7 +14,7 @@ from efdm.data import PictureError, pacs
 from efdm.data.layouts import key
 from efdm.data.pacs import CLASSES, CROSSVAL, PICTURES, load_pacs, read_lists
 
-# PACS reduced to about 1/90; its tables replace the real ones.
+# PACS reduced to about 1/90 of its pictures; its tables replace the real tables.
 SMALL = {
     "art_painting": (4, 3, 3, 2, 2, 3, 5),
     "cartoon": (4, 5, 4, 2, 3, 3, 4),

@@ -162,7 +162,7 @@ def test_the_learning_rate_follows_its_schedule(data: DomainSet, tmp_path: Path)
 def test_a_resumed_run_equals_an_uninterrupted_one(
     whole: tuple[Settings, Trained, Watch], data: DomainSet, tmp_path: Path, stop: int
 ) -> None:
-    """Losses, weights and counts are equal to the last bit, before and at an evaluation and inside a block."""
+    """Losses, weights and counts are bit-identical when interrupted before or at an evaluation, or inside a block."""
     wanted, expected, watch = whole
     before, after = Watch(stop), Watch()
     with pytest.raises(KeyboardInterrupt):

@@ -63,9 +63,9 @@ def test_shared_sentences_are_printed_once() -> None:
 
 @pytest.mark.parametrize(("protocol", "rule", "counted"), [
     ("leave-one-out", "last", "over all pictures of the test domain."),
-    ("leave-one-out", "oracle", "over the pictures of the test domain, without those held out."),
+    ("leave-one-out", "oracle", "over the pictures of the test domain, except those in the validation split."),
     ("single-source", "last", "over all pictures of the test domains together."),
-    ("domainbed", "last", "over the pictures of the test domain, without those held out."),
+    ("domainbed", "last", "over the pictures of the test domain, except those in the validation split."),
 ])  # fmt: skip
 def test_scored_pictures(protocol: str, rule: str, counted: str) -> None:
     caption = " ".join(accuracy_table(studied(small(protocol=protocol, selections=(rule,)), steady), rule).caption)

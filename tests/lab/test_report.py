@@ -129,7 +129,7 @@ def test_last_lists_a_grid_and_other_rules_choose() -> None:
     study = studied(small(grid={"lr": (0.1, 0.01)}, methods=["erm"]), by_rate)
     assert numbers(study, "last").rows == ["erm, lr 0.1", "erm, lr 0.01"]
     assert cell(study, "erm", "art", selection="training-domain validation") == "40.0 ± 0.0"
-    less = without(study, 0)  # a rule needs all its candidates
+    less = without(study, 0)  # a selection rule needs all candidate runs
     assert cell(less, "erm", "art", selection="training-domain validation") == "40.0 (2 of 3)"
 
 

@@ -128,7 +128,7 @@ def test_wrong_arguments_raise_before_the_first_frame(stylizer: Stylizer, look: 
     [("passing", "still", 0.5), ("passing", "smooth", 0.6), ("pan", "smooth", 0.7), ("exposure", "smooth", 0.5)],
 )
 def test_smoothing_reduces_flicker(stylizer: Stylizer, look: Look, name: str, temporal: str, share: float) -> None:
-    """Visible noise and random weights; benchmarks/flicker.py measures the trained network."""
+    """The noise is visible and the weights are random; benchmarks/flicker.py measures the trained network."""
     shown = clip(name, frames=5, size=(96, 128), noise=4 / 255)
     plain, calm = (
         measure(shown.frames, list(stylize_frames(stylizer, shown.frames, look, temporal=t)), shown.motions)["warping"]

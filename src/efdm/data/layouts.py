@@ -161,7 +161,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
         if not names.keys() & there_keys:
             raise PictureError(f"none of the pictures in {source.path} exists; copy {domain} again")
         if both := [name for stem, name in names.items() if stem in splits]:
-            raise PictureError(f"both lists of {domain} name {first_few(both)}; keep each picture in one")
+            raise PictureError(f"both lists of {domain} contain {first_few(both)}; list each picture once")
         splits |= dict.fromkeys(names, split)
         # a missing class folder is not reported
         gone = [n for stem, n in names.items() if stem not in there_keys and n.split("/")[1] in labels]
@@ -171,7 +171,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
 
 
 def _beside(picture: Source, file: str) -> Source | None:
-    """Return a file beside the folder of a domain, or beside its zip, or None."""
+    """Return the path of a file next to the folder or the zip of a domain, or None if it does not exist."""
     places = [Source(file, file, picture.path.absolute().parents[2 if picture.member is None else 0] / file)]
     if picture.member is not None:
         places.insert(0, Source(file, file, picture.path, "/".join([*picture.member.split("/")[:-3], file])))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from efdm.data.ffmpeg import load_av
 from efdm.data.video_formats import VideoError, open_source
 
-DEFAULT_RATE = 48_000  # if the encoder does not support the rate of the source
+DEFAULT_RATE = 48_000  # used if the encoder does not support the rate of the source
 LAYOUTS = {1: "mono", 2: "stereo"}  # PCM states the number of channels, but not their positions
 
 

@@ -30,7 +30,7 @@ class Classifier(NamedTuple):
     model: nn.Module
     classes: list[str]
     size: int
-    settings: dict[str, Any]  # as stored: names of another version may differ from `Settings`
+    settings: dict[str, Any]  # as stored; another version may have different names than `Settings`
     stored_size: int
 
     @property

@@ -118,7 +118,7 @@ def train_steps(
     if folder is not None and (folder / DONE).exists():
         check_same_run(settings, folder)
         fingerprint = data.fingerprint()
-        before = json.loads((folder / ENVIRONMENT).read_text()).get("data", fingerprint)  # older runs have none
+        before = json.loads((folder / ENVIRONMENT).read_text()).get("data", fingerprint)  # missing in records of older runs
         check_same_data(before, fingerprint, folder)
         found = load_classifier(folder / MODEL, settings.device)
         return Trained(settings, found.model, read_lines(folder / RECORDS), found.classes)

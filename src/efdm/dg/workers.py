@@ -136,7 +136,7 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
 
     def report(message: object) -> None:
         parent = multiprocessing.parent_process()
-        if parent is not None and not parent.is_alive():  # killed: no Ctrl-C will come
+        if parent is not None and not parent.is_alive():  # the parent was killed and cannot forward Ctrl-C
             raise KeyboardInterrupt
         messages.put(message)
 

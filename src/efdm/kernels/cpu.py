@@ -18,9 +18,9 @@ from torch import Tensor
 from efdm.kernels.cpu_threads import parallel_rows
 from efdm.kernels.floats import INFINITY_BITS
 
-# By element size in bytes. Time of the network relative to the radix sort, for 500 rows or more: 0.1 at length 64, 0.4 at
-# 256, 0.7 at 512, 1.0 at 800; for 16-bit types, whose keys have fewer digits, 0.4 at 64, 0.7 at 100, 1.1 at 200. Fewer than
-# 16 rows do not fill the vectors of the network.
+# By element size in bytes: longest rows for the network. Its time relative to the radix sort, for 500 rows or more: 0.1 at
+# length 64, 0.4 at 256, 0.7 at 512, 1.0 at 800; for 16-bit types, whose keys have fewer digits, 0.4 at 64, 0.7 at 100, 1.1
+# at 200. Fewer than 16 rows do not fill the vectors of the network.
 MAX_NETWORK_LENGTH = {4: 512, 2: 128}
 MAX_ROW_LENGTH = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 MAX_SCRATCH_BYTES = 1 << 23  # largest buffer of each dtype that a thread keeps between calls
@@ -87,7 +87,7 @@ class Sorter:
         values, rank = self.sort_rank(x)
         out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
         if x.numel():
-            # 16-bit floats are sorted in 16 bits and lerp in 32
+            # 16-bit floats are sorted as 16-bit keys and interpolated in float32
             tensors = (x.detach().float(), values.float(), rank, out)
             content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
             mix = self._compiled("mix")

@@ -18,7 +18,7 @@ LINE = 64 // 8  # words per cache line
 
 @_jit
 def exchange(low, high):
-    # a separate function of two arrays: inside the loops of `sort_lanes` the compiler does not vectorize
+    # a separate function of two arrays, because the compiler does not vectorize it inside the loops of `sort_lanes`
     for i in range(low.size):
         a, b = low[i], high[i]
         low[i] = min(a, b)
@@ -142,7 +142,7 @@ def sort_rank(x, values, ranks, infinity, first, last):
 @_jit
 def rows_of_sample(sample, channels, first, last):
     """Return the lane, the channel and the number of the rows in [first, last) that belong to a sample."""
-    begin = max(first - sample * channels, 0)  # in this form the compiler infers that the value is not negative
+    begin = max(first - sample * channels, 0)  # written so that the compiler infers a non-negative value
     end = min(last - sample * channels, channels)
     return sample * channels + begin - first, begin, end - begin
 

@@ -49,7 +49,7 @@ def parallel_rows(work: Work, rows: int, n: int) -> None:
             errors.append(error)
 
     if openmp := _openmp():
-        # as many threads as torch uses: with another number OpenMP would end some workers and restart them for torch
+        # as many threads as torch uses, because OpenMP would otherwise end some workers and restart them for torch
         openmp(_CALLBACK(take_shares), None, torch.get_num_threads(), 0)
     else:
         _run_in_pool(take_shares, threads)

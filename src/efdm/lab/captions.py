@@ -22,12 +22,13 @@ FACTS: Mapping[str, str] = {
 
 # which pictures of a test domain are scored
 PICTURES: Mapping[str, tuple[str, str]] = {
-    "all": ("all", ""), "rest": ("the", ", without those held out"), "official": ("the official test", ""), "": ("the", ""),
+    "all": ("all", ""), "rest": ("the", ", except those in the validation split"), "official": ("the official test", ""),
+    "": ("the", ""),
 }  # fmt: skip
 
 
 def score_words(study: Study, score: str, scored: str = "") -> str:
-    """Return what the accuracies are measured on, to follow "Accuracy in %"."""
+    """Return the words after "Accuracy in %" that say which pictures are scored."""
     records = [record for same in study.runs.values() for record in same]
     official, tested = ({d for record in records for d in record.get(key, ())} for key in ("official_test", "test"))
     except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""

@@ -29,7 +29,7 @@ from efdm.training.settings import check_same_run
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
-PICTURES = "pictures.json"  # in the folder of a run: classes, counts and skipped pictures
+PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
 
 def prepare_sweep(

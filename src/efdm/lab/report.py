@@ -39,8 +39,8 @@ class Table:
 def accuracy_table(study: Study, selection: str = "last", score: str = "", std: str = "") -> Table:
     """Return a table with a row per method, a column per domain and one for their average; published numbers follow ours.
 
-    Averages are taken over the domains first, within each seed. A cell without all its seeds shows the mean of those it has
-    and their number; CSV and comparisons omit such cells.
+    Averages are taken over the domains first, within each seed. A cell with missing seeds shows the mean and the number of
+    the available seeds; CSV and comparisons omit such cells.
     """
     recipe = study.recipe
     score, std = score or recipe.scores[0], std or recipe.std
@@ -147,7 +147,7 @@ def _published_note(study: Study, published: Sequence[Published], std: str) -> l
         return []
     ours = {_letters(str(planned.settings.get("backbone", ""))) for planned in study.plan}
     other = sorted({line.backbone for line in published if _letters(line.backbone) not in ours})
-    network = f"another backbone ({', '.join(other)}), for orientation only" if other else "the same backbone"
+    network = f"another backbone ({', '.join(other)}), so they are not directly comparable" if other else "the same backbone"
     spreads = any(spread is not None for line in published for _, spread in line.values.values())
     note = [f"Their ± is the {STDS[PUBLISHED_STD].words}."] if spreads and std != PUBLISHED_STD else []
     return [f"Published numbers are for {network}.", *note]
@@ -171,10 +171,10 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
     caption = [
         f"Differences in percentage points, {selection}{_named(study, score)}, paired by seed and domain.",
-        "Error: standard error over seeds, of averages over domains. p: two-sided paired t-test over seeds. p (Holm): "
+        "Error: standard error over seeds of the averages over domains. p: two-sided paired t-test over seeds. p (Holm): "
         f"corrected for the {plural(len(found), 'comparison')} of this table. "
         f"Significant: p (Holm) < {ALPHA} with at least {MIN_SEEDS} seeds.",
-        "The test treats the domains as fixed, so it does not extend to other domains.",
+        "The test treats the domains as fixed, so its result does not extend to other domains.",
     ]
     caption = caption if found else []
     caption += [order_sentence([found[pair] for pair in pairwise(chain)]) for chain in orders]

@@ -47,7 +47,7 @@ class Study:
     """A recipe, its planned runs, and the records of the finished ones."""
 
     recipe: Recipe
-    domains: Sequence[str]  # of the data set, in its order
+    domains: Sequence[str]  # domains of the data set, in its order
     plan: Sequence[Planned]
     runs: Mapping[str, list[dict[str, Any]]]  # identity -> records
 
@@ -57,7 +57,7 @@ class Study:
 
 
 def check_sources(recipe: Recipe, sources: Sequence[str | Path]) -> None:
-    """Raise if a recipe lacks its pictures, or is given some although it generates them."""
+    """Raise if a recipe that needs pictures has none, or if one that generates its pictures is given some."""
     if (recipe.data == DIGITS) == bool(sources):
         problem = "generates its digits and takes no data" if sources else f"needs the pictures of {recipe.data}"
         raise SettingError(f"{recipe.name or 'the recipe'} {problem}", "data")
@@ -96,7 +96,7 @@ def run(
     train: Callable[..., None] = train_runs,
     **changes: Any,
 ) -> Study:
-    """Train the missing runs of a recipe and append their records in the folder ``out``.
+    """Train the missing runs of a recipe and append their records to those in the folder ``out``.
 
     Args:
         seeds, methods, domains: restrict the recipe to these seeds, rows and columns. A later call for the same folder may
@@ -205,7 +205,9 @@ def check_folder(out: Path) -> None:
     check_unlocked(out)
     present = {path.name for path in out.iterdir()} - {LOCK} if out.exists() else set()
     if SETTINGS in present:
-        raise RunFolderError(f"{out} holds a single run, not a recipe's; choose another folder", out, "other settings")
+        raise RunFolderError(
+            f"{out} holds a single run, not the runs of a recipe; choose another folder", out, "other settings"
+        )
     if present and not present & {RECIPE, FILE}:
         raise RunFolderError(f"{out} is not empty and holds no sweep; choose another folder", out, "other data")
 
@@ -229,7 +231,7 @@ def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, devi
 
 
 def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the recipe, with the notes of both, and the plans together. Raise unless both belong to one sweep."""
+    """Return the recipe with the notes of both studies, and the merged plan. Raise unless both belong to one sweep."""
     recipe, grid = more["recipe"], hparam_grid(more["recipe"])
     lost = {f"{p.row} {p.hparams}".strip() for p in before["plan"] if p.row not in recipe.rows or p.hparams not in grid}
     problem = ""

@@ -54,7 +54,8 @@ def _selected_first(mask: Tensor) -> Tensor:
 
 
 def _presort(content: Rows, ties: Ties, generator: torch.Generator | None) -> Tensor | None:
-    """Return the index that every value takes before the stable sort by value, ``(b, c, n)``, or None for its position.
+    """Return the order of the values before the stable sort by value, as indices ``(b, c, n)``, or None for the order of
+    positions.
 
     The sort treats values outside the mask as NaN. Selected values are therefore placed first, so selected NaN precede
     unselected values.

@@ -22,7 +22,7 @@ SWEEPS = (("hopper", "fauve"), ("rocket", "starry"), ("cat", "mosaic"))
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CORNERS = ("starry", "fauve", "wave", "lilies")  # top left, top right, bottom left, bottom right
 CORNER_PHOTO = "coffee"
-STEPS = 5  # of the grid between four styles
+STEPS = 5  # side of the grid of mixtures of four styles
 PICTURES = len(PHOTOS) * len(PAINTINGS) + len(SWEEPS) * len(STRENGTHS) + STEPS**2
 
 Row = list[Tensor | None]

@@ -25,7 +25,7 @@ from efdm.style.plan import LookSpec, Options, Plan, read_mask_for
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 
-FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one picture; the others are still stylized
+FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # do not prevent stylizing the other pictures
 
 
 class Result(NamedTuple):
@@ -70,7 +70,7 @@ def stylize_files(
             if not looks or source in unreadable:
                 continue  # already reported
             with reporting():
-                unreadable.add(source)  # until it has been read
+                unreadable.add(source)  # discarded once it has been read
                 picture = source.read()
                 unreadable.remove(source)
                 _stylize(stylizer, picture, spec, looks, options).save(plan.target(source, spec))

@@ -14,7 +14,7 @@ from efdm.data import resize
 from efdm.style.color import luminance
 
 FINEST = 160  # short side at which motion is estimated; at 96, the warping error of a pan is 20 % larger
-LEVELS = 4  # of the pyramid; the coarsest has a short side of 20
+LEVELS = 4  # levels of the pyramid; the coarsest has a short side of 20
 ROUNDS = 3  # iterations at each level
 WINDOW = 9  # side of the least-squares window in pixels
 STIFFNESS = 1e-4  # regularisation for flat areas: below the squared gradient of visible edges, above that of noise

@@ -1,8 +1,8 @@
 """Photo-realistic filters: colours from the stylized image, edges from the content. The table is `PHOTOREAL`.
 
-Both filters fit affine colour maps from the content to the stylized image that vary slowly over the image. Such maps cannot
-represent strokes and preserve the edges of the content. They are fitted at a moderate size and applied at full size, so the
-network may run on a smaller image without loss of sharpness.
+Both filters fit affine colour maps from the content to the stylized image that vary slowly over the image. Such maps
+preserve the edges of the content and cannot represent strokes. They are fitted at a moderate size and applied at full size,
+so the network may run on a smaller image without loss of sharpness.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from efdm.data import resize
 from efdm.data.images import short_side_size
 
 FIT_SIDE = 512  # short side of the images that the maps are fitted to
-RADIUS = 1 / 16  # of the windows of the guided filter, relative to the short side
+RADIUS = 1 / 16  # radius of the guided filter's windows, relative to the short side
 FLATNESS = 1e-3  # regularisation: colour variance below which a window counts as flat
 CELLS = 12  # grid cells along the short side
 LEVELS = 8  # grid cells along brightness

@@ -174,7 +174,7 @@ def make_step(objective: nn.Module, network: StyleNetwork, settings: Settings, *
 
 
 def _compiled(objective: nn.Module) -> nn.Module:
-    """Compile an objective, or only its teacher, which is most of the work; the rest takes long to compile."""
+    """Compile an objective, or only its teacher, which does most of the work, because the rest takes long to compile."""
     teacher = getattr(objective, "teacher", None)
     if teacher is None:
         return torch.compile(objective)  # type: ignore[return-value]

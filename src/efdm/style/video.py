@@ -31,7 +31,7 @@ from efdm.style.stylizer import Stylizer, check_picture, check_strength
 
 KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
-BINS = 32  # of the luminance histogram
+BINS = 32  # bins of the luminance histogram
 CUT = 0.35  # a scene cut: fraction of pixels that change their bin from one frame to the next
 
 

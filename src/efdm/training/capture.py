@@ -127,7 +127,7 @@ class Capture:
         try:
             yield
         except BaseException:
-            with suppress(RuntimeError):  # of a device that accepts no more work; its first error is raised below
+            with suppress(RuntimeError):  # errors of a device that accepts no more work; the first error is raised below
                 self.optimizer.zero_grad(set_to_none=True)
                 undo()
             raise

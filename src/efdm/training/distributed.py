@@ -29,7 +29,7 @@ def mean_losses(losses: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def average_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Average gradients over all processes in a single message: the networks are small."""
+    """Average gradients over all processes in a single message, which is fast because the networks are small."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     flat = torch.cat([g.flatten() for g in gradients])
     dist.all_reduce(flat)

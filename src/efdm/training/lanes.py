@@ -38,8 +38,8 @@ def side_by_side(
 ) -> None:
     """Run all generators in order, ``lanes`` at a time, and call ``finished`` with the result of each.
 
-    A lane whose queue is full is skipped, so fast lanes do not wait for slow ones. If one fails, or on Ctrl-C or SIGTERM,
-    all others are closed.
+    A lane whose queue is full is skipped, so fast lanes do not wait for slow ones. If a generator fails, or on Ctrl-C or
+    SIGTERM, all others are closed.
     """
     waiting, places = iter(works), [_Lane[Value](device) for _ in range(lanes)]
     with stoppable(), ExitStack() as stack:

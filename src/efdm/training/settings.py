@@ -21,7 +21,7 @@ from efdm.training.capture import Speed
 from efdm.training.precision import Precision
 from efdm.training.schedules import Schedule
 
-FILE = "settings.json"  # in the folder of a run
+FILE = "settings.json"  # file name in the folder of a run
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]

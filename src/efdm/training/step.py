@@ -21,7 +21,7 @@ OPTIMIZERS: Mapping[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = 
     "adam": (torch.optim.Adam, ("capturable",)),
     "adamw": (torch.optim.AdamW, ("capturable",)),
 })  # fmt: skip
-DEVICE_OPTIONS = ("lr", "fused", "capturable")  # of an optimizer; not taken from a checkpoint of another device
+DEVICE_OPTIONS = ("lr", "fused", "capturable")  # not loaded from a checkpoint of another device
 
 
 class Step:

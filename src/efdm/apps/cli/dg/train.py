@@ -82,7 +82,7 @@ def train_command(
     """Train one classifier on your own pictures.
 
     Writes model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains, accuracy on those domains is
-    reported. Otherwise the classifier is trained on all domains, and its accuracy on a new one remains unknown.
+    reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured.
     """
     with report_errors(lambda: _interrupted(out, data), set_only=SET_ONLY):
         changes = collect_settings(
