@@ -35,7 +35,7 @@ class PadTo16(nn.Module):
 
 
 def randomized(name: str, dtype: torch.dtype = torch.float64) -> StyleNetwork:
-    """Return a network whose residual branches are not zero, unlike those of a new network. A VGG gets few channels."""
+    """Return a network whose residual branches are not zero, unlike those of a new network. A VGG has few channels."""
     with mock.patch.object(vgg, "WIDTHS", (CHANNELS["vgg16"],) * 5):
         network = stride16() if name == "stride16" else build(name)
     for parameter in network.parameters():

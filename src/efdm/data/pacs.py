@@ -24,7 +24,8 @@ PICTURES: Mapping[str, tuple[int, ...]] = {
     "photo": (189, 202, 182, 186, 199, 280, 432),
     "sketch": (772, 740, 753, 608, 816, 80, 160),
 }
-# Lines of the published *_crossval_kfold.txt lists. Each test list names all pictures, and the train list the others.
+# Lines of the published *_crossval_kfold.txt lists. The test list of a domain contains all pictures; the train list contains
+# all pictures that are not in the crossval list.
 CROSSVAL: Mapping[str, int] = {"art_painting": 208, "cartoon": 237, "photo": 171, "sketch": 398}
 LISTS: Mapping[str, str] = {"train": "train", "crossval": "val", "test": "test"}  # word in the file name -> split
 LIST = "photo_train_kfold.txt"  # identifies the folder of the lists

@@ -28,7 +28,7 @@ def predict(model: nn.Module, images: Tensor, size: int, *, batch: int = BATCH, 
 def count_correct(
     model: nn.Module, data: DomainSet, indices: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32"
 ) -> tuple[int, int]:
-    """Return how many of the images at ``indices`` are classified correctly, and their number."""
+    """Return the number of images at ``indices`` that are classified correctly, and the number of all images."""
     right = finish(find_correct(model, data, indices, size, batch=batch, precision=precision))
     return int(right.sum()), len(indices)
 

@@ -71,7 +71,7 @@ def prepare_sweep(
 
 
 def dataset_name(sources: Sequence[Path]) -> str:
-    """Return "digits" if that is the only source, otherwise "folder". A folder named digits is written ``./digits``."""
+    """Return "digits" if that is the only source, otherwise "folder". Write ``./digits`` for a folder named digits."""
     return DIGITS if [str(source) for source in sources] == [DIGITS] else "folder"
 
 
@@ -143,7 +143,7 @@ def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _settings(known: Mapping[str, Any], count: int) -> Settings:
-    """Return settings whose batch and iterations suit ``count`` training pictures, unless ``known`` has them."""
+    """Return ``known`` with a default batch size and number of iterations for ``count`` training pictures."""
     batches = METHODS[known["method"]].batches
     made: dict[str, Any] = {"batches": batches, "batch": min(Settings.batch, max(1, count))}
     if batches == "domains":

@@ -191,7 +191,7 @@ def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> Non
 
 
 def _check_stages(runs: Iterable[Settings]) -> None:
-    """Raise for a name that is not a stage of its backbone: methods without stages train first and would not notice."""
+    """Raise for a name that is not a stage of its backbone, before methods without stages are trained."""
     mixing = [settings for settings in runs if mixes(settings.method)]
     for backbone in dict.fromkeys(settings.backbone for settings in mixing):
         with torch.random.fork_rng(devices=[]):

@@ -223,5 +223,5 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
     finally:
         for hook in hooks:
             hook.remove()
-    ends = {round(shape[1] / height): name for name, height in heights.items()}  # keeps the last name of each stride
+    ends = {round(shape[1] / height): name for name, height in heights.items()}  # keeps the last stage at each stride
     return tuple(ends[stride] for stride in strides if stride in ends)

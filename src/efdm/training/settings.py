@@ -84,11 +84,11 @@ class TrainSettings:
     precision: Precision = "fp32"
     speed: Speed = "plain"
     log_every: Count = 50  # iterations
-    save_every: Natural = 1000  # 0: only every `efdm.training.fit.SECONDS`, at the end of a phase and when interrupted
+    save_every: Natural = 1000  # 0: only every `efdm.training.fit.SECONDS`, at the end of a phase and on interruption
 
     # settings that may change when a run is resumed
     movable: ClassVar[tuple[str, ...]] = ("device", "speed", "log_every", "save_every")
-    # settings that may be paths of files; these may move as well
+    # settings that may be paths of files, which may be moved between runs
     files: ClassVar[tuple[str, ...]] = ()
 
     def fixed(self) -> dict[str, Any]:

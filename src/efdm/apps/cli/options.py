@@ -14,7 +14,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1. Defaults to the 
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the named or the default device. Raise SettingError if it cannot compute."""
+    """Return the named or the default device. Raise SettingError if it cannot be used."""
     chosen = name or default_device()
     try:
         check_device(chosen)
