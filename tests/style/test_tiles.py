@@ -13,7 +13,7 @@ from efdm.models import StyleNetwork, build, vgg
 from efdm.ops import efdm
 from efdm.style.pipeline import run_network
 from efdm.style.stylizer import Stylizer
-from efdm.style.tiles import LARGE, TILE, map_channels, run_decoder, run_stage, spans, tile_side
+from efdm.style.tiles import LARGE, TILE, map_channels, run_stage, spans, tile_side
 
 CHANNELS = {"small": 80, "vgg16": 16, "stride16": 4}
 
@@ -59,9 +59,9 @@ def steps(network: StyleNetwork) -> list[tuple[nn.Module, int, int, int]]:
 
 def all_steps(network: StyleNetwork, x: Tensor, size: tuple[int, int], tile: int | None) -> list[Tensor]:
     found = []
-    for depth in range(len(network.stages)):
+    for depth in range(len(network.stages) + 1):
         found.append(run_stage(network, depth, found[-1] if found else x, size, tile))
-    return [*found, run_decoder(network, found[-1], size, tile)]
+    return found
 
 
 @pytest.mark.parametrize(("size", "tile"), [((93, 57), 41), ((40, 131), 24), ((8, 120), 64)], ids=str)

@@ -44,10 +44,8 @@ class StyleNetwork(nn.Module):
     def features(self, images: Tensor) -> list[Tensor]:
         """Return the unmatched features after every stage."""
         found: list[Tensor] = []
-        x = images
         for stage in self.stages:
-            x = stage(x)
-            found.append(x)
+            found.append(stage(found[-1] if found else images))
         return found
 
     def forward(self, images: Tensor) -> Tensor:

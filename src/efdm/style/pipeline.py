@@ -9,7 +9,7 @@ from torch import Tensor
 
 from efdm.models import StyleNetwork
 from efdm.ops import MATCHERS, PreparedStyle, blend
-from efdm.style.tiles import map_channels, run_decoder, run_stage, tile_side
+from efdm.style.tiles import map_channels, run_stage, tile_side
 
 
 def transfer(
@@ -51,4 +51,4 @@ def run_network(
     if blended:
         matched = x
         x = map_channels(unmatched, lambda some, channels: blend(some, matched[:, channels], strength))
-    return run_decoder(network, x, size, side)
+    return run_stage(network, len(network.stages), x, size, side)

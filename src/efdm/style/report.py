@@ -49,19 +49,10 @@ NOTE = (
 class Group:
     """The records of all pairs of one candidate with the same settings."""
 
+    label: str
+    candidate: dict[str, Any]
+    settings: dict[str, Any]
     records: list[Record]
-
-    @property
-    def label(self) -> str:
-        return str(self.records[0]["label"])
-
-    @property
-    def candidate(self) -> dict[str, Any]:
-        return dict(self.records[0]["candidate"])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return dict(self.records[0]["settings"])
 
     def values(self, measure: str) -> list[float]:
         return [v for r in self.records if (v := r["measures"].get(measure)) is not None]
@@ -76,7 +67,8 @@ def groups(records: Sequence[Record]) -> list[Group]:
     for record in records:
         key = json.dumps([record["candidate"], record["settings"]], sort_keys=True)
         found.setdefault(key, {})[record["content"], record["style"]] = record
-    return [Group(list(by_pair.values())) for by_pair in found.values()]
+    same = (list(by_pair.values()) for by_pair in found.values())
+    return [Group(s[0]["label"], s[0]["candidate"], s[0]["settings"], s) for s in same]
 
 
 class Sweep(NamedTuple):

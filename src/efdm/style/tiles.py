@@ -48,17 +48,6 @@ def tile_side(tile: str | int, size: tuple[int, int]) -> int | None:
     return TILE if tile == "auto" and size[0] * size[1] > LARGE else None
 
 
-def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
-    """Return the features after stage ``depth`` of an image of ``size``, given the features before it."""
-    strides = (1, *network.strides)
-    return _run(network, depth, x, size, tile, strides[depth], strides[depth + 1])
-
-
-def run_decoder(network: StyleNetwork, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
-    """Return an image of ``size`` from the features after the last stage."""
-    return _run(network, -1, x, size, tile, network.strides[-1], 1)
-
-
 def spans(length: int, tile: int, margin: int, grid: int) -> Iterator[Span]:
     """Cut a side of ``length`` pixels into tiles that start at multiples of ``grid``, each with a margin on both sides."""
     tile, margin = _ceil(tile, grid) * grid, _ceil(margin, grid) * grid
@@ -67,10 +56,10 @@ def spans(length: int, tile: int, margin: int, grid: int) -> Iterator[Span]:
         yield Span(start, stop, max(start - margin, 0), min(stop + margin, length))
 
 
-def _run(
-    network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None, stride_in: int, stride_out: int
-) -> Tensor:
-    module = network.decoder if depth < 0 else network.stages[depth]
+def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
+    """Return the output of stage ``depth`` for an image of ``size``. The decoder follows the last stage."""
+    module = [*network.stages, network.decoder][depth]
+    stride_in, stride_out = (1, *network.strides, 1)[depth : depth + 2]
     height, width = (_ceil(side, stride_out) for side in size)
     if tile is None or tile >= max(size):
         return module(x)[..., :height, :width]  # decoding rounds the size up to a multiple of the stride
