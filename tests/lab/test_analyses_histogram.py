@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from efdm.data.digits import load_digits_domains
 from efdm.lab.analyses import ANALYSES, Sample, histogram, pick
-from efdm.lab.analyses.histogram import Histograms, choose_channel, histograms, normal_shares, standardized
+from efdm.lab.analyses.histogram import Histograms, choose_channel, histograms, standardized
 
 
 def zeros_and_ones() -> Tensor:
@@ -29,26 +29,14 @@ def test_standardized_by_hand() -> None:
     assert (stats.mean.item(), stats.std.item()) == (0.25, 0.5)
 
 
-def test_standardized_moments() -> None:
-    x = torch.randn(3, 4, 5, 6).exp() * torch.tensor([1.0, 100, 0.01, 1]).view(1, 4, 1, 1) + 7
-    values, _ = standardized(x.double())
-    assert values.shape == (3, 4, 30)
-    torch.testing.assert_close(values.mean(-1), torch.zeros(3, 4).double(), atol=1e-12, rtol=0)
-    torch.testing.assert_close(values.std(-1), torch.ones(3, 4).double(), atol=1e-12, rtol=0)
-
-
 def test_counts_by_hand() -> None:
     found = histograms([(zeros_and_ones(), torch.tensor([1]))], ["a", "b"], bins=4, limit=2)
     # below, [-2, -1), [-1, 0), [0, 1), [1, 2), above
     assert found.edges.tolist() == [-2, -1, 0, 1, 2]
     assert found.counts[1, 0].tolist() == [0, 0, 3, 0, 1, 0]
     assert found.counts[0].sum() == 0
-
-
-def test_values_outside_the_bins() -> None:
-    found = histograms([(zeros_and_ones(), torch.tensor([0]))], ["a"], bins=2, limit=0.4)
-    assert found.counts[0, 0].tolist() == [3, 0, 0, 1]
-    assert found.shares()[0, 0].tolist() == [0.75, 0, 0, 0.25]
+    outside = histograms([(zeros_and_ones(), torch.tensor([0]))], ["a"], bins=2, limit=0.4)
+    assert outside.shares()[0, 0].tolist() == [0.75, 0, 0, 0.25]
 
 
 def test_counts_equal_numpy() -> None:
@@ -89,12 +77,6 @@ def test_distance_to_normal() -> None:
     assert found.skewness[0, 0].item() == pytest.approx(0, abs=0.05)
 
 
-def test_normal_shares_by_hand() -> None:
-    shares = normal_shares(torch.tensor([-1.0, 0, 1], dtype=torch.float64)).tolist()
-    one = math.erf(1 / math.sqrt(2)) / 2
-    assert shares == pytest.approx([0.5 - one, one, one, 0.5 - one])
-
-
 def test_distance_between_domains() -> None:
     counts = torch.tensor([[[0, 4, 0, 0], [0, 4, 0, 0]], [[0, 8, 0, 0], [0, 0, 4, 0]]])
     none = torch.zeros(2, 2)
@@ -118,12 +100,6 @@ def test_channel_rules() -> None:
     assert choose_channel(found, "typical") == 3
     assert choose_channel(found, "farthest") == 0
     assert choose_channel(found, 2) == 2
-
-
-def test_rules_skip_constant_channels() -> None:
-    x = torch.cat([torch.ones(2, 1, 9), torch.randn(2, 1, 9)], 1)
-    found = histograms([(x, torch.zeros(2).long())], ["a"])
-    assert [choose_channel(found, rule) for rule in ("typical", "farthest")] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,6 @@ def test_rows_with_other_names_or_options() -> None:
     assert sorted(sentences) == ["always: efdmix, p=1.0.", "mixstyle: mixstyle, p=0.7.", "weak: efdmix, p=0.2, alpha=0.9."]
 
 
-def test_spread_is_not_explained_for_one_seed() -> None:
-    one, several = (" ".join(accuracy_table(studied(small(seeds=seeds), steady)).caption) for seeds in ((0,), (0, 1)))
-    assert "±" not in one
-    assert "One seed" in one
-    assert "±" in several
-
-
 def test_shared_sentences_are_printed_once() -> None:
     recipe = small(orders=(("erm", "efdmix"),))
     first, *others = tables(studied(recipe, steady))

@@ -52,18 +52,6 @@ def test_correction_can_make_a_comparison_inconclusive() -> None:
     assert found["erm", "x"].verdict == "inconclusive"
 
 
-def test_rows_are_paired_by_seed() -> None:
-    """A difference of one point is detected although seeds differ by ten points."""
-    base = [50.0, 60.0, 70.0, 80.0, 90.0]
-    n = made(erm={"a": base}, efdmix={"a": [v + 1 + 0.1 * (i % 2) for i, v in enumerate(base)]})
-    assert difference(n, "erm", "efdmix").verdict == "significant"
-
-
-def test_equal_rows_are_inconclusive_and_constant_gains_significant() -> None:
-    n = made(erm={"a": [50.0] * 3}, same={"a": [50.0] * 3}, more={"a": [51.0] * 3})
-    assert (difference(n, "erm", "same").p, difference(n, "erm", "more").p) == (1.0, 0.0)
-
-
 @pytest.mark.parametrize(("step", "verdict"), [(+1.0, "supported"), (-1.0, "contradicted"), (0.0, "inconclusive")])
 def test_order(step: float, verdict: str) -> None:
     noise = [0.2, -0.2, 0.1, -0.1, 0.0]

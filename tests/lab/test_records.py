@@ -30,22 +30,6 @@ def test_an_incomplete_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
     assert read_records(path) == [line("a", 1, True), line("c", 1, True)]
 
 
-def test_a_last_line_without_newline_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    append_records(path, [line("a", 1, True)])
-    path.write_bytes(path.read_bytes()[:-1])
-    append_records(path, [line("b", 1, True)])
-    assert [r["run"] for r in read_records(path)] == ["a", "b"]
-
-
-def test_only_an_incomplete_line(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    path.write_text('{"run": "a", "st')
-    assert read_records(path) == []
-    append_records(path, [line("b", 1, True)])
-    assert read_records(path) == [line("b", 1, True)]
-
-
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, [line("a", 1, True), line("b", 1, True)])

@@ -113,11 +113,8 @@ def test_a_run_with_an_incomplete_record_is_repeated(trainer: Trainer, tmp_path:
 
 def test_shards_divide_the_runs_and_merge_into_one_study(trainer: Trainer, tmp_path: Path) -> None:
     folders = [tmp_path / str(index) for index in (1, 2, 3)]
-    sizes = [
-        len(run(RECIPE, small_set(), folder, shard=(index, 3), train=trainer).plan)
-        for index, folder in enumerate(folders, 1)
-    ]
-    assert sizes == [6, 5, 5]
+    shards = [run(RECIPE, small_set(), folder, shard=(i, 3), train=trainer) for i, folder in enumerate(folders, 1)]
+    assert [len(shard.plan) for shard in shards] == [6, 5, 5]
     assert len(set(trainer.trained)) == 16
     merged = read_study(*folders)
     assert len(merged.plan) == 16
@@ -145,13 +142,6 @@ def test_records_of_two_machines_are_merged(trainer: Trainer, tmp_path: Path) ->
     study = run(RECIPE, small_set(), here, train=trainer)
     assert len(trainer.trained) == count
     assert [t.rows for t in tables(study)] == [t.rows for t in tables(both)]
-
-
-def test_machines_with_other_pictures_are_not_merged(trainer: Trainer, tmp_path: Path) -> None:
-    run(RECIPE, small_set(), tmp_path / "here", seeds=[0], train=trainer)
-    run(RECIPE, small_set(classes=3), tmp_path / "there", seeds=[1], train=trainer)
-    with pytest.raises(ValueError, match="started with other data"):
-        read_study(tmp_path / "here", tmp_path / "there")
 
 
 @pytest.mark.parametrize("protocol", ["leave-one-out", "domainbed"])
@@ -210,15 +200,7 @@ def test_a_subset_can_be_extended(trainer: Trainer, tmp_path: Path) -> None:
         ({"data": renamed()}, "names, sizes, labels or splits differ"),
         ({"data": with_val("art", 3)}, r"other data \(art/val: 4 before, now 3\)"),
     ],
-    ids=[
-        "other settings",
-        "another recipe",
-        "a row less",
-        "other domains",
-        "other pictures",
-        "other names",
-        "another split",
-    ],
+    ids=["settings", "recipe", "rows", "domains", "pictures", "names", "splits"],
 )
 def test_a_folder_holds_one_sweep(trainer: Trainer, tmp_path: Path, change: dict[str, object], words: str) -> None:
     run(RECIPE, small_set(), tmp_path, train=trainer)
@@ -248,16 +230,10 @@ def test_other_folders_are_refused(trainer: Trainer, tmp_path: Path) -> None:
         run(RECIPE, small_set(), tmp_path, train=trainer)
     with pytest.raises(ValueError, match="holds no sweep"):
         read_study(tmp_path)
-
-
-def test_the_folder_of_a_single_run_is_refused(trainer: Trainer, tmp_path: Path) -> None:
-    for name in ("settings.json", "records.jsonl", "environment.json"):
-        (tmp_path / name).write_text("{}")
+    (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(ValueError, match="holds a single run"):
         run(RECIPE, small_set(), tmp_path, train=trainer)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
-        "settings.json": "{}", "records.jsonl": "{}", "environment.json": "{}",
-    }  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.tex", "settings.json"}
 
 
 def test_a_second_process_is_refused(trainer: Trainer, tmp_path: Path) -> None:
@@ -272,32 +248,25 @@ def test_a_second_process_is_refused(trainer: Trainer, tmp_path: Path) -> None:
     assert len(run(RECIPE, small_set(), tmp_path, train=trainer).plan) == len(trainer.trained) == 16
 
 
-def test_bad_settings_are_refused_before_anything_is_written(trainer: Trainer, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="schedule"):
-        run(RECIPE, small_set(), tmp_path / "out", schedule="cosin", train=trainer)
-    assert not (tmp_path / "out").exists()
+def test_notes_of_all_calls_and_folders_are_kept(trainer: Trainer, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    run(RECIPE, small_set(), here, seeds=[0], notes=["Compressed again."], train=trainer)
+    study = run(RECIPE, small_set(), here, seeds=[0], notes=["A second call."], train=trainer)
+    assert study.recipe.notes == ("Compressed again.", "A second call.")
+    assert "Compressed again." in " ".join(tables(study)[0].caption)
+    run(RECIPE, small_set(), there, seeds=[1], notes=["Another machine."], train=trainer)
+    assert read_study(here, there).recipe.notes == ("Compressed again.", "A second call.", "Another machine.")
 
 
-def test_notes_of_all_calls_are_kept(trainer: Trainer, tmp_path: Path) -> None:
-    run(RECIPE, small_set(), tmp_path, notes=["Pictures were compressed again."], train=trainer)
-    study = run(RECIPE, small_set(), tmp_path, notes=["A second call."], train=trainer)
-    assert study.recipe.notes == ("Pictures were compressed again.", "A second call.")
-    assert "compressed again" in " ".join(tables(study)[0].caption)
-
-
-def test_notes_of_several_folders_are_kept(trainer: Trainer, tmp_path: Path) -> None:
-    run(RECIPE, small_set(), tmp_path / "here", seeds=[0], notes=["The first machine."], train=trainer)
-    run(RECIPE, small_set(), tmp_path / "there", seeds=[1], notes=["The second machine."], train=trainer)
-    both = read_study(tmp_path / "here", tmp_path / "there")
-    assert both.recipe.notes == ("The first machine.", "The second machine.")
-
-
-def test_folders_with_other_rows_are_not_merged(trainer: Trainer, tmp_path: Path) -> None:
+def test_folders_with_other_rows_or_pictures_are_not_merged(trainer: Trainer, tmp_path: Path) -> None:
     run(RECIPE, small_set(), tmp_path / "here", seeds=[0], train=trainer)
     run(replace(RECIPE, methods=["efdmix"], orders=()), small_set(), tmp_path / "there", seeds=[1], train=trainer)
     with pytest.raises(ValueError, match=r"there .* a recipe without erm"):
         read_study(tmp_path / "here", tmp_path / "there")
     assert len(read_study(tmp_path / "there", tmp_path / "here").plan) == 12
+    run(RECIPE, small_set(classes=3), tmp_path / "other", seeds=[1], train=trainer)
+    with pytest.raises(ValueError, match="started with other data"):
+        read_study(tmp_path / "here", tmp_path / "other")
 
 
 def test_domainbed_splits_depend_on_the_seed(trainer: Trainer, tmp_path: Path) -> None:
