@@ -19,7 +19,7 @@ from efdm.dg import METHODS
 from efdm.dg.protocols import PROTOCOLS
 from efdm.lab import SELECTIONS, load_recipe, recipes
 from efdm.lab.literature import PUBLISHED
-from efdm.lab.scores import STDS
+from efdm.lab.selection import STDS
 
 pytest.importorskip("typer")
 pytest.importorskip("timm")

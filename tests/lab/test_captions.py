@@ -6,7 +6,7 @@ from sweeps import DOMAINS, small, steady, studied
 from efdm.dg.protocols import Cell
 from efdm.dg.settings import Settings
 from efdm.lab import accuracy_table, comparison_table, tables
-from efdm.lab.scores import pooled
+from efdm.lab.selection import pooled
 
 
 def test_chosen_hyperparameters() -> None:

@@ -3,9 +3,9 @@
 from efdm.errors import requires
 
 with requires("dg"):
-    from efdm.lab.literature import Published, pacs_line, published
-    from efdm.lab.pacs import PACS_LABELS, PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_lengths, pacs_resnet
-    from efdm.lab.plan import Planned, expand
+    from efdm.lab.literature import Published, published
+    from efdm.lab.pacs import PACS_LABELS, PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_resnet
+    from efdm.lab.plan import expand
     from efdm.lab.recipe import Recipe, load_recipe, recipes
     from efdm.lab.rendering import FORMATS, render
     from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
@@ -19,7 +19,6 @@ __all__ = [
     "PACS_PAPER",
     "PACS_SHORT",
     "SELECTIONS",
-    "Planned",
     "Published",
     "Recipe",
     "Study",
@@ -28,8 +27,6 @@ __all__ = [
     "expand",
     "load_data",
     "load_recipe",
-    "pacs_lengths",
-    "pacs_line",
     "pacs_resnet",
     "published",
     "read_study",

@@ -9,7 +9,7 @@ from typing import Any
 from efdm.dg.methods import METHODS
 from efdm.lab.plan import display
 from efdm.lab.results import Numbers, tabled
-from efdm.lab.scores import VALIDATION
+from efdm.lab.selection import VALIDATION
 from efdm.lab.sweep import Study
 
 # settings that captions mention, and their wording

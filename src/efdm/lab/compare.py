@@ -55,28 +55,20 @@ class Difference:
 
 
 def difference(numbers: Numbers, first: str, second: str) -> Difference:
-    """Compare two rows. ``p_holm`` equals ``p`` until `holm` corrects it."""
+    """Compare two rows by a two-sided paired t-test over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
+    from scipy import stats  # takes a second to import
+
     found, expected = numbers.pairs(first, second)
     seeds = sorted({seed for _, seed in found})
     averages = [statistics.fmean(v for (_, s), v in found.items() if s == seed) for seed in seeds]
-    by_column = {
-        column: statistics.fmean(v for (c, _), v in found.items() if c == column)
-        for column in numbers.columns
-        if any(c == column for c, _ in found)
-    }
+    columns = {c: [v for (column, _), v in found.items() if column == c] for c in numbers.columns}
+    by_column = {column: statistics.fmean(values) for column, values in columns.items() if values}
     mean, error = statistics.fmean(found.values()) if found else math.nan, standard_error(averages)
-    p = p_value(mean, error, len(seeds))
+    p = 1.0  # also for a single seed
+    if len(seeds) > 1 and mean:
+        p = float(2 * stats.t.sf(abs(mean) / error if error else math.inf, len(seeds) - 1))
     better = sum(v > 0 for v in found.values())
     return Difference(first, second, mean, error, len(found), expected, len(seeds), better, by_column, p, p)
-
-
-def p_value(mean: float, error: float, count: int) -> float:
-    """Return the two-sided p-value of Student's t-test that the mean of ``count`` values is 0; 1 for a single value."""
-    from scipy import stats  # takes a second to import
-
-    if count < 2 or mean == 0:
-        return 1.0
-    return float(2 * stats.t.sf(abs(mean) / error if error else math.inf, count - 1))
 
 
 def holm(differences: Iterable[Difference]) -> list[Difference]:
@@ -99,9 +91,6 @@ def compared(
     return dict(zip(present, holm(difference(numbers, *pair) for pair in present), strict=True))
 
 
-# --- sentences -------------------------------------------------------------------------------------------------------
-
-
 def order_sentence(differences: Sequence[Difference]) -> str:
     """Return a verdict on a claimed order, in which each row is better than the one before."""
     chain = " < ".join([differences[0].first, *(d.second for d in differences)])
@@ -120,9 +109,6 @@ def contrast_sentence(d: Difference) -> str:
     """Return a difference with its standard error, p-value and verdict."""
     if d.verdict == "incomplete":
         return f"{d.name}: incomplete, {d.pairs} of {d.expected} pairs."
-    error = "" if math.isnan(d.error) else f" ± {d.error:.2f} (standard error, {d.seeds} seeds), {p_words(d.p_holm)}"
+    p = "p < 0.001" if d.p_holm < 0.001 else f"p = {d.p_holm:.3f}"
+    error = "" if math.isnan(d.error) else f" ± {d.error:.2f} (standard error, {d.seeds} seeds), {p}"
     return f"{d.name} = {d.mean:+.2f}{error}: {d.verdict}."
-
-
-def p_words(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -21,7 +21,7 @@ from efdm.lab.recipe import load_recipe
 from efdm.lab.rendering import render
 from efdm.lab.report import Table, accuracy_table, tables
 from efdm.lab.results import numbers
-from efdm.lab.scores import STDS
+from efdm.lab.selection import STDS
 from efdm.lab.sweep import Study, run
 from efdm.progress import Report, ignore
 

@@ -23,8 +23,7 @@ from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import Settings
 from efdm.errors import SettingError
 from efdm.lab.literature import Published
-from efdm.lab.scores import SCORES, STDS
-from efdm.lab.selection import SELECTIONS
+from efdm.lab.selection import SCORES, SELECTIONS, STDS
 from efdm.ops.choices import check_choice
 
 FOLDER = Path(__file__).parents[1] / "recipes"

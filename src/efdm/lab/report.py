@@ -13,8 +13,7 @@ from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_word
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, order_sentence
 from efdm.lab.literature import AVERAGE, PUBLISHED_STD, Published, Value
 from efdm.lab.results import Numbers, numbers, row_name, tabled
-from efdm.lab.scores import STDS, VALIDATION
-from efdm.lab.selection import SELECTIONS
+from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
 from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 from efdm.stats import standard_error

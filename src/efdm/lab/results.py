@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from efdm.dg.protocols import PROTOCOLS, Cell
 from efdm.lab.plan import Planned, hparam_grid
-from efdm.lab.scores import SCORES
-from efdm.lab.selection import SELECTIONS, Candidates, Selection
+from efdm.lab.selection import SCORES, SELECTIONS, Candidates, Selection
 from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 

@@ -30,8 +30,7 @@ from efdm.errors import DamagedFileError, DivergedError, RunFolderError, Setting
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
 from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
-from efdm.lab.scores import VALIDATION
-from efdm.lab.selection import SELECTIONS
+from efdm.lab.selection import SELECTIONS, VALIDATION
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Progress, Report, ignore

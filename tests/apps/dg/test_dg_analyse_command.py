@@ -8,8 +8,8 @@ import pytest
 from dg_commands import run, training
 
 from efdm.dg import load_classifier
+from efdm.lab import analyses
 from efdm.lab.analyses import ANALYSES
-from efdm.lab.analyses import trained as analysing
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_pictures_are_read_at_the_stored_size_of_the_model(
     def stop(dataset: str, sources: object, size: int, **_: object) -> None:
         raise ValueError(f"read at {size}")
 
-    monkeypatch.setattr(analysing, "load_classifier", lambda *a: load_classifier(*a)._replace(stored_size=20))
-    monkeypatch.setattr(analysing, "load_dataset", stop)
+    monkeypatch.setattr(analyses, "load_classifier", lambda *a: load_classifier(*a)._replace(stored_size=20))
+    monkeypatch.setattr(analyses, "load_dataset", stop)
     result = run("analyse", "ties", "--checkpoint", trained, "--data", pictures, "-o", tmp_path / "out")
     assert "read at 20" in result.output

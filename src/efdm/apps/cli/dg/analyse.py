@@ -12,8 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.lab.analyses import ANALYSES
-from efdm.lab.analyses.trained import analyse_classifier
+from efdm.lab.analyses import ANALYSES, analyse_classifier
 
 app = typer.Typer(add_completion=False)
 

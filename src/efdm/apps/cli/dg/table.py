@@ -14,7 +14,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError
-from efdm.lab.scores import STDS
+from efdm.lab.selection import STDS
 from efdm.ops.choices import check_choice
 
 app = typer.Typer(add_completion=False)
