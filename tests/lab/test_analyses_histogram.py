@@ -77,13 +77,6 @@ def test_distance_to_normal() -> None:
     assert found.skewness[0, 0].item() == pytest.approx(0, abs=0.05)
 
 
-def test_distance_between_domains() -> None:
-    counts = torch.tensor([[[0, 4, 0, 0], [0, 4, 0, 0]], [[0, 8, 0, 0], [0, 0, 4, 0]]])
-    none = torch.zeros(2, 2)
-    found = Histograms(["a", "b"], torch.linspace(-1, 1, 3), counts, none, none, none.long())
-    assert found.domain_distance().tolist() == [0, 1]
-
-
 # --- channels --------------------------------------------------------------------------------------------------------
 
 
@@ -97,6 +90,7 @@ def with_distances(*distances: float) -> Histograms:
 
 def test_channel_rules() -> None:
     found = with_distances(0.9, math.nan, 0.1, 0.4)
+    assert found.domain_distance().nan_to_num(-1).tolist() == pytest.approx([0.9, -1, 0.1, 0.4])
     assert choose_channel(found, "typical") == 3
     assert choose_channel(found, "farthest") == 0
     assert choose_channel(found, 2) == 2

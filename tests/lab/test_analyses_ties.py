@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.lab.analyses import ANALYSES, Sample, pick, ties
-from efdm.lab.analyses.ties import last_activation, relus_of, shares, table, with_prelu
+from efdm.lab.analyses.ties import relus_of, shares, table, with_prelu
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,6 @@ def test_swapping_keeps_weights_and_names() -> None:
     assert (relus_of(model), relus_of(swapped)) == (["ReLU6"], [])
 
 
-def test_last_activation() -> None:
-    assert last_activation(classifier(Bottleneck()), "0") == "0.act"
-    assert last_activation(classifier(nn.Conv2d(3, 4, 3)), "0") is None
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -123,11 +118,6 @@ def test_default_stages(data: DomainSet, tmp_path: Path) -> None:
     content = ties.analyse(Sample(model, data, pick(data, 1), 64), tmp_path, precisions=["fp32"])
     assert [r["stage"] for r in content["rows"]] == ["pictures", *["stage1", "stage2", "stage3", "stage4"] * 2]
     assert [r["positions"] for r in content["rows"]] == [1024, *[256, 64, 16, 4] * 2]
-
-
-def test_an_unknown_model_needs_stages(data: DomainSet, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="are not known"):
-        ties.analyse(Sample(classifier(Bottleneck()), data, pick(data, 1), 32), tmp_path)
 
 
 def test_table_by_hand() -> None:

@@ -43,15 +43,6 @@ def test_holm_correction_by_hand() -> None:
     assert [d.p_holm for d in holm(ds)] == pytest.approx(expected)
 
 
-def test_correction_can_make_a_comparison_inconclusive() -> None:
-    zero, noise = {"a": [50.0] * 5}, [0.3, -0.3, 0.2, -0.2, 0.0]
-    rows = {name: {"a": [50 + shift + e for e in noise]} for name, shift in {"x": 0.4, "y": 0.0, "z": 0.01}.items()}
-    n = made(erm=zero, **rows)
-    assert difference(n, "erm", "x").verdict == "significant"
-    found = compared(n, [], [("erm", name) for name in rows])
-    assert found["erm", "x"].verdict == "inconclusive"
-
-
 @pytest.mark.parametrize(("step", "verdict"), [(+1.0, "supported"), (-1.0, "contradicted"), (0.0, "inconclusive")])
 def test_order(step: float, verdict: str) -> None:
     noise = [0.2, -0.2, 0.1, -0.1, 0.0]

@@ -43,11 +43,6 @@ def test_each_rule_chooses_another_evaluation() -> None:
     assert chosen("oracle", "slow", "fast") == ("fast", 3)  # 70 at the last step, although slow had 99 earlier
 
 
-def test_one_combination() -> None:
-    assert chosen("leave-one-domain-out cross-validation", "slow") == ("slow", 1)
-    assert chosen("oracle", "slow") == ("slow", 3)
-
-
 def test_ties_go_to_the_first_combination_and_the_earliest_step() -> None:
     same = [evaluation(1, 50, 50, 50, 1), evaluation(2, 50, 50, 50, 2, last=True)]
     hparams, record = SELECTIONS["training-domain validation"].choose(Candidates(CELL, {"x": same, "y": same}, {}))
