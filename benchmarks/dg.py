@@ -8,7 +8,7 @@ iterations per second of several EFDMix runs on one GPU in one process. "process
 
 Stages and augmentations are those of the recipes. Images and weights are random, since they do not affect the time. Variants
 alternate within every round, so that all are measured under the same conditions; times are medians. On a GPU a closed gate
-costs as much as an open one; on a CPU it saves the work, and a time is the mean of many steps.
+costs as much as an open one. On a CPU it skips the work, so times are means over many steps.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_tests.py [--jobs N] [--out FILE]
 
-Each file has a process of its own, so that a broken capture or leaked memory does not affect the next.
+Each file runs in its own process, so that a broken capture or leaked memory does not affect the next.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Progress:
-    """``done`` of ``total`` steps of the task ``label``. ``values`` are numbers to show beside it, such as the loss."""
+    """``done`` of ``total`` steps of the task ``label``. ``values`` are numbers to show with it, such as the loss."""
 
     label: str
     done: int

@@ -40,7 +40,7 @@ def test_methods_that_mix_need_a_second_sample_or_domain(method: str) -> None:
     own = dataclasses.replace(PLAIN, method=method, batches=METHODS[method].batches)
     check(dataclasses.replace(own, batch=2))
     lonely = dataclasses.replace(own, batch=1)
-    if method in ("erm", "cutout", "dropblock"):  # change each image by itself
+    if method in ("erm", "cutout", "dropblock"):  # change each image independently
         check(lonely)
     else:
         with pytest.raises(ValueError, match="batch must be at least 2"):

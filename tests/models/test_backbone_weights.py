@@ -97,7 +97,7 @@ def test_classifier_of_timm_is_kept_for_its_classes(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("answer", [True, False], ids=["online", "offline"])
 def test_unreachable_hub_switches_to_the_cache(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
-    """The client of the hub would retry each file six times before it uses its cache."""
+    """Without the setting, the client of the hub would retry each file six times before using its cache."""
     timm, hub = pytest.importorskip("timm"), pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(backbones, "_is_reachable", lambda _: answer)
@@ -177,7 +177,7 @@ def test_classifier_that_does_not_fit_is_initialised(case: str, state: dict[str,
 
 
 def test_new_classifier_has_small_weights(tmp_path: Path) -> None:
-    """timm draws that of MobileNetV2 from +-1/sqrt(7): the first loss on PACS was 4 rather than log 7."""
+    """timm draws the classifier of MobileNetV2 from +-1/sqrt(7), so the first loss on PACS was 4 rather than log 7."""
     pytest.importorskip("timm")
     kept = {k: v for k, v in build_backbone("mobilenetv2_100", 7).state_dict().items() if not k.startswith("classifier.")}
     model = build_backbone("mobilenetv2_100", 7, weights=saved(kept, tmp_path / "w.safetensors"))

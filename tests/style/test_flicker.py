@@ -70,7 +70,7 @@ def test_mismatched_lengths() -> None:
 
 @pytest.mark.parametrize(("name", "pixels"), [("pan", 0.5), ("zoom", 0.5), ("passing", 0.0), ("exposure", 0.0)])
 def test_estimated_motion(name: str, pixels: float) -> None:
-    """The median error in pixels with noise; it is zero for a static camera, whatever its exposure."""
+    """The median error with noise is small, and zero for a static camera even if its exposure changes."""
     shown = clip(name, frames=3, size=(144, 192))
     before, now, motion = shown.frames[1], shown.frames[2], shown.motions[1]
     found = estimate_motion(now, match_exposure(before, now))

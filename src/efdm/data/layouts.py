@@ -25,7 +25,7 @@ SPLIT_FOLDERS: Mapping[str, str] = {
     **dict.fromkeys(("test",), "test"),
     **dict.fromkeys(("full", "all", "images"), "whole"),
 }
-TEXT_FILES = ("", ".txt", ".md")  # allowed beside the zips of domains
+TEXT_FILES = ("", ".txt", ".md")  # allowed next to the zips of domains
 LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any number of common folders"
 
 

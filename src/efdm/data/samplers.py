@@ -95,10 +95,11 @@ def domain_batches(
 ) -> Batches:
     """Draw batches of ``domains`` of the pools in equal parts: ``domains=2, batch=128`` is twice 64.
 
-    Each batch draws its domains anew and concatenates their parts. The pictures of a domain are drawn without repetition
-    until fewer than one part are left, then shuffled again. If a domain has fewer pictures than its part of the batch, all
-    of them are repeated, some once more than others. ``per_epoch`` defaults to the number of batches that all pictures of
-    the pools would fill. ``options`` are as in `uniform_batches`; every rank gets the same share of each domain.
+    The domains of each batch are drawn independently, and their parts are concatenated. The pictures of a domain are drawn
+    without repetition until fewer than one part are left, then shuffled again. If a domain has fewer pictures than its part
+    of the batch, all of them are repeated, some once more than others. ``per_epoch`` defaults to the number of batches that
+    all pictures of the pools would fill. ``options`` are as in `uniform_batches`; every rank gets the same share of each
+    domain.
     """
     tensors = [_indices(p, "a pool") for p in (pools.values() if isinstance(pools, Mapping) else pools)]
     many = len(tensors) if domains == "all" else domains

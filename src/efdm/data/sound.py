@@ -17,7 +17,7 @@ LAYOUTS = {1: "mono", 2: "stereo"}  # PCM states the number of channels, but not
 class Soundtrack:
     """All audio tracks of ``source``, written to an open container and interleaved with its video.
 
-    Packets of the codecs in ``copied`` ("any" stands for all) are copied without loss. Other codecs are re-encoded with
+    Packets of the codecs in ``copied`` ("any" for all codecs) are copied without loss. Other codecs are re-encoded with
     ``codec``.
     """
 

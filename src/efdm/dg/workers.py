@@ -1,4 +1,4 @@
-"""Runs side by side on a CPU, each in a process of its own.
+"""Concurrent runs on a CPU, each in its own process.
 
 A small network keeps one core busy and gains little from a second one, so two runs on two cores take half the time. On a
 GPU, `train_together` runs them in one process.

@@ -178,7 +178,7 @@ def _mixed(
     launcher: _Launcher, x: Tensor, values: Tensor, order: Tensor, partner: Tensor, weight: Tensor, channels_last: bool
 ) -> Tensor:
     out, (batch, channels, n), width = torch.empty_like(x), x.shape, x.dtype.itemsize
-    words = -(-n * width // 4) | 1  # per line: odd, so that equal indices of neighboring lines are in different banks
+    words = -(-n * width // 4) | 1  # per line; odd, so that equal indices of adjacent lines are in different banks
     group = _SECTOR // width  # channels that are written in one transaction
     while group > 1 and group * words * 4 > _mix_shared(x.device.index):
         group //= 2

@@ -1,6 +1,6 @@
 """Accuracies of one evaluation, their spread over seeds, and model selection: which evaluation a table reports.
 
-Each rule gives a table of its own, and numbers of different rules must not be compared. A run has several evaluations, and a
+Each rule has its own table, and numbers of different rules must not be compared. A run has several evaluations, and a
 recipe with a ``grid`` has several runs per row, column and seed. The rules differ in the data they use:
 
 last                            None: the last evaluation, as in the paper. Every combination of a grid gets its own row.
@@ -8,7 +8,7 @@ training-domain validation      Held-out pictures of the training domains. Choos
                                 these domains' accuracies.
 leave-one-domain-out            The accuracy on each training domain D of a run that was trained without D and the target.
 cross-validation                Chooses hyperparameters and step by the mean over D, then reports the run without the target
-                                at that step. Needs a further run for every pair of domains.
+                                at that step. Needs an additional run for every pair of domains.
 oracle                          Held-out pictures of the target, which are not available in practice: an upper bound. Chooses
                                 hyperparameters only, by the last evaluation, and is scored on the remaining pictures.
 
@@ -109,7 +109,7 @@ class Selection:
         steps: which evaluations may be chosen.
         among: "hparams" chooses among the combinations of a grid, "nothing" lists them.
         val: whose split "val" the rule uses: that of the training domains or of the test domains.
-        scored: "rest" does not score the pictures in the test domains' "val", whatever the protocol says.
+        scored: "rest" excludes the pictures in the test domains' "val", regardless of the protocol.
         pairs: "needed" if runs without two domains are required.
     """
 
@@ -135,7 +135,7 @@ class Selection:
 
 
 def _domains_left_out(candidates: Candidates, hparams: str, record: Record) -> float | None:
-    """Return the mean accuracy on the training domains, each of the run without it, at the record's step."""
+    """Return the mean, over the training domains, of the accuracy of the run trained without that domain."""
     found = []
     for domain in candidates.cell.train:
         same = [r for r in candidates.pairs[hparams][domain] if r["step"] == record["step"]]

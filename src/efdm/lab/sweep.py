@@ -184,7 +184,7 @@ def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> Non
         used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains", ())}
         if lacking := sorted(used & empty):
             raise ValueError(
-                f"{', '.join(lacking)} has no pictures in the split 'val', which {name!r} needs; split off a share, or "
+                f"{', '.join(lacking)} has no pictures in the split 'val', which {name!r} needs; hold out a share, or "
                 f"remove {name!r} from the recipe's selections and scores"
             )
 

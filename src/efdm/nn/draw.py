@@ -68,7 +68,8 @@ def _log_gamma(shape: float, x: Tensor, u: Tensor) -> Tensor:
     """Compute logarithms of gamma variates with ``shape >= 1`` from normal ``x`` and uniform ``u``.
 
     Marsaglia and Tsang, ACM TOMS 26, 2000, with a fixed number of proposals in place of a rejection loop: nothing is read
-    back from the device, and compilers see plain arithmetic. Before torch 2.13, torch's own gamma and Dirichlet cannot be
+    back from the device, and the code is plain arithmetic for compilers. Before torch 2.13, torch's own gamma and Dirichlet
+    cannot be
     traced with dynamic sizes.
     """
     d = shape - 1 / 3

@@ -25,7 +25,7 @@ class _Hook:
     """Base class of the hooks. Objects and not closures, so that models can be pickled and copied."""
 
     attached = True  # until `unmix`
-    handle: RemovableHandle | None = None  # pickled, because loading it reserves the hook's id
+    handle: RemovableHandle | None = None  # pickled with the model, because unpickling reserves the id of the hook
 
     def __getattr__(self, name: str) -> Any:
         if name == "__name__":  # read only by torch.jit.script

@@ -74,8 +74,8 @@ def distribution_loss(features: Tensor, style: Tensor, *, norm: Norm = "l2", uni
 def sliced_loss(features: Tensor, style: Tensor, directions: Tensor, *, norm: Norm = "l2", unit: Unit = "value") -> Tensor:
     """Compute `distribution_loss` along ``directions`` of shape ``(k, channels)``: the sliced Wasserstein distance.
 
-    Matching each channel does not match combinations of channels. Random directions, drawn anew in every step, measure the
-    joint distribution.
+    Matching each channel does not match combinations of channels. Random directions that are redrawn in every step measure
+    the joint distribution.
     """
     x, y = _in_units(unit, rows(features), rows(_target(style, features)))
     projection = directions.to(x.dtype)

@@ -49,7 +49,7 @@ class _MixedAt(FeatureLayer):
         self.depth, self.plan = depth, plan
 
     def forward(self, features: Tensor, domains: Tensor | None = None, layout: tuple[int, int] | None = None) -> Tensor:
-        return super().forward(features, domains, (1, 0))  # class tokens are mixed as well, because the targets are
+        return super().forward(features, domains, (1, 0))  # class tokens are also mixed, because their targets are mixed
 
     def check(self, features: Tensor, channel_dim: int) -> None:
         """Accept any shape, because features are only averaged."""

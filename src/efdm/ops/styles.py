@@ -66,7 +66,7 @@ class Partners:
     """Use other samples of the content batch as styles: sample ``index[i]`` is the style of sample ``i``.
 
     ``index`` is an int64 tensor ``(b,)`` or a sequence of integers. Equivalent to the style ``content[index]``, but each
-    sample is sorted only once. Indices of origin ``"drawn"`` come from a pairing and are trusted to be within the batch.
+    sample is sorted only once. Indices of origin ``"drawn"`` come from a pairing and are not checked against the batch size.
     """
 
     index: Tensor

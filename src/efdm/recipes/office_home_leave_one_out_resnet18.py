@@ -1,6 +1,6 @@
 """Office-Home, leave one domain out, ResNet-18: a template for your own data.
 
-claim     none of the paper's. Any folder or zip with the layout domain/class/picture works.
+claim     none from the paper. Any folder or zip with the layout domain/class/picture works.
 command   efdm dg run office_home_leave_one_out_resnet18 --data OfficeHome --weights resnet18.safetensors -o runs/office
 time      not measured
 expected  no published numbers for these settings

@@ -7,8 +7,8 @@ expected  3 seeds: ERM 77.3, MixStyle 80.9, EFDMix 80.2; with style gradient Mix
 runs      220 (11 methods x 4 domains x 5 seeds)
 
 All methods use the same learning rate, which pacs_rate_mobilenetv2 chose for ERM on held-out pictures of the training
-domains. Methods that use domain labels see batches of 2 domains x 32 pictures, the others 64 pictures of all domains, for
-the same number of iterations. (The paper uses 2 x 64 with labels, and its own schedule.)
+domains. Methods that use domain labels are trained with batches of 2 domains x 32 pictures, the others with 64 pictures of
+all domains, for the same number of iterations. (The paper uses 2 x 64 with labels, and its own schedule.)
 
 Stages: the paper mixes after layer1, layer2 and layer3 of ResNet-18, the ends of strides 4, 8 and 16, which are blocks.1,
 blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there. DSU and CrossNorm were published with more stages

@@ -1,6 +1,6 @@
 """PACS, MobileNetV2: the learning rate, chosen for ERM on held-out pictures of the training domains.
 
-claim     one learning rate serves all our recipes for MobileNetV2.
+claim     one learning rate is suitable for all our recipes for MobileNetV2.
 command   efdm dg run pacs_rate_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/rate --lanes 4
 time      2.3 minutes of training steps in four lanes on one H200, without reading and compiling
 expected  the smallest learning rate within half a percentage point of the highest validation accuracy

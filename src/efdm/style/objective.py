@@ -98,7 +98,7 @@ def _distance_in_spread(guess: Tensor, target: Tensor) -> Tensor:
 
 
 class PerceptualObjective(nn.Module):
-    """Style and content losses in the features of a VGG, for a network with an encoder of its own.
+    """Style and content losses in the features of a VGG, for a network with its own encoder.
 
     Style: distances of sorted values at every tap, in units of the style's standard deviation, per channel and along random
     directions. Content: cosine distances of feature vectors. Identity: the last ``identities`` samples of a batch are their

@@ -1,4 +1,4 @@
-"""Plans for stylizing files: contents, looks, options and where each result goes."""
+"""Plans for stylizing files: contents, looks, options and the path of each result."""
 
 from __future__ import annotations
 

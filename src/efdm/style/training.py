@@ -55,7 +55,7 @@ def make_network(settings: Settings) -> StyleNetwork:
     """Return the network that a run starts from."""
     torch.manual_seed(settings.seed)
     network = build(settings.encoder)
-    if NETWORKS[settings.encoder].encoder:  # frozen, with weights of its own
+    if NETWORKS[settings.encoder].encoder:  # frozen, with separate weights
         load_normalised_encoder(network.stages[0], path=settings.vgg or None)  # type: ignore[arg-type]
     if settings.start:
         load_network(network, settings.start)

@@ -59,7 +59,7 @@ def read_lines(path: Path, keys: Collection[str] = ()) -> list[Record]:
 
 
 def mend_lines(path: Path, keys: Collection[str] = ()) -> None:
-    """Remove an incomplete last line that a crash left, so that the next record starts on a line of its own."""
+    """Remove an incomplete last line that a crash left, so that the next record starts on a new line."""
     content = path.read_bytes()
     if content.endswith(b"\n") or not content:
         return

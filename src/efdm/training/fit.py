@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Phase(NamedTuple):
-    """A part of a run with a step of its own. ``batches(i)`` yields the inputs of iteration ``i`` and those after it."""
+    """A part of a run with its own training step. ``batches(i)`` yields the inputs of iteration ``i`` and those after it."""
 
     name: str
     iterations: int
@@ -167,7 +167,7 @@ class _Run:
         if state is not None and state["phase"] not in names:
             raise DamagedFileError(CHECKPOINT, f"the checkpoint has an unknown phase {state['phase']!r}", REMEDY)
         self.phase, self.done, self.losses = self.parts[0], 0, dict[str, Any]()
-        self.step: Step | None = None  # while there is something to save
+        self.step: Step | None = None  # while unsaved progress exists
         before = [] if state is None else state["devices"]
         self.devices = list(dict.fromkeys([*before, torch.device(self.settings.device).type]))
         self.clock = _Clock(0.0 if state is None else state["seconds"])

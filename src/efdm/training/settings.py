@@ -1,4 +1,4 @@
-"""Settings of a run: validated when they are made, written beside the results, compared when the run is resumed."""
+"""Settings of a run: validated on creation, stored with the results, and compared when the run is resumed."""
 
 from __future__ import annotations
 

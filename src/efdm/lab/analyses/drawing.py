@@ -57,7 +57,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def digits(values: Any, count: int = 5) -> Any:
-    """Return a tensor as nested lists, rounded to ``count`` significant digits, with None for NaN, which JSON lacks."""
+    """Return a tensor as nested lists, rounded to ``count`` significant digits, with None for NaN, as JSON has no NaN."""
     values = values.tolist() if isinstance(values, Tensor) else values
     if isinstance(values, list):
         return [digits(value, count) for value in values]

@@ -36,9 +36,9 @@ LIMIT = 4.0  # bins cover [-4, 4) standard deviations; values outside are counte
 class Histograms:
     """Histograms of every domain and channel.
 
-    ``counts`` ``(domains, channels, bins + 2)`` has the values below and above all bins first and last. ``skewness`` and
-    ``kurtosis`` ``(domains, channels)`` are 0 and 3 for a normal distribution. ``constant`` counts the samples whose channel
-    is constant; they are left out.
+    The first and the last entry of ``counts`` ``(domains, channels, bins + 2)`` count the values below and above all bins.
+    ``skewness`` and ``kurtosis`` ``(domains, channels)`` are 0 and 3 for a normal distribution. ``constant`` counts the
+    samples whose channel is constant; they are left out.
     """
 
     domains: list[str]

@@ -67,7 +67,7 @@ def run(
         typer.Option(help="PACS only. official (default): the authors' lists; own: a tenth of each class for validation."),
     ] = None,
     lists: Annotated[
-        Path | None, typer.Option(help="PACS only: folder of the authors' lists. Default: searched near --data.")
+        Path | None, typer.Option(help="PACS only: folder of the authors' lists. Default: a folder in or next to --data.")
     ] = None,
     copy: Annotated[
         Word, typer.Option(help="PACS only. complete (default): require all pictures; partial: use those that exist.")
