@@ -66,7 +66,7 @@ class MissingExtraError(ImportError):
 
 @contextmanager
 def requires(extra: str) -> Iterator[None]:
-    """Raise `MissingExtraError` in place of the error of an import in the ``with`` block whose package is not installed.
+    """Raise `MissingExtraError` if an import in the ``with`` block fails because a package is not installed.
 
     In nested blocks, the outermost block names the extra, because the extra of a package includes those of the packages
     below it.

@@ -83,7 +83,7 @@ def test_evaluation_restores_the_mode_of_every_layer(data: DomainSet) -> None:
 
 
 def test_evaluation_sets_no_global_state_between_batches(data: DomainSet) -> None:
-    """Other lanes run in between: no inference mode, no autocast."""
+    """Other lanes run between two steps, so inference mode and autocast must be off there."""
     work = find_correct(Reader(), data, data.select("b"), 4, batch=5, precision="bf16")
     for _ in range(2):
         next(work)

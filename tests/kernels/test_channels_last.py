@@ -9,7 +9,7 @@ from torch import Tensor
 from efdm import kernels
 from efdm.kernels import reference
 
-# (channels, row length): a single value, less and more than a group or a transposed square, all the shared memory
+# (channels, row length): a single value, sizes below and above a group and a transposed square, all of the shared memory
 SHAPES = ((1, 1), (1, 49), (3, 7), (20, 100), (70, 65), (130, 64), (33, 784), (9, 5000), (6, 16384))
 SOME, ALL, NONE = (0.0, 1.0, 0.25, 0.75, 0.5), (0.1, 0.9, 0.3, 0.6, 1.0), (0.0,) * 5
 

@@ -86,7 +86,7 @@ def test_missing_pairs_make_a_comparison_incomplete() -> None:
     ids=["seed missing in a column", "column missing"],
 )  # fmt: skip
 def test_every_seed_needs_every_column(seeds: dict[str, list[int]], counts: tuple[int, int]) -> None:
-    """Otherwise its average would cover other domains."""
+    """Otherwise its average would be over different domains."""
     found = {row: {c: {s: 50.0 + s + (row == "x") for s in seeds.get(c, ())} for c in "ab"} for row in ("erm", "x")}
     d = difference(Numbers(["erm", "x"], ["a", "b"], found, {"erm": seeds, "x": seeds}), "erm", "x")
     assert (d.verdict, d.pairs, d.expected) == ("incomplete", *counts)

@@ -25,7 +25,7 @@ MIN_SEEDS = 3  # with two seeds, the spread is too often small by chance
 
 @dataclass(frozen=True)
 class Difference:
-    """``second`` minus ``first`` in percentage points, over ``pairs`` of (column, seed) of the ``expected`` ones.
+    """``second`` minus ``first`` in percentage points, over ``pairs`` of ``expected`` pairs (column, seed).
 
     ``error`` is the standard error of the mean over seeds. ``better`` counts the pairs in which ``second`` is higher.
     ``p`` belongs to this comparison alone, ``p_holm`` is corrected for all comparisons of a table.

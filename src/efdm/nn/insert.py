@@ -100,7 +100,9 @@ class _BeginCall(_Hook):
         for hook in self.hooks:  # checkpointing may have been switched since the last call
             if hook.attached and hook.in_last_block != _checkpoints(module, hook.stage):
                 if torch.compiler.is_compiling():
-                    raise RuntimeError("gradient checkpointing of a compiled model must be switched before mix_after")
+                    raise RuntimeError(
+                        "gradient checkpointing of a compiled model must be switched on or off before mix_after"
+                    )
                 hook.attach(module)
         begin_call(kwargs.get("domains"))
         return args, {k: v for k, v in kwargs.items() if k != "domains" or self.forwards_domains}
