@@ -84,15 +84,10 @@ def pictures(count: int, side: int, device: str) -> DomainSet:
     domains = torch.arange(count) % 4
     names = ["a", "b", "c", "d"]
     places = {name: (domains == number).nonzero()[:, 0] for number, name in enumerate(names)}
-    return DomainSet(
-        torch.randint(256, (count, 3, side, side), generator=generator, dtype=torch.uint8),
-        torch.randint(7, (count,), generator=generator),
-        domains,
-        [str(i) for i in range(count)],
-        [str(i) for i in range(7)],
-        names,
-        {name: {"train": at, "val": at[:0], "test": at} for name, at in places.items()},
-    ).to(device)
+    images = torch.randint(256, (count, 3, side, side), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(7, (count,), generator=generator)
+    splits = {name: {"train": at, "val": at[:0], "test": at} for name, at in places.items()}
+    return DomainSet(images, labels, domains, [*map(str, range(count))], [*map(str, range(7))], names, splits).to(device)
 
 
 class Variant:
@@ -276,11 +271,9 @@ def main() -> None:
                 row = time_lanes(data, run, count, o.rounds * o.steps)
             else:
                 row = time_processes(run, images, side, count, o.seconds)
-            print(
-                f"{run.backbone} batch {run.batch} {speed}, {count} {kind}: {row['iterations_per_second']} iterations/s, "
-                f"{LEAVE_ONE_OUT['iterations']} iterations of each in {row['run_seconds']} s",
-                flush=True,
-            )
+            rate, spent = f"{row['iterations_per_second']} iterations/s", f"{row['run_seconds']} s"
+            shown = f"{rate}, {LEAVE_ONE_OUT['iterations']} iterations of each in {spent}"
+            print(f"{run.backbone} batch {run.batch} {speed}, {count} {kind}: {shown}", flush=True)
             record[kind].append(row)
     o.out.parent.mkdir(parents=True, exist_ok=True)
     o.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -115,8 +115,7 @@ def test_an_identity_does_not_depend_on_spelled_out_defaults_and_folders() -> No
     assert identity(here) == identity(there) != identity(mixed)
 
 
-@pytest.mark.parametrize("began", [{}, {"p": 0.5}, {"alpha": 0.1, "p": 0.5}])
-@pytest.mark.parametrize("goes_on", [{}, {"p": 0.5}])
+@pytest.mark.parametrize(("began", "goes_on"), [({}, {"p": 0.5}), ({"alpha": 0.1, "p": 0.5}, {})])
 def test_spelled_out_default_options_are_the_same_run(
     began: dict[str, Any], goes_on: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -182,21 +181,15 @@ def test_a_label_is_short_and_unique() -> None:
         ({"method": "efdmix", "options": {"p": "half"}}, "option p of efdmix must be of type float, got 'half'"),
         ({"method": "dropblock", "options": {"block": 3.5}}, "option block of dropblock must be of type int"),
         ({"schedule": "cosin"}, "schedule must be .*, got 'cosin'; did you mean 'cosine'"),
-        ({"batchnorm": "eval"}, "batchnorm must be 'train' or 'frozen', got 'eval'"),
         ({"augmentation": "all"}, "augmentation='all' is not one of"),
         ({"train_domains": ()}, "train_domains must have at least 1 item"),
         ({"test_domains": ("sketch", "art")}, "art cannot be both"),
-        ({"iterations": 0}, "iterations must be greater than or equal to 1, got 0"),
         ({"method": "efdmix", "options": {"p": 5}}, r"\bp=?.*5"),
         ({"lr": math.nan}, "lr must be a finite number, got nan"),
         ({"lr": -0.1}, r"lr must be greater than or equal to 0, got -0\.1"),
-        ({"lr": "fast"}, "lr must be a valid number, got 'fast'"),
         ({"momentum": 1.0}, r"momentum must be less than 1, got 1\.0"),
         ({"batch": "64"}, "batch must be a valid integer, got '64'"),
-        ({"save_every": True}, "save_every must be a valid integer, got True"),
         ({"stages": "layer1"}, "stages must be a valid tuple, got 'layer1'"),
-        ({"stages": ("layer1", 2)}, "stages must be a valid string, got 2"),
-        ({"options": 0.5}, "options must be a valid dictionary, got 0.5"),
         ({"batches": "domains", "domains_per_batch": 3}, "domains_per_batch must be at most 2.*got 3"),
         ({"domains_per_batch": "two"}, "domains_per_batch must be .*got 'two'"),
         ({"batches": "domains", "batch": 33}, "batch must be a multiple of the 2 domains in it, got 33"),

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
-from dg_runs import parameters
 from small_digits import small_digits
 from torch import Tensor, nn
 
@@ -68,15 +66,6 @@ def test_a_step_is_sgd_on_the_cross_entropy(data: DomainSet) -> None:
         torch.testing.assert_close(step(i, at, lr=0.05)["loss"], expected.detach())
     for mine, theirs in zip(model_of(step).parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
-
-
-def test_the_learning_rate_of_each_step_is_used(data: DomainSet) -> None:
-    step = step_of(data, settings())
-    before = [p.detach().clone() for p in model_of(step).parameters()]
-    step(0, torch.arange(16), lr=0.0)
-    assert all(torch.equal(a, b) for a, b in zip(before, model_of(step).parameters(), strict=True))
-    step(1, torch.arange(16), lr=0.1)
-    assert not any(torch.equal(a, b) for a, b in zip(before, model_of(step).parameters(), strict=True))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -178,14 +167,6 @@ def test_bf16_trains_nearly_as_fp32(data: DomainSet) -> None:
     assert half != whole
 
 
-def test_a_restored_step_continues_exactly(data: DomainSet) -> None:
-    wanted = settings(method="efdmix")
-    one, two = step_of(data, wanted), step_of(data, wanted)
-    losses(one, data, wanted, 3)
-    two.restore(copy.deepcopy(one.state()))
-    assert losses(one, data, wanted, 3, start=3) == losses(two, data, wanted, 3, start=3)
-
-
 def test_capturing_restores_parameters_and_buffers(data: DomainSet) -> None:
     wanted = settings(method="efdmix")
     step = step_of(data, wanted)
@@ -196,9 +177,6 @@ def test_capturing_restores_parameters_and_buffers(data: DomainSet) -> None:
     assert len(changed) == len(before)
     assert all(id(v) in kept for v in model_of(step).state_dict(keep_vars=True).values())
     assert step.capture.generator is step.generator
-
-
-# --- penalties ---------------------------------------------------------------------------------------------------------
 
 
 def with_penalty(step: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -228,15 +206,6 @@ def test_a_penalty_is_added_to_the_loss(data: DomainSet, precision: str, monkeyp
     assert not classifier._forward_pre_hooks
 
 
-def test_a_penalty_trains_the_features(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dg_step, "attach", with_penalty(lambda features, *_: 10 * features.square().mean()))
-    at, step = torch.arange(16), step_of(data, settings(augmentation="none"))
-    values = [float(step(i, at, lr=0.05)["loss"]) for i in range(5)]
-    plain = step_of(data, settings(augmentation="none"))
-    assert values[0] > values[-1]
-    assert parameters(model_of(step)).norm() != parameters(model_of(plain)).norm()
-
-
 def test_the_classifier_of_a_penalty_is_not_compiled() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -246,9 +215,6 @@ def test_the_classifier_of_a_penalty_is_not_compiled() -> None:
     net = Net()
     assert names(net) == ["body", "head"]
     assert names(net, [dg_step.classifier_of(net)]) == ["body"]
-
-
-# --- compiled parts --------------------------------------------------------------------------------------------------
 
 
 def names(model: nn.Module, hooked: Sequence[nn.Module] = ()) -> list[str]:
@@ -269,9 +235,6 @@ def test_a_part_with_a_hook_inside_is_divided() -> None:
     model = build_backbone("tiny", 10)
     model.get_submodule("stage2.1").register_forward_hook(lambda *_: None)
     assert names(model) == ["stage1", "stage2.1", "stage2.4", "stage3"]
-
-
-# --- on a GPU --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [pytest.param(m, marks=ON_GPU) for m in METHODS])

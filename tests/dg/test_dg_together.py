@@ -108,9 +108,6 @@ def test_repeated_runs_and_several_devices_are_refused(data: DomainSet) -> None:
     train_together([], data)
 
 
-# --- on a GPU ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("lanes", [2, 3])

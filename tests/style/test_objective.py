@@ -57,9 +57,6 @@ def identity_network() -> StyleNetwork:
     return network
 
 
-# --- paper -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", MATCHERS)
 def test_losses_of_the_paper(vgg: StyleNetwork, pictures: tuple[Tensor, Tensor], method: str) -> None:
     content, style = pictures
@@ -102,9 +99,6 @@ def test_the_papers_losses_are_means_over_the_batch(vgg: StyleNetwork, pictures:
         close(value, torch.stack([h[name] for h in halves]).mean())
 
 
-# --- reconstruction --------------------------------------------------------------------------------------------------
-
-
 def test_a_perfect_reconstruction_pays_for_distillation_only(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
     objective = ReconstructionObjective(identity_network(), teacher)
     losses = objective(*pictures)
@@ -140,9 +134,6 @@ def test_reconstruction_trains_everything_and_its_heads(
     assert {id(p) for p in trained} == {id(p) for p in [*small.parameters(), *objective.heads.parameters()]}
     assert all(p.grad is not None for p in trained)
     assert all(p.grad is None for p in teacher.parameters())
-
-
-# --- perceptual ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["efdm", "adain"])

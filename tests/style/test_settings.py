@@ -47,11 +47,6 @@ def test_an_unknown_encoder_is_refused() -> None:
         Settings.for_encoder("smal", content="a", style="b")
 
 
-def test_recipes_are_settings() -> None:
-    known = {f.name for f in dataclasses.fields(Settings)}
-    assert all(set(row.recipe) <= known for row in NETWORKS.values())
-
-
 def test_identities_need_a_larger_batch() -> None:
     small = Settings.for_encoder("small", content="a", style="b", batch=1)
     with pytest.raises(SettingError, match="batch must be greater than 1 with identity_weight"):
@@ -59,9 +54,6 @@ def test_identities_need_a_larger_batch() -> None:
     check(dataclasses.replace(small, batch=2))
     check(dataclasses.replace(small, identity_weight=0.0))
     check(Settings.for_encoder("vgg16", content="a", style="b", batch=1))
-
-
-# --- the same run ------------------------------------------------------------------------------------------------------
 
 
 OTHER: dict[str, Any] = {str: "other", int: 77, float: 0.77}

@@ -14,7 +14,6 @@ from training import noise_pictures, train
 from efdm.errors import RunFolderError
 from efdm.models import StyleNetwork
 from efdm.models.weights import read
-from efdm.progress import Progress
 from efdm.style.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -105,15 +104,6 @@ def test_a_run_is_resumed_only_with_its_settings_and_data(place: Path, tmp_path:
         (tmp_path / "moved").rename(place / "content")
     with pytest.raises(RunFolderError, match="finished run"):
         train(settings(place), tmp_path / "run", resume=True)
-
-
-def test_a_folder_takes_one_run_at_a_time(place: Path, tmp_path: Path) -> None:
-    def second(progress: Progress) -> None:
-        if "loss" in progress.values:
-            with pytest.raises(RunFolderError, match="another process"):
-                train(settings(place), tmp_path / "run")
-
-    train(settings(place, iterations=1), tmp_path / "run", progress=second)
 
 
 @pytest.mark.parametrize("whole", ["small"], indirect=True)

@@ -284,9 +284,6 @@ def test_a_released_step_cannot_be_called() -> None:
         learner(1)
 
 
-# --- on a GPU --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", [pytest.param("cuda", marks=ON_GPU), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
 @pytest.mark.parametrize("stream", ["default", "own"])

@@ -92,8 +92,11 @@ def test_a_run_resumes_exactly(tmp_path: Path, error: type[BaseException], at: i
     fit(expected, progress=whole)
     with pytest.raises(error):
         fit(LinearTask(settings()), tmp_path, progress=before)
+    torn = tmp_path / f".{'0' * 16}.tmp"
+    torn.touch()
     found = LinearTask(settings())
     fit(found, tmp_path, resume=True, progress=after)
+    assert not torn.exists()
     assert {**before.losses, **after.losses} == whole.losses
     assert torch.equal(weights(found.model), weights(expected.model))
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]

@@ -129,9 +129,6 @@ def test_a_single_process_has_rank_0_of_1() -> None:
     assert mean_losses({"loss": torch.tensor(2.5), "content": torch.tensor(1)}) == {"loss": 2.5, "content": 1.0}
 
 
-# --- on a GPU --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [pytest.param("cuda", marks=ON_GPU), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
 def test_a_captured_graph_trains_as_plain_steps(name: str) -> None:
     device, one = torch.device(name), Toy()

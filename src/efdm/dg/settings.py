@@ -101,11 +101,10 @@ def _check_domains(settings: Settings) -> None:
     else:
         fits = most == math.inf
     if not fits:
-        needed = f"{'' if least == most else 'at least '}{least} domains"
-        message = f"{method.name} needs batches of {needed} in equal parts; set batches='domains' and "
-        raise SettingError(
-            f"{message}domains_per_batch={least}, or use {other!r}", ("batches", "domains_per_batch", "method")
-        )
+        needed = f"{'' if least == most else 'at least '}{least} domains in equal parts"
+        remedy = f"set batches='domains' and domains_per_batch={least}, or use {other!r}"
+        message = f"{method.name} needs batches of {needed}; {remedy}"
+        raise SettingError(message, ("batches", "domains_per_batch", "method"))
 
 
 def resolved(settings: Settings) -> Settings:

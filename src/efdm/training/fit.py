@@ -20,7 +20,7 @@ from efdm.progress import Progress, Report, ignore
 from efdm.training.checkpoint import REMEDY, is_finite, read_checkpoint, write_checkpoint
 from efdm.training.distributed import mean_losses, processes
 from efdm.training.files import Record, write_json
-from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_started, lock_folder
+from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_started, lock_folder, remove_torn_files
 from efdm.training.interrupt import stoppable, unbroken
 from efdm.training.lanes import Work, finish
 from efdm.training.log import Log
@@ -105,12 +105,13 @@ def fit_steps(
     run that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses
     and weights are bit for bit those of an uninterrupted run.
     """
-    writes = folder is not None and processes()[0] == 0  # the first of several processes
-    with lock_folder(folder) if folder is not None and writes else nullcontext():
-        if folder is not None and writes:
-            check_started(folder, resume=resume)  # again: another process may have worked here before it was locked
+    own = folder if processes()[0] == 0 else None  # the first of several processes writes
+    with nullcontext() if own is None else lock_folder(own):
+        if own is not None:
+            check_started(own, resume=resume)  # again: another process may have worked here before it was locked
+            remove_torn_files(own)
         state = _read_state(task, folder) if folder is not None and resume else None
-        run = _Run(task, folder if writes else None, state, progress)
+        run = _Run(task, own, state, progress)
         try:
             yield from run.phases(state)
         except (KeyboardInterrupt, GeneratorExit):
@@ -120,9 +121,9 @@ def fit_steps(
         finally:
             run.close()
         result = task.finish()
-        if folder is not None and writes:
-            (folder / DONE).touch()
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+        if own is not None:
+            (own / DONE).touch()
+            (own / CHECKPOINT).unlink(missing_ok=True)
     return result
 
 

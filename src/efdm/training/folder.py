@@ -30,6 +30,12 @@ def check_started(folder: Path, *, resume: bool) -> None:
         raise RunFolderError(f"{folder} holds an unfinished run; resume it or choose another folder", folder, "started")
 
 
+def remove_torn_files(folder: Path) -> None:
+    """Remove temporary files of `efdm.files.atomic_path` that ``kill -9`` left. The folder must be locked."""
+    for path in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):
+        path.unlink()
+
+
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Create ``folder`` and lock it for this process. Raise RunFolderError if another process holds the lock.
@@ -48,8 +54,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        for left in folder.glob(f".{'[0-9a-f]' * 16}.tmp"):  # files that `kill -9` interrupted, see `efdm.files.atomic_path`
-            left.unlink()
         yield
     finally:
         lock.release()
