@@ -44,7 +44,7 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """Return the commit of the repository that tracks this file, or "" for a package installed inside another one."""
+    """Return the commit of the repository that tracks this file, or "" if no repository tracks it."""
 
     def git(*words: str) -> str:
         try:

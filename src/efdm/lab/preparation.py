@@ -126,7 +126,7 @@ def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[st
     test = changes.get("test_domains")
     train = changes.get("train_domains") or [domain for domain in listing.domain_names if domain not in (test or ())]
     if not train:
-        raise SettingError("test_domains leaves no domain to train on; name fewer", "test_domains")
+        raise SettingError("test_domains leaves no domain to train on; name fewer test domains", "test_domains")
     if test is None:
         test = [domain for domain in listing.domain_names if domain not in train]
     return {"train_domains": tuple(train), "test_domains": tuple(test)}

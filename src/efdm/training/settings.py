@@ -104,7 +104,7 @@ def values_of(settings: TrainSettings) -> dict[str, Any]:
 
 
 def public(settings: TrainSettings) -> dict[str, Any]:
-    """Return the settings for a file that is passed on: paths are reduced to file names."""
+    """Return the settings to store in a published file, with paths reduced to file names."""
     return {**values_of(settings), **{name: Path(getattr(settings, name)).name for name in settings.files}}
 
 
