@@ -5,7 +5,7 @@ from sweeps import DOMAINS, small, steady, studied
 
 from efdm.dg.protocols import Cell
 from efdm.dg.settings import Settings
-from efdm.lab import accuracy_table, comparison_table, tables
+from efdm.lab import accuracy_table, tables
 from efdm.lab.selection import pooled
 
 
@@ -85,11 +85,3 @@ def test_official_test_splits(protocol: str, rule: str, official, counted: str) 
 def test_the_oracle_does_not_score_val(official: tuple[str, ...], expected: float) -> None:
     record = {"run": "one", "val": {"art": [10, 20]}, "test": {"art": [80, 100]}, "official_test": list(official)}
     assert pooled(record, Cell(("photo",), ("art",)), "rest") == expected
-
-
-@pytest.mark.parametrize("scores", [("pooled",), ("pooled", "mean of domains")], ids=["one", "two"])
-def test_scores_are_named_if_there_are_several(scores: tuple[str, ...]) -> None:
-    study = studied(small(scores=scores, orders=(("erm", "efdmix"),)), steady)
-    for table in (accuracy_table(study), comparison_table(study)):
-        text = " ".join([table.title, *table.caption])
-        assert ("pooled" in text) == (len(scores) == 2)

@@ -51,14 +51,6 @@ def test_order(step: float, verdict: str) -> None:
     assert order_sentence(list(found.values())).startswith(f"Order erm < mixstyle < efdmix: {verdict}")
 
 
-def test_domains_are_fixed_and_seeds_are_repeated() -> None:
-    """A large gain in one domain and a small loss in another still give a significant average gain."""
-    zero = {"a": [50.0] * 5, "b": [50.0] * 5}
-    noise = [0.1, -0.1, 0.05, -0.05, 0.0]
-    other = {"a": [60 + e for e in noise], "b": [45 - e / 2 for e in noise]}
-    assert difference(made(erm=zero, efdmix=other), "erm", "efdmix").verdict == "significant"
-
-
 def test_each_seed_counts_once() -> None:
     """Twenty pairs would have t = 4.2 if they were independent; the five seeds have t = 1.8."""
     by_seed = [4.0, 0.1, 2.5, -1.0, 0.4]
@@ -79,6 +71,8 @@ def test_missing_pairs_make_a_comparison_incomplete() -> None:
     d = difference(made(erm={"a": [50, 50, 50]}, efdmix={"a": [60, None, 60]}), "erm", "efdmix")
     assert order_sentence([d]) == "Order erm < efdmix: incomplete."
     assert contrast_sentence(d) == "efdmix - erm: incomplete, 2 of 3 pairs."
+    single = difference(made(erm={"a": [50]}, efdmix={"a": [90]}), "erm", "efdmix")
+    assert contrast_sentence(single) == "efdmix - erm = +40.00: inconclusive."
 
 
 @pytest.mark.parametrize(
@@ -90,8 +84,3 @@ def test_every_seed_needs_every_column(seeds: dict[str, list[int]], counts: tupl
     found = {row: {c: {s: 50.0 + s + (row == "x") for s in seeds.get(c, ())} for c in "ab"} for row in ("erm", "x")}
     d = difference(Numbers(["erm", "x"], ["a", "b"], found, {"erm": seeds, "x": seeds}), "erm", "x")
     assert (d.verdict, d.pairs, d.expected) == ("incomplete", *counts)
-
-
-def test_a_single_pair_has_no_error() -> None:
-    d = difference(made(erm={"a": [50]}, efdmix={"a": [90]}), "erm", "efdmix")
-    assert contrast_sentence(d) == "efdmix - erm = +40.00: inconclusive."
