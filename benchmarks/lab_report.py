@@ -1,13 +1,12 @@
-"""Make the tables of the lab from records: the cost of mixing, and the pages in results/.
+"""Render the tables of domain generalization from the committed records.
 
-python benchmarks/lab_report.py            print the tables
-python benchmarks/lab_report.py --readme   write them into the documents and the pages in results/
+python benchmarks/lab_report.py            print the tables of the documents
+python benchmarks/lab_report.py --readme   update these tables and all pages in results/
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,18 @@ from efdm import lab
 
 RESULTS = ROOT / "benchmarks" / "results"
 GUIDE = ROOT / "docs" / "guide" / "domain-generalization.md"
-# later files override: ResNet-50 was timed again after channels-last features were no longer copied
+# later files take precedence: ResNet-50 was timed again once channels-last features were mixed without copying
 TIMES = ("dg-cpu.json", "dg-cuda.json", "dg-cuda-resnet50.json")
 MIXES = {"mixstyle": "MixStyle", "efdmix": "EFDMix", "three_sort": "EFDMix by three sorts"}
 
 
 def times() -> list[dict[str, Any]]:
-    """Return the records of training-step times."""
+    """Return the contents of the `TIMES` files."""
     return [json.loads((RESULTS / name).read_text()) for name in TIMES]
 
 
 def steps() -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the timed steps by machine and backbone."""
+    """Return the times of training steps by (machine, backbone)."""
     found = {}
     for record in times():
         environment = record["environment"]
@@ -38,7 +37,7 @@ def steps() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def cost_table() -> str:
-    """Return the time of an ERM step and what mixing adds to it."""
+    """Return the time of a training step of ERM and the overhead of each mixing method in percent."""
     rows = []
     for (machine, backbone), row in steps().items():
         mixes = [f"{100 * (row['times'][name]['to_erm'] - 1):+.1f} %" for name in MIXES]
@@ -47,30 +46,31 @@ def cost_table() -> str:
 
 
 PACS = ROOT / "results" / "pacs" / "leave-one-out"
-PAPER = "paper"  # prefix of the sources in the paper; other lines come from other papers
+PAPER = "paper"  # the source of a published line starts with this word if it is the EFDM paper
 
 
 def pacs_table() -> str:
-    """Return our accuracies with standard errors, and the paper's averages for ResNet-18."""
+    """Return the measured accuracies with standard errors, next to the paper's averages for ResNet-18."""
     study = lab.read_study(PACS)
     table = lab.accuracy_table(study, "last", std="error")
-    paper = {
-        line.row: f"{line.values['average'][0]:.1f}" for line in study.recipe.published if line.source.startswith(PAPER)
-    }
+    published = [line for line in study.recipe.published if line.source.startswith(PAPER)]
+    paper = {line.row: f"{line.values['average'][0]:.1f}" for line in published}
     here = [(method, cells) for method, source, _, *cells in table.rows if source == "here"]
     rows = [[f"`{method}`", *cells, paper.get(method, "")] for method, cells in here]
     return markdown(["method", *(name.replace("_", " ") for name in table.head[3:]), "paper, ResNet-18"], rows)
 
 
 FEATURES = ROOT / "results" / "pacs" / "features"
-MODELS = {"erm": "ERM", "efdmix": "EFDMix"}  # folders of analyses
+MODELS = {"erm": "ERM", "efdmix": "EFDMix"}  # folder of a model's analyses -> column
 
 
-def analysed(kind: str) -> dict[str, dict[str, Any]]:
-    return {name: json.loads((FEATURES / folder / f"{kind}.json").read_text()) for folder, name in MODELS.items()}
+def analysed(analysis: str) -> dict[str, dict[str, Any]]:
+    """Return the numbers of an analysis for each model."""
+    return {name: json.loads((FEATURES / folder / f"{analysis}.json").read_text()) for folder, name in MODELS.items()}
 
 
 def histogram_table() -> str:
+    """Return the kurtosis and the distance to the normal distribution for each domain and model."""
     found = {name: content["domains"] for name, content in analysed("histogram").items()}
     measures = {"kurtosis": "kurtosis", "distance_to_normal": "distance to normal"}
     rows = []
@@ -81,33 +81,30 @@ def histogram_table() -> str:
 
 
 def probe_table() -> str:
+    """Return how well a linear probe predicts the domain from each feature statistic, in percent."""
     found = {name: content["accuracy"] for name, content in analysed("tsne").items()}
-    rows = [
-        [statistic.replace("_", " "), *(f"{100 * each[statistic]['mean']:.1f}" for each in found.values())]
-        for statistic in found["ERM"]
-    ]
+    rows = []
+    for statistic in found["ERM"]:
+        rows.append([statistic.replace("_", " "), *(f"{100 * each[statistic]['mean']:.1f}" for each in found.values())])
     return markdown(["statistic", *found], rows)
 
 
-def _table(document: Path, name: str, render: Callable[[], str]) -> Table:
-    return Table(document, name, "lab_report.py", render)
-
-
+SCRIPT = "lab_report.py"
 TABLES = (
-    _table(GUIDE, "cost table", cost_table),
-    _table(README, "PACS table", pacs_table),
-    _table(FEATURES / "README.md", "histogram table", histogram_table),
-    _table(FEATURES / "README.md", "probe table", probe_table),
+    Table(GUIDE, "cost table", SCRIPT, cost_table),
+    Table(README, "PACS table", SCRIPT, pacs_table),
+    Table(FEATURES / "README.md", "histogram table", SCRIPT, histogram_table),
+    Table(FEATURES / "README.md", "probe table", SCRIPT, probe_table),
 )
 
 
 def pages() -> list[Path]:
-    """Return the pages of all sweeps: hand-written text, then the tables."""
+    """Return the paths of the pages of all sweeps. Each page is hand-written text followed by tables."""
     return [path.with_name("README.md") for path in sorted((ROOT / "results").rglob("recipe.json"))]
 
 
 def page(path: Path) -> str:
-    """Return a page with its tables updated; they start at the first third-level heading."""
+    """Return a page with updated tables, which start at the first third-level heading."""
     tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(lab.read_study(path.parent)))
     return path.read_text().split("\n### ")[0].rstrip() + "\n\n" + tables
 
