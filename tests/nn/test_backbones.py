@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from efdm import EFDMix, active, mix_after, unmix
+from efdm import EFDMix, active, domains_of_batch, mix_after, unmix
 from efdm.models.backbones import build_backbone
 from efdm.nn import FAMILIES, feature_layers, find_stage, stages_at, stages_of
 from efdm.nn.stages import family_of
@@ -197,10 +197,12 @@ def test_gradient_checkpointing_mixes_with_the_same_gradients(name: str, order: 
         grads.append([p.grad for p in model.parameters()])
     for a, b in zip(*grads, strict=True):
         torch.testing.assert_close(a, b)
-    model.set_grad_checkpointing(False)
     mix.calls.clear()
+    with domains_of_batch(torch.tensor([0, 0, 1, 1])):
+        model.forward_features(torch.randn(4, 3, size, size))  # checkpointed, and not through the model's hooks
+    model.set_grad_checkpointing(False)
     train_step(model, size)
-    assert len(mix.calls) == 2
+    assert len(mix.calls) == 4
     assert not any(module._forward_hooks for module in unmix(model).modules())
 
 

@@ -44,24 +44,10 @@ class _MixOutput(_Hook):
         self.key = f"{model}.{stage.name}"  # equal for models of one class, so that these share compiled code
         # None leaves an unknown layout to the layer, which warns about features that may be tokens
         self.layout = layout if stage.layout_known or mix.channel_dim is not None else None
-        self.in_last_block = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         _guard_hooks_when_compiling()
-
-    def attach(self, model: nn.Module) -> None:
-        """Hook the stage, or its last block if the model checkpoints blocks.
-
-        timm's checkpointed models call the blocks of a Sequential stage and never the stage itself.
-        """
-        self.in_last_block = _checkpoints(model, self.stage)
-        if self.handle is not None:
-            self.handle.remove()
-        module = model.get_submodule(self.stage)
-        while self.in_last_block and isinstance(module, nn.Sequential) and len(module):
-            module = module[-1]
-        self.handle = module.register_forward_hook(self)
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         reach_stage(self.key)
@@ -73,11 +59,17 @@ class _MixOutput(_Hook):
         return self.mix(output, layout=self.layout)
 
 
-def _checkpoints(model: nn.Module, stage: str) -> bool:
-    """Return True if a module around the stage has timm's ``grad_checkpointing`` switched on."""
-    parents = stage.split(".")[:-1]
-    around = (".".join(parents[:i]) for i in range(len(parents) + 1))  # "" is the model
-    return any(getattr(model.get_submodule(name), "grad_checkpointing", False) for name in around)
+def _hooked_module(model: nn.Module, stage: Stage) -> nn.Module:
+    """Return the stage, or the last block of a Sequential stage if the model has timm's ``grad_checkpointing``.
+
+    With checkpointing on, timm's models call the blocks and never the stage itself.
+    """
+    parents, module = stage.name.split(".")[:-1], stage.module
+    around = (model.get_submodule(".".join(parents[:i])) for i in range(len(parents) + 1))
+    if any(hasattr(parent, "grad_checkpointing") for parent in around):
+        while isinstance(module, nn.Sequential) and len(module):
+            module = module[-1]
+    return module
 
 
 def _not_a_tensor(stage: str, output: object) -> str:
@@ -97,13 +89,6 @@ class _BeginCall(_Hook):
         self.forwards_domains = "domains" in inspect.signature(model.forward).parameters
 
     def __call__(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-        for hook in self.hooks:  # checkpointing may have been switched since the last call
-            if hook.attached and hook.in_last_block != _checkpoints(module, hook.stage):
-                if torch.compiler.is_compiling():
-                    raise RuntimeError(
-                        "gradient checkpointing of a compiled model must be switched on or off before mix_after"
-                    )
-                hook.attach(module)
         begin_call(kwargs.get("domains"))
         return args, {k: v for k, v in kwargs.items() if k != "domains" or self.forwards_domains}
 
@@ -184,13 +169,14 @@ def mix_after(
     chosen = {stage.name: (stage, layer) for stage, layer in zip(found, layers, strict=True)}  # drops repeated names
     begin = next((h for h in model._forward_pre_hooks.values() if isinstance(h, _BeginCall)), None) or _BeginCall(model)
     mixed = [hook.stage for hook in begin.hooks]
-    for stage, _ in chosen.values():
-        if stage.name in mixed or any(isinstance(h, _MixOutput) for h in stage.module._forward_hooks.values()):
-            raise ValueError(f"stage {stage.name!r} is already mixed; call unmix(model) first")
+    modules = [_hooked_module(model, stage) for stage, _ in chosen.values()]
+    for name, module in zip(chosen, modules, strict=True):
+        if name in mixed or any(isinstance(hook, _MixOutput) for hook in module._forward_hooks.values()):
+            raise ValueError(f"stage {name!r} is already mixed; call unmix(model) first")
     hooks = [_MixOutput(layer, stage, type(model).__name__) for stage, layer in chosen.values()]
     _guard_hooks_when_compiling()
-    for hook in hooks:
-        hook.attach(model)
+    for hook, module in zip(hooks, modules, strict=True):
+        hook.handle = module.register_forward_hook(hook)
     if begin.handle is None:
         begin.handle = model.register_forward_pre_hook(begin, with_kwargs=True)
         end = _EndCall(begin.hooks)
