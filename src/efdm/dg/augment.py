@@ -104,7 +104,7 @@ def _windows_of_area(
     """
     u = uniform(2, 10, batch, device=device, generator=generator)
     share, ratio = area[0] + (area[1] - area[0]) * u[0], torch.exp((2 * u[1] - 1) * math.log(4 / 3))
-    sides = torch.stack([(share / ratio).sqrt(), (share * ratio).sqrt()])  # (2, 10, b), relative to the picture's
+    sides = torch.stack([(share / ratio).sqrt(), (share * ratio).sqrt()])  # (2, 10, b), relative to the side
     fits = (sides <= 1).all(0)
     first = fits.to(torch.uint8).argmax(0).expand(2, 1, batch)
     heights, widths = torch.where(fits.any(0), sides.gather(1, first)[:, 0], 1.0) * side

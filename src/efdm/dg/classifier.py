@@ -54,7 +54,7 @@ def save_classifier(
 def find_classifier(path: Path) -> Path:
     """Return the model file for ``path``, which may be the file itself or the folder of a run.
 
-    For a folder of several runs, raises an error that lists them.
+    Raise ValueError with a list of the runs if the folder holds several.
     """
     if not path.is_dir() or (path / MODEL).exists():
         return path / MODEL if path.is_dir() else path

@@ -104,7 +104,7 @@ _ROWS = (
     _mix("adamean", "means mixed", f"{_EFDM}, study of orders", "adamean"),
     _mix("adastd", "standard deviations mixed", f"{_EFDM}, study of orders", "adastd"),
     _mix("hm", "histogram matching mixed, ties merged", f"{_EFDM}, study of orders", "hm"),
-    # the study of ties; efdmix has the rule "fast"
+    # the study of tie rules; efdmix uses the rule "fast"
     _mix("efdmix-stable", "EFDMix, ties ordered by position", f"{_EFDM}, study of ties", "efdm", ties="stable"),
     _mix("efdmix-random", "EFDMix, ties ordered at random", f"{_EFDM}, study of ties", "efdm", ties="random"),
     _mix("efdmix-neighbor", "EFDMix, ties ordered by neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),

@@ -124,7 +124,7 @@ def check_unseen(data: DomainSet) -> None:
     for domain in data.domain_names:
         parts = data.splits[domain]
         if not len(parts["val"]):
-            raise ValueError(f"{domain} has no pictures in the split 'val', which selection needs; hold out some of them")
+            raise ValueError(f"{domain} has no pictures in the split 'val', which selection needs; add some to it")
         if domain in data.official_test and torch.isin(parts["val"], parts["test"]).any():
             raise ValueError(
                 f"the splits 'val' and 'test' of {domain} overlap, and 'test' is not the whole domain, so the oracle cannot "

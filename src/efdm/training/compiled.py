@@ -30,7 +30,7 @@ def compiled(parts: Sequence[nn.Module]) -> Iterator[None]:
 @cache
 def _compiler() -> Callable[..., Any]:
     """Return one compiled function that takes the module as an argument, so modules of equal type and shapes share code."""
-    import torch._dynamo  # late: importing it takes a second
+    import torch._dynamo  # imported here because it takes a second
 
     # set before anything is compiled, because `mix_after` sets it as well and resets the compiler
     if torch._dynamo.config.skip_nnmodule_hook_guards:  # type: ignore[attr-defined]

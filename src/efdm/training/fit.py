@@ -28,7 +28,7 @@ from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import FILE, TrainSettings, check_same_run, values_of
 from efdm.training.step import Step
 
-SECONDS = 300.0  # maximum time between checkpoints, which a crash may lose
+SECONDS = 300.0  # between checkpoints at most: a crash loses no more than that
 
 Result = TypeVar("Result")
 
@@ -78,7 +78,7 @@ class Task(ABC, Generic[Result]):
         """Prepare files in the folder for a run that starts (0) or resumes at an iteration."""
 
     def environment(self) -> Record:
-        """Return the content of ``environment.json``: device, versions and date, and what a task adds."""
+        """Return the content of ``environment.json``: device, versions, date, and the entries of the task."""
         return environment(self.settings.device)
 
     def is_due(self, phase: Phase, iteration: int) -> bool:
@@ -105,10 +105,10 @@ def fit_steps(
     run that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses
     and weights are bit for bit those of an uninterrupted run.
     """
-    own = folder if processes()[0] == 0 else None  # the first of several processes writes
+    own = folder if processes()[0] == 0 else None  # only the first of several processes writes files
     with nullcontext() if own is None else lock_folder(own):
         if own is not None:
-            check_started(own, resume=resume)  # again: another process may have worked here before it was locked
+            check_started(own, resume=resume)  # again, because another process may have used the folder since
             remove_torn_files(own)
         state = _read_state(task, folder) if folder is not None and resume else None
         run = _Run(task, own, state, progress)
@@ -238,7 +238,7 @@ class _Run:
 
     def _restore(self, step: Step, state: dict[str, Any]) -> None:
         try:
-            step.restore(state.pop("step"))  # popped: a second copy of the weights would stay in memory
+            step.restore(state.pop("step"))  # pop: otherwise a second copy of the weights stays in memory
         except (LookupError, RuntimeError, TypeError, ValueError) as error:
             raise DamagedFileError(CHECKPOINT, "the checkpoint belongs to another model", REMEDY) from error
         self.done, self.losses = state["iteration"], state["losses"]

@@ -20,7 +20,7 @@ def check_folder(folder: Path, *, resume: bool) -> None:
 
 
 def check_started(folder: Path, *, resume: bool) -> None:
-    """Raise RunFolderError if ``folder`` holds a finished run, or if only one of checkpoint and ``resume`` is there."""
+    """Raise RunFolderError for a finished run, an unfinished run without ``resume``, or ``resume`` without a checkpoint."""
     if (folder / DONE).exists():
         raise RunFolderError(f"{folder} holds a finished run; choose another folder", folder, "finished")
     started = (folder / CHECKPOINT).exists()

@@ -17,11 +17,11 @@ import torch
 
 from efdm.training.interrupt import stoppable
 
-AHEAD = 32  # steps of a lane that may be queued: they keep the device busy while another is set up, and end within a second
-PAUSE = 2e-4  # seconds, when every lane has that many
+AHEAD = 32  # queued steps per lane: enough to keep the device busy, few enough to stop within a second
+PAUSE = 2e-4  # seconds to wait while the queues of all lanes are full
 
 Value = TypeVar("Value")
-Work = Generator[None, None, Value]  # yields after every step and returns a result; closed at a yield, it saves its state
+Work = Generator[None, None, Value]  # yields after every step and returns a result; saves its state when closed
 
 
 def finish(work: Work[Value]) -> Value:
