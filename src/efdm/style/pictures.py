@@ -16,6 +16,7 @@ from torch import Tensor
 from efdm.data import Picture, read_picture
 from efdm.data.embedded import STYLES, styles
 from efdm.data.images import MAX_PIXELS, decode, from_image, short_side_size, to_picture
+from efdm.errors import SettingError
 
 # Tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]. A string is a path or the name of a painted style.
 # "Any" covers PIL images and arrays (h, w), (h, w, 3) or (h, w, 4) of uint8 or of floats in [0, 1].
@@ -25,15 +26,20 @@ Size = int | str | None
 AUTO_SIDE = 1024  # short side above which size="auto" resizes: brush strokes a few pixels wide would be too fine to see
 
 
+def check_size(size: Size, name: str = "size") -> None:
+    """Raise unless ``size`` is a positive number, "full", "auto" or None."""
+    if size not in ("auto", "full", None) and not (isinstance(size, int) and size > 0):
+        raise SettingError(f"{name} must be a short side in pixels, 'full' or 'auto', got {size!r}", name)
+
+
 def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
     """Return height and width at which the network runs; ``size`` is a short side, "full", or "auto" (or None)."""
+    check_size(size)
     height, width = picture.shape[-2:]
     if size in ("auto", None):
         size = "full" if min(height, width) <= AUTO_SIDE else AUTO_SIDE
-    if size == "full":
+    if not isinstance(size, int):
         return height, width
-    if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size must be a short side in pixels, 'full' or 'auto', got {size!r}")
     resized = short_side_size(height, width, size)
     if resized[0] * resized[1] > MAX_PIXELS:
         raise ValueError(f"size={size} resizes the picture to {resized[0]} x {resized[1]}, too many pixels; lower it")

@@ -21,7 +21,7 @@ from efdm.ops.choices import check_choice
 from efdm.style.color import COLORS
 from efdm.style.look import Look, normalise_weights
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.pictures import Size
+from efdm.style.pictures import Size, check_size
 from efdm.style.stylizer import Stylizer, check_strength
 from efdm.style.video import TEMPORAL
 from efdm.text import make_unique, plural
@@ -54,9 +54,8 @@ class Options:
         if self.ties is not None:
             check_choice("ties", self.ties)
         check_strength(self.strength, 1)
-        for name, size in (("size", self.size), ("style_size", self.style_size)):
-            if size not in ("auto", "full", None) and not (isinstance(size, int) and size > 0):
-                raise SettingError(f"{name} must be a short side in pixels, 'full' or 'auto', got {size!r}", name)
+        check_size(self.size)
+        check_size(self.style_size, "style_size")
 
 
 @dataclass(frozen=True)

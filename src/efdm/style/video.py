@@ -26,6 +26,7 @@ from efdm.ops.ties import tie_bounds
 from efdm.style.color import luminance
 from efdm.style.look import Look
 from efdm.style.motion import estimate_motion, match_exposure, warp
+from efdm.style.pictures import check_size
 from efdm.style.pipeline import run_network
 from efdm.style.stylizer import Stylizer, check_picture, check_strength
 
@@ -72,8 +73,7 @@ def stylize_frames(
     check_choice("method", method, tuple(MATCHERS))
     check_choice("temporal", temporal, tuple(TEMPORAL))
     check_strength(strength, 1)
-    if size is not None and size < 1:
-        raise ValueError(f"size must be a short side of at least one pixel, got {size}")
+    check_size(size)
     return _stylize(stylizer, frames, look, strength, method, TEMPORAL[temporal], size)
 
 
