@@ -149,7 +149,7 @@ def test_differences_between_lists_and_folders_are_reported(tmp_path: Path) -> N
 
 
 BAD_LISTS = [
-    ({"art_test": "art/cat/0.jpg 0\n"}, "both lists of art name art/cat/0.jpg"),
+    ({"art_test": "art/cat/0.jpg 0\n"}, "both lists of art contain art/cat/0.jpg"),
     ({"art_test": "photo/cat/0.jpg 0\n"}, r"art_test.txt has 'photo/cat/0.jpg'; .*'art/class/name.jpg 0'"),
     ({"photo_test": "\0\0"}, "photo_test.txt has ''; expected lines like"),
     ({"photo_test": "photo/cat/99.jpg 0\n"}, r"none of the pictures in .*photo_test.txt exists"),
