@@ -34,7 +34,7 @@ Audio = Literal["keep", "drop"]
 
 @dataclass(frozen=True)
 class Options:
-    """Options for stylizing files. `Stylizer.stylize` and `stylize_frames` document those that they share."""
+    """Options for stylizing files. For most of them, see `Stylizer.stylize` and `stylize_frames`."""
 
     strength: float = 1.0
     method: str = "efdm"

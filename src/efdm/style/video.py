@@ -122,7 +122,7 @@ class OutputSmoother:
     def blend(self, content: Tensor, made: Tensor) -> Tensor:
         if self.memory and self._past is not None:
             old_content, old = self._past
-            # exposure does not change the ranks, so the past still applies
+            # exposure does not change the ranks, so previous frames still apply
             old_content, known = match_exposure(old_content, content), torch.ones_like(content[0])
             if self.motion == "estimated":
                 moved, known = warp(torch.cat([old_content, old]), estimate_motion(content, old_content))
