@@ -139,27 +139,6 @@ def test_paper_enlarges_crops_and_flips(side: int, size: int, large: int, drawn:
         close(out[n : n + 1], normalized(expected))
 
 
-def test_distribution_of_crops_and_flips() -> None:
-    """Red encodes the row and green the column, so the position of a crop can be read off."""
-    side, size = 36, 32  # enlarged to 36: crops consist of stored pixels
-    ramp = torch.arange(side, dtype=torch.uint8)
-    image = torch.stack([ramp[:, None].expand(side, side), ramp.expand(side, side), torch.zeros(side, side)]).to(torch.uint8)
-    out = augmented(image.expand(4000, -1, -1, -1), "paper", size, seeded(0)) * STD + MEAN
-    red, green = out[:, 0] * 255, out[:, 1] * 255
-    cropped = (red[:, 1, 0] - red[:, 0, 0] - 1).abs() < 1e-3  # a step of 1; 36/32 for the whole picture
-    mirrored = green[:, 0, 0] > green[:, 0, -1]
-    tops = red[cropped, 0, 0].round().long()
-    lefts = green[cropped].amin((1, 2)).round().long()
-    assert 0.46 < cropped.float().mean() < 0.54
-    assert 0.46 < mirrored.float().mean() < 0.54
-    for places in (tops, lefts):
-        counts = places.bincount()
-        assert len(counts) == 5
-        assert counts.min() > 300
-    assert torch.corrcoef(torch.stack([tops, lefts]).float())[0, 1].abs() < 0.1
-    assert torch.corrcoef(torch.stack([cropped, mirrored]).float())[0, 1].abs() < 0.1
-
-
 def test_digits_shift_by_whole_pixels_without_flip() -> None:
     images = noise(200, 32)
     out = augmented(images, "digits", 32, seeded(0))
@@ -239,13 +218,6 @@ def test_colours_equal_torchvision(name: str) -> None:
     out = change(pixels, torch.tensor(amounts))
     for image, amount, found in zip(pixels, amounts, out, strict=True):
         torch.testing.assert_close(found, getattr(functional, theirs)(image, amount), rtol=0, atol=2e-5)
-
-
-@pytest.mark.parametrize("name", COLOURS)
-def test_neutral_amounts_change_nothing(name: str) -> None:
-    change, _, amounts = COLOURS[name]
-    pixels = noise(2, 16) / 255
-    torch.testing.assert_close(change(pixels, torch.full((2,), amounts[1])), pixels, rtol=0, atol=1e-6)
 
 
 def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:

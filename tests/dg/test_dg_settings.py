@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from efdm.dg.methods import METHODS
-from efdm.dg.protocols import PROTOCOLS
 from efdm.dg.settings import Settings, check, identity, public, read_settings, resolved, run_label
 from efdm.errors import RunFolderError, SettingError
 from efdm.training.files import write_json
@@ -73,15 +72,6 @@ def test_methods_that_pair_domains_need_suitable_batches(method: str) -> None:
                 check(wanted)
         else:
             check(wanted)
-
-
-def test_pairs_of_halves_are_refused_under_domainbed() -> None:
-    protocol = PROTOCOLS["domainbed"]
-    cell = protocol.cells((*THREE, "sketch"))[-1]
-    fixed = dataclasses.replace(PLAIN, train_domains=cell.train, test_domains=cell.test, **protocol.settings_for(cell))
-    check(dataclasses.replace(fixed, method="efdmix-labels"))
-    with pytest.raises(ValueError, match="efdmix-halves needs batches of 2 domains"):
-        check(dataclasses.replace(fixed, method="efdmix-halves"))
 
 
 def test_settings_survive_a_file(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import torch
 from dg_runs import Watch, lines, settings, weights, without_clock
 from small_digits import small_digits
 from torch import Tensor
-from torn import tear_files
 
 from efdm.data.domains import DomainSet
 from efdm.dg import training as dg_training
@@ -295,18 +294,6 @@ def test_a_run_is_resumed_only_with_its_settings_and_data(data: DomainSet, tmp_p
     train(settings(log_every=3, speed="graph"), data, tmp_path / "run", resume=True)
     with pytest.raises(RunFolderError, match="finished run"):
         train(settings(), data, tmp_path / "run", resume=True)
-
-
-def test_a_full_disk_on_resume_loses_no_record(data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train(settings(), data, tmp_path / "run", progress=Watch(4))
-    before = (tmp_path / "run" / "records.jsonl").read_bytes()
-    with monkeypatch.context() as patch:
-        tear_files(patch, OSError)
-        with pytest.raises(OSError):  # noqa: PT011
-            train(settings(), data, tmp_path / "run", resume=True)
-    assert (tmp_path / "run" / "records.jsonl").read_bytes() == before != b""
-    train(settings(), data, tmp_path / "run", resume=True)
 
 
 def test_a_folder_takes_one_run_at_a_time(data: DomainSet, tmp_path: Path) -> None:

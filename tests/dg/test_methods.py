@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from efdm import domains_of_batch, unmix
+from efdm import domains_of_batch
 from efdm.dg import METHODS, attach
 from efdm.dg.methods import OTHER_NAMES, Parts, check_method, options_of
 from efdm.nn import feature_layers
@@ -127,23 +127,6 @@ def test_names_match_layers() -> None:
                 assert name.endswith("-flow") == (settings.get("style_grad") == "flow")
             for ties in ("stable", "random", "neighbor"):
                 assert name.endswith(f"-{ties}") == (settings.get("ties") == ties)
-
-
-def test_layers_get_generator_and_options() -> None:
-    generator = torch.Generator()
-    for name in METHODS:
-        model = Net()
-        attach(name, model, STAGES, generator=generator, **always(name))
-        layers = feature_layers(model)
-        if name in ("erm", "coral", "mixup", "cutmix", "cutout"):
-            assert layers == []
-        elif name == "manifold-mixup":
-            assert len(layers) == 2
-        else:
-            assert [layer.generator for layer in layers] == [generator]
-            assert layers[0].p == always(name)["p"]
-        unmix(model)
-        assert feature_layers(model) == []
 
 
 def test_options() -> None:

@@ -57,7 +57,7 @@ def identity_network() -> StyleNetwork:
     return network
 
 
-@pytest.mark.parametrize("method", MATCHERS)
+@pytest.mark.parametrize("method", ["efdm", "adain"])
 def test_losses_of_the_paper(vgg: StyleNetwork, pictures: tuple[Tensor, Tensor], method: str) -> None:
     content, style = pictures
     encoder = vgg.stages[0]

@@ -38,22 +38,6 @@ def test_the_loss_decreases(place: Path, tmp_path: Path, make: Callable[..., Set
         assert losses[-1] < 0.95 * losses[0], (phase, losses)
 
 
-def test_only_the_decoder_of_a_vgg_is_trained(place: Path, tmp_path: Path) -> None:
-    wanted = settings(place)
-    before = training.make_network(wanted)
-    after = train(wanted, tmp_path / "run")
-    assert torch.equal(weights(before.stages[0]), weights(after.stages[0]))  # type: ignore[arg-type]
-    assert not torch.equal(weights(before.decoder), weights(after.decoder))  # type: ignore[arg-type]
-
-
-def test_the_first_stage_is_trained_in_the_first_phase_only(place: Path, tmp_path: Path) -> None:
-    one = train(small(place, iterations=1), tmp_path / "one")
-    two = train(small(place, iterations=2), tmp_path / "two")
-    assert torch.equal(weights(one.stages[0]), weights(two.stages[0]))  # type: ignore[arg-type]
-    assert not torch.equal(weights(one.stages[1]), weights(two.stages[1]))  # type: ignore[arg-type]
-    assert not torch.equal(weights(one.stages[0]), weights(training.make_network(small(place)).stages[0]))  # type: ignore[arg-type]
-
-
 def test_files_of_a_finished_run(place: Path, tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
     wanted = small(place, iterations=5, reconstruct=2, log_every=2, preview_every=3)

@@ -83,8 +83,3 @@ def test_records_need_the_given_keys(path: Path) -> None:
     assert read_lines(path, ("step",)) == [TWO, ONE]
     with pytest.raises(ValueError, match="line 2 is not a record"):
         read_lines(path, ("step", "loss"))
-
-
-def test_a_missing_file_is_an_error(path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_lines(path)

@@ -167,12 +167,7 @@ def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> 
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a method: the given ones, and the defaults of the others.
-
-    >>> from efdm.dg.methods import options_of
-    >>> options_of("efdmix", {"alpha": 0.3})
-    {'p': 0.5, 'alpha': 0.3}
-    """
+    """Return all options of a method: the given ones, and the defaults of the others."""
     check_method("method", method)
     options = METHODS[method].options
     for name in given:
@@ -183,12 +178,7 @@ def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mixes(method: str) -> bool:
-    """Return True if a method inserts layers after stages.
-
-    >>> from efdm.dg.methods import mixes
-    >>> mixes("efdmix"), mixes("erm")
-    (True, False)
-    """
+    """Return True if a method inserts layers after stages."""
     row = METHODS[method]
     return row.make(1, None, **row.options).layers is not None
 
