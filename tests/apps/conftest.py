@@ -1,4 +1,4 @@
-"""Fixtures for the tests of `efdm stylize`: a network, a folder with pictures, and the command."""
+"""Fixtures for tests of commands: a wide terminal; for `efdm stylize` a network, a folder with pictures, and the command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ import torch
 from efdm.data import write_picture
 from efdm.models import build
 from efdm.models.weights import save_network
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make tables independent of the terminal that runs the tests."""
+    printing = pytest.importorskip("efdm.apps.cli.printing", exc_type=ImportError)
+    monkeypatch.setattr(printing.console, "width", 200)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
 import torch
 
 pytest.importorskip("typer")
 
 import typer
+from typer.testing import CliRunner
 
-from efdm.apps.cli.errors import report_errors, sentence
+from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import resolve_device
 from efdm.errors import DamagedFileError, DivergedError, MissingExtraError, RunFolderError, SettingError
 from efdm.models.weights import MissingWeights
@@ -19,9 +22,10 @@ from efdm.models.weights import MissingWeights
         (SettingError("lr must be >= 0, got -1", "lr"), "lr must be >= 0, got -1 (--lr)"),
         (SettingError("they clash", ("style_weight", "momentum")), "they clash (--style-weight, --set momentum)"),
         (SettingError("no settings"), "no settings"),
+        (SettingError("no such recipe", "recipe"), "no such recipe\n"),
         (DivergedError("the loss is nan", 3), "the loss is nan (--lr)"),
         (RunFolderError("run/ is unfinished", "run", "started"), "run/ is unfinished (--resume, --out)"),
-        (RunFolderError("nothing in run/", "run", "not started"), "nothing in run/ (--resume)"),
+        (RunFolderError("nothing in run/", "run", "not started"), "nothing in run/ (without --resume)"),
         (RunFolderError("run/ is finished", "run", "finished"), "run/ is finished (--out)"),
         (DamagedFileError("a[b].pt", "truncated", "delete it"), "a[b].pt: truncated; delete it"),
         (MissingExtraError("av", "video"), str(MissingExtraError("av", "video"))),
@@ -32,13 +36,23 @@ from efdm.models.weights import MissingWeights
         (MissingWeights("alexnet needs a file", "alexnet"), "alexnet needs a file"),
     ],
 )
-def test_an_error_becomes_a_sentence(error: Exception, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as stopped, report_errors(weight_options={"vgg16": "--vgg FILE"}, set_only=["momentum"]):
-        raise error
-    assert stopped.value.exit_code == 2
-    printed = capsys.readouterr().out
-    assert printed.startswith(expected)
-    assert printed.count("\n") == 1
+def test_an_error_becomes_a_sentence(error: Exception, expected: str) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def command(
+        recipe: str,
+        lr: Annotated[float, typer.Option()] = 0,
+        style_weight: Annotated[float, typer.Option()] = 0,
+        set_: Annotated[str, typer.Option("--set")] = "",
+    ) -> None:
+        with report_errors(weight_options={"vgg16": "--vgg FILE"}):
+            raise error
+
+    result = CliRunner().invoke(app, ["x"])
+    assert result.exit_code == 2
+    assert result.output.startswith(expected)
+    assert result.output.count("\n") == 1
 
 
 def test_an_interrupt_has_its_own_message_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,4 +79,4 @@ def test_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unavailable_device(name: str) -> None:
     with pytest.raises(SettingError, match=name) as caught:
         resolve_device(name)
-    assert sentence(caught.value).endswith("(--device)")
+    assert caught.value.settings == ("device",)

@@ -228,7 +228,7 @@ def test_other_folders_are_refused(trainer: Trainer, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match="not empty"):
         run(RECIPE, small_set(), tmp_path, train=trainer)
-    with pytest.raises(ValueError, match="holds no sweep"):
+    with pytest.raises(ValueError, match="holds no runs of a recipe"):
         read_study(tmp_path)
     (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(ValueError, match="holds a single run"):

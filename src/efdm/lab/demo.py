@@ -59,7 +59,7 @@ def demo_table(study: Study) -> Table:
     else:
         caption.append(f"Mean ± {STDS[study.recipe.std].words} over seeds.")
         caption.append(contrast_sentence(difference(numbers(study), first, last)))
-    return replace(accuracy_table(study), title="Accuracy in a style that was not trained on", caption=caption)
+    return replace(accuracy_table(study), title="Accuracy in the held-out style", caption=caption)
 
 
 def domain_sheet(data: DomainSet) -> Tensor:
@@ -90,7 +90,7 @@ def plot_accuracy(study: Study, path: Path) -> None:
     axes.set_xticks(range(len(groups)), [*(f"{with_spaces(d)}\nheld out" for d in found.columns), AVERAGE])
     axes.set_ylim(0, 105)
     axes.set_ylabel("accuracy in %", fontsize=9)
-    axes.set_title("Accuracy in a style that was not trained on", fontsize=10, loc="left")
+    axes.set_title("Accuracy in the held-out style", fontsize=10, loc="left")
     axes.legend(fontsize=8, frameon=False, ncols=len(found.rows), loc="upper right", bbox_to_anchor=(1, 1.13))
     plain(axes)
     save(figure, path)

@@ -204,7 +204,7 @@ def check_folder(out: Path) -> None:
             f"{out} holds a single run, not the runs of a recipe; choose another folder", out, "other settings"
         )
     if present and not present & {RECIPE, FILE}:
-        raise RunFolderError(f"{out} is not empty and holds no sweep; choose another folder", out, "other data")
+        raise RunFolderError(f"{out} is not empty and holds no runs of a recipe; choose another folder", out, "other data")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _read(folder: Path) -> dict[str, Any]:
     """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
     path = folder / RECIPE
     if not path.is_file():
-        raise SettingError(f"{folder} holds no sweep ({RECIPE} not found)")
+        raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found)")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         made = {"recipe": Recipe(**content["recipe"]), "plan": plan_from_json(content["plan"])}

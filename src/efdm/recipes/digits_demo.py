@@ -1,6 +1,6 @@
 """Digits in four styles, leave one domain out, a tiny network: needs no download and no GPU.
 
-claim     EFDMix is better than ERM in a style that was not trained on.
+claim     EFDMix is better than ERM in an unseen style.
 command   efdm dg run digits_demo -o runs/digits
 time      one to two minutes per seed on 2 CPU cores
 expected  EFDMix above ERM by 5.1 ± 1.2 percentage points on average (standard error, seeds 0 to 4: results/digits), and by

@@ -207,17 +207,17 @@ def load_metrics(
     *,
     vgg: str | Path | None = None,
     alexnet: str | Path | None = None,
-    content: str = "lpips",
+    content_metric: str = "lpips",
     device: str | torch.device = "cpu",
 ) -> Metrics:
     """Load the loss networks: VGG-16 from ``vgg`` (by default from the weights folder) and AlexNet if a file is given.
 
-    ``content="feature_distance"`` needs no LPIPS heads.
+    ``content_metric="feature_distance"`` needs no LPIPS heads.
     """
-    check_choice("content", content, ("lpips", "feature_distance"))
+    check_choice("content_metric", content_metric, ("lpips", "feature_distance"))
     # zero padding and floor-mode pooling, as in ImageNet training
     encoder = load_encoder("vgg16", LPIPS_TAPS[-1], path=vgg, padding="zeros", pooling="floor").to(device)
-    heads = [h.to(device) for h in lpips_heads("vgg16")] if content == "lpips" else None
+    heads = [h.to(device) for h in lpips_heads("vgg16")] if content_metric == "lpips" else None
     second = None if alexnet is None else load_alexnet(read(alexnet)).to(device)
     second_heads = [h.to(device) for h in lpips_heads("alexnet")] if second is not None and heads is not None else None
     return Metrics(encoder.requires_grad_(False).to(memory_format=torch.channels_last), heads, second, second_heads)  # type: ignore[call-overload]

@@ -117,7 +117,10 @@ def read_settings(cls: type[Settings], folder: Path) -> Settings:
     if not path.is_file():
         raise RunFolderError(f"{folder} holds no run to resume; start a new one", folder, "not started")
     try:
-        return cls(**json.loads(path.read_text()))
+        values = json.loads(path.read_text())
+        if not isinstance(values, dict):
+            raise ValueError("expected a JSON object")
+        return cls(**values)
     except (TypeError, ValueError) as error:
         raise DamagedFileError(path, f"not the settings of a run ({error})", "start a run in another folder") from error
 

@@ -41,6 +41,8 @@ def test_known_names_may_contain_commas() -> None:
         (lambda: parse_names("methods", [""]), "methods"),
         (lambda: parse_settings(["lr"]), "set"),
         (lambda: parse_settings(["p=1"]), "set"),
+        (lambda: parse_settings(["momentm=1"]), "set"),
+        (lambda: parse_settings(["movable=1"]), "set"),  # a class variable, not a setting
         (lambda: collect_settings(["lr=1"], lr=2.0), "lr"),
     ],
 )

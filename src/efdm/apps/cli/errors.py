@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
 import typer
+
+try:  # recent versions of typer contain click
+    from typer._click.globals import get_current_context
+except ImportError:
+    from click import get_current_context  # type: ignore[no-redef]
 
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.errors import FolderProblem, RunFolderError
@@ -18,7 +23,7 @@ OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 # the options that resolve a problem with the folder of a run
 FOLDER_OPTIONS: Mapping[FolderProblem, str] = {
-    "started": "--resume, --out", "not started": "--resume",
+    "started": "--resume, --out", "not started": "without --resume",
 }  # fmt: skip
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
@@ -28,14 +33,12 @@ def report_errors(
     interrupted: str | Callable[[], str] = "interrupted",
     *,
     weight_options: Mapping[str, str] = NO_OPTIONS,
-    set_only: Collection[str] = (),
 ) -> Iterator[None]:
     """Print an expected error as one sentence and exit with code 2, or with 130 after Ctrl-C.
 
     Args:
         interrupted: printed after Ctrl-C.
         weight_options: row of `efdm.models.weights.WEIGHTS` -> the option that takes its file.
-        set_only: settings without an option of their own, which ``--set`` takes.
     """
     try:
         yield
@@ -45,11 +48,11 @@ def report_errors(
     except (*EXPECTED, RuntimeError) as error:
         if not isinstance(error, EXPECTED) and not is_out_of_memory(error):
             raise  # a defect in the program needs its traceback; typer.Exit is a RuntimeError
-        print_error(sentence(error, weight_options, set_only))
+        print_error(sentence(error, weight_options))
         raise typer.Exit(2) from error
 
 
-def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS, set_only: Collection[str] = ()) -> str:
+def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS) -> str:
     """Return the message of an error, followed by the options that can resolve it."""
     if is_out_of_memory(error):
         return "not enough memory; try smaller pictures (--size) or another device (--device cpu)"
@@ -60,8 +63,18 @@ def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS, s
     if isinstance(error, RunFolderError):
         options = FOLDER_OPTIONS.get(error.problem, "--out")
     elif settings := getattr(error, "settings", ()):  # SettingError, DivergedError, PictureError
-        options = ", ".join(f"--set {s}" if s in set_only else f"--{s.replace('_', '-')}" for s in settings)
+        options = ", ".join(filter(None, map(_option, settings)))
     return f"{error} ({options})" if options else str(error)
+
+
+def _option(setting: str) -> str:
+    """Return the option of the running command that changes a setting, or "" if it has none."""
+    context = get_current_context(silent=True)
+    accepted = {word for parameter in context.command.params for word in parameter.opts} if context else set()
+    option = f"--{setting.replace('_', '-')}"
+    if option in accepted:
+        return option
+    return f"--set {setting}" if "--set" in accepted and setting not in accepted else ""
 
 
 def is_out_of_memory(error: Exception) -> bool:

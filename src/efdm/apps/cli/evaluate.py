@@ -94,7 +94,7 @@ def style(
                 check_choice("encoder", name, ENCODERS)
             contents, styles = find_pictures(content), find_pictures(style)
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
-            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content=content_metric, device=target)
+            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
             candidates = load_candidates(
                 model or ([] if network or optimiser else [DEFAULT_NETWORK]), _named_files("network", network),
                 methods=method or (), strengths=_strengths(strength), optimisers=optimiser or (), iterations=iterations,

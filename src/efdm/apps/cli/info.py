@@ -17,11 +17,12 @@ from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import console, print_text
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
+from efdm.version import VERSION
 
 app = typer.Typer(add_completion=False)
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-PACKAGES = ("efdm", "torch", "numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
+PACKAGES = ("torch", "numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
 
 
 @app.command()
@@ -51,6 +52,7 @@ def _spatial_length(shape: str) -> int:
 
 def _versions() -> Table:
     table = Table("package", "version", title="Versions")
+    table.add_row("efdm", VERSION)
     table.add_row("python", platform.python_version())
     for package in PACKAGES:
         try:

@@ -24,6 +24,7 @@ from efdm.style.settings import Settings, read_settings
 from efdm.text import plural
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training.distributed import process_group, processes
+from efdm.training.folder import DONE
 from efdm.training.schedules import SCHEDULES
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -95,6 +96,9 @@ def style(
     resume_command = f"efdm train style --resume -o {shlex.quote(str(out))}"
     with report_errors(f"interrupted; resume with: {resume_command}", weight_options=WEIGHT_OPTIONS):
         started = read_settings(out) if resume else None
+        if resume and (out / DONE).exists():
+            print_text(f"the run is finished: {out / 'network.safetensors'}")
+            return
         if started is None and not {"content", "style"} <= given.keys():
             raise SettingError("photographs and paintings are required", ("content", "style"))
         with process_group(device or (started.device if started else "")) as target, show_progress() as progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from efdm.dg import METHODS
 from efdm.dg.settings import Settings
 from efdm.errors import SettingError
-from efdm.ops.choices import check_choice
+from efdm.text import suggest
 
 OPTION = "options."  # prefix of a method's options in --set
 
@@ -61,7 +62,8 @@ def collect_settings(set_: Sequence[str] | None, **options: Any) -> dict[str, An
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
     """Parse NAME=VALUE pairs. Tuples are comma-separated; a method's options are ``options.NAME=VALUE`` or a JSON object."""
-    hints = get_type_hints(Settings)
+    types = get_type_hints(Settings)
+    hints = {field.name: types[field.name] for field in fields(Settings)}
     changes: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -72,7 +74,10 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
             continue
         if name not in hints and any(name in method.options for method in METHODS.values()):
             raise SettingError(f"{name} is an option of methods; write {OPTION}{word}", "set")
-        check_choice("set", name, hints)
+        if name not in hints:
+            close = suggest(name, hints)
+            hint = f"; did you mean {close}?" if close else f"; the settings are {', '.join(hints)}"
+            raise SettingError(f"there is no setting {name!r}{hint}", "set")
         changes[name] = _parse_value(text, hints[name])
     return changes
 

@@ -27,6 +27,7 @@ from efdm.dg.predictions import (
     predict_files,
     save_predictions,
 )
+from efdm.text import plural
 
 app = typer.Typer(add_completion=False)
 
@@ -75,7 +76,7 @@ def _print_predictions(predictions: Predictions, columns: Columns, out: Path | N
     if out is None:
         console.print(_table(predictions, columns))
     else:
-        print_text(f"{len(predictions.found)} predictions: {out}")
+        print_text(f"{plural(len(predictions.found), 'prediction')}: {out}")
         for label, count in Counter(p.label for p in predictions.found).most_common():
             print_text(f"  {count:6}  {label}")
     if predictions.labels == "folders":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -23,16 +22,11 @@ from efdm.apps.cli.dg.report import print_data_warnings, print_skipped, print_ta
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.dg import Settings
 from efdm.lab.preparation import prepare_sweep
 from efdm.lab.sweep import RECIPE
 from efdm.training import PRECISIONS, SPEEDS
 
 app = typer.Typer(add_completion=False)
-
-SET_ONLY = {field.name for field in fields(Settings)} - {
-    "data", "weights", "iterations", "device", "precision", "speed",
-}  # fmt: skip
 
 
 @app.command()
@@ -80,7 +74,7 @@ def run(
     --methods or --domains to the same folder: the tables show all of them. To share the work, give every machine its own
     --shard and folder, and merge the folders with `efdm dg table`.
     """
-    with report_errors(lambda: _interrupted(out), set_only=SET_ONLY):
+    with report_errors(lambda: _interrupted(out)):
         chosen = lab.load_recipe(recipe)
         changes = collect_settings(
             set_, weights=weights, iterations=iterations, device=device, precision=precision, speed=speed

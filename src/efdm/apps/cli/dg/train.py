@@ -26,8 +26,6 @@ from efdm.training.folder import CHECKPOINT
 
 app = typer.Typer(add_completion=False)
 
-SET_ONLY = ("options", "optimizer", "momentum", "weight_decay", "schedule", "augmentation", "batchnorm", "batches",
-            "domains_per_batch", "evaluate_every", "save_every", "log_every")  # fmt: skip
 MAX_CLASSES = 12  # listed by name
 
 
@@ -55,7 +53,7 @@ def train_command(
     stages: Annotated[
         Words,
         typer.Option(
-            help="Stages after which features are mixed, comma-separated. Default: the last with stride 4, 8 and 16."
+            help="Stages after which features are mixed, comma-separated. Default: the last of stride 4, 8 and 16."
         ),
     ] = None,
     iterations: Annotated[
@@ -84,7 +82,7 @@ def train_command(
     Writes model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains, accuracy on those domains is
     reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured.
     """
-    with report_errors(lambda: _interrupted(out, data), set_only=SET_ONLY):
+    with report_errors(lambda: _interrupted(out, data)):
         changes = collect_settings(
             set_, method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, size=size,
             seed=seed, device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),
