@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-FolderProblem = Literal["busy", "finished", "started", "not started", "other settings", "other data", "not a folder"]
+FolderProblem = Literal[
+    "busy", "finished", "started", "not started", "other settings", "other data", "not a folder", "read-only"
+]
 
 
 class _WithFields(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,3 +71,6 @@ def check_unlocked(folder: Path) -> None:
 def _check_directory(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunFolderError(f"{folder} is a file; choose a folder", folder, "not a folder")
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        raise RunFolderError(f"{folder} cannot be written; choose another folder", folder, "read-only")
