@@ -10,7 +10,7 @@ import torch
 from small_net import Net, images, mixing
 from torch import nn
 
-from efdm import EFDMix, active, domains_of_batch, mix_after, set_active, unmix
+from efdm import EFDMix, active, domains_of_batch, efdm, mix_after, set_active, unmix
 from efdm.nn import DSU, feature_layers, find_stage, stages_of
 
 
@@ -178,6 +178,20 @@ def test_a_stage_is_mixed_once(device: torch.device) -> None:
     with pytest.raises(ValueError, match="'stem' is already mixed; call unmix"):
         mix_after(model, ["body", "stem"])
     assert not model.body._forward_hooks
+
+
+def test_the_output_of_a_residual_stage_is_mixed() -> None:
+    class Residual(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + super().forward(x)
+
+    model = nn.Sequential(Residual(nn.Conv2d(3, 3, 1)))
+    model.grad_checkpointing = False  # as in timm's models
+    mix_after(model, ["0"], EFDMix(p=1.0, alpha=None, pairing="halves"))
+    x = torch.rand(2, 3, 4, 4)
+    with active(model, False):
+        plain = model(x)
+    assert torch.equal(model(x), efdm(plain, plain.flip(0)))
 
 
 def test_other_objects_are_refused() -> None:

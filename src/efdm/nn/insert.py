@@ -67,7 +67,8 @@ def _hooked_module(model: nn.Module, stage: Stage) -> nn.Module:
     parents, module = stage.name.split(".")[:-1], stage.module
     around = (model.get_submodule(".".join(parents[:i])) for i in range(len(parents) + 1))
     if any(hasattr(parent, "grad_checkpointing") for parent in around):
-        while isinstance(module, nn.Sequential) and len(module):
+        # a subclass with its own forward, such as a residual connection, may return more than its last block
+        while isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward and len(module):
             module = module[-1]
     return module
 
