@@ -150,7 +150,7 @@ def test_a_run_resumes_on_a_gpu(whole: tuple[Settings, StyleNetwork, Watch, Path
     assert set(found) == set(watch.losses)
     # loose, because each device draws its own directions and the first steps of Adam follow signs
     for place, losses in watch.losses.items():
-        assert found[place]["loss"] == pytest.approx(losses["loss"], rel=0.15), place
+        assert found[place]["loss"] == pytest.approx(losses["loss"], rel=0.4), place
 
 
 @pytest.mark.gpu
