@@ -91,9 +91,15 @@ def there(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return workplace
 
 
+@pytest.fixture(scope="module")
+def finished() -> set[str]:
+    """Commands that an earlier page has run in the same folder."""
+    return set()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [ROOT / "README.md", GUIDE, PROTOCOL_PAGE], ids=lambda p: p.stem)
-def test_commands_run_in_their_order(page: Path, there: Path) -> None:
+def test_commands_run_in_their_order(page: Path, there: Path, finished: set[str]) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     from typer.testing import CliRunner
@@ -102,8 +108,10 @@ def test_commands_run_in_their_order(page: Path, there: Path) -> None:
 
     assert commands(page)
     for command in commands(page):
-        done = CliRunner().invoke(app, small(command))
-        assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
+        if command not in finished:
+            done = CliRunner().invoke(app, small(command))
+            assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
+            finished.add(command)
         words = shlex.split(command)
         if "-o" in words:
             out = there / words[words.index("-o") + 1]
@@ -124,9 +132,9 @@ def test_the_recipe_on_the_page_is_complete(there: Path) -> None:
     from efdm.nn import find_stage
 
     recipe = load_recipe(there / "mine.py")
-    told = docstring_fields(docstring(there / "mine.py"))
-    assert set(told) == set(DOCSTRING_FIELDS)
-    assert told["runs"].startswith(f"{len(expand(recipe, ['a', 'b', 'c']))} ")
+    described = docstring_fields(docstring(there / "mine.py"))
+    assert set(described) == set(DOCSTRING_FIELDS)
+    assert described["runs"].startswith(f"{len(expand(recipe, ['a', 'b', 'c']))} ")
     model = build_backbone(recipe.settings["backbone"], 2)
     for stage in recipe.settings["stages"]:
         find_stage(model, stage)

@@ -136,7 +136,7 @@ def test_a_missing_file_without_an_option_is_reported_with_its_folder(
         (("--network", "mine=/nowhere"), "/nowhere"),
         (("--optimiser", "gaty"), "did you mean 'gatys'"),
         (("--pairing", "all"), "'order', 'grid'"),
-        (("--content-metric", "ssim"), "'ssim'"),
+        (("--content-metric", "ssim"), "(--content-metric)"),
         (("--vgg", "/nowhere"), "/nowhere"),
         (("--encoder", "file"), "expected NAME=FILE"),
         (("--encoder", "vgg=file"), "is not one of 'vgg16', 'vgg19'"),
