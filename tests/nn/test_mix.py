@@ -163,6 +163,14 @@ def test_compiles_in_one_graph_with_changing_batches(pairing: str, ties: str, de
         assert torch.equal(x.grad, grad)
 
 
+@pytest.mark.slow
+def test_layers_of_different_alpha_compile_in_one_process() -> None:
+    torch._dynamo.reset()
+    for alpha in (5.0, 0.1, 0.3):  # from the second value on, torch.compile treats alpha as a symbol
+        compiled = torch.compile(EFDMix(p=1.0, alpha=alpha), fullgraph=True, backend="eager")
+        assert compiled(features(torch.device("cpu"))).isfinite().all()
+
+
 def test_labels_passed_to_the_layer(device: torch.device) -> None:
     layer, x = EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"), features(device)
     assert not torch.equal(layer(x, domains=torch.arange(6)), x)

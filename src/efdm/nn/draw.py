@@ -60,19 +60,19 @@ def beta_noise(batch: int, device: torch.device, generator: Generator) -> tuple[
 
 def beta_from(alpha: float, u: Tensor, x: Tensor, chance: Tensor) -> Tensor:
     # two gamma variates in logarithms, log Gamma(a) = log Gamma(a + 1) + log(U) / a, because Gamma(0.1) would underflow
-    log = _log_gamma(alpha + 1.0, x, chance) + u.clamp(min=torch.finfo(torch.float32).tiny).log() / alpha
+    log = _log_gamma(alpha, x, chance) + u.clamp(min=torch.finfo(torch.float32).tiny).log() / alpha
     return torch.sigmoid(log[0] - log[1])
 
 
-def _log_gamma(shape: float, x: Tensor, u: Tensor) -> Tensor:
-    """Compute logarithms of gamma variates with ``shape >= 1`` from normal ``x`` and uniform ``u``.
+def _log_gamma(alpha: float, x: Tensor, u: Tensor) -> Tensor:
+    """Compute logarithms of gamma variates of shape ``alpha + 1`` from normal ``x`` and uniform ``u``.
 
     Marsaglia and Tsang, ACM TOMS 26, 2000, with a fixed number of proposals in place of a rejection loop: nothing is read
     back from the device, and the code is plain arithmetic for compilers. Before torch 2.13, torch's own gamma and Dirichlet
     cannot be
     traced with dynamic sizes.
     """
-    d = shape - 1 / 3
+    d = alpha + 2 / 3  # one addition: torch.compile guards on a reordered sum, whose rounding would differ
     root = 1 + x / (9 * d) ** 0.5
     log = 3 * root.clamp(min=torch.finfo(torch.float32).tiny).log()
     taken = (root > 0) & (u.log() < 0.5 * x.square() + d * (1 - root**3 + log))
