@@ -270,3 +270,9 @@ def test_a_picture_that_fails(place: Path, run, monkeypatch: pytest.MonkeyPatch,
     result = run("photo.png", "--style", "style.png", "-o", "out.png")
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_a_file_that_holds_no_weights(place: Path, run) -> None:
+    result = run("photo.png", "--style", "style.png", "-o", "out.png", "--weights", "photo.png")
+    assert result.exit_code == 2
+    assert "cannot be read as weights" in result.output

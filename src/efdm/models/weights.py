@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from efdm.errors import DamagedFileError, requires
+from efdm.errors import DamagedFileError, SettingError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.state_dicts import check_state, naming_file
@@ -298,7 +298,8 @@ def pretrained(name: str | None = None, *, weights: str | Path | None = None, vg
     """
     stored = None if weights is None else metadata(weights).get("network")
     if name is None and weights is not None and stored is None:
-        raise ValueError(f"{weights} does not name its network; pass a name, one of {', '.join(NETWORKS)}")
+        read(weights)  # raises if the file holds no weights at all
+        raise SettingError(f"{weights} does not name its network; pass a name, one of {', '.join(NETWORKS)}", "model")
     name = name or stored or next(iter(NETWORKS))
     if stored not in (None, name):
         raise ValueError(f"{weights} holds the network {stored}, not {name}; pass {stored}, or no name")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dg_commands import run
 from small_digits import small_digits
 
+from efdm import lab
 from efdm.dg import load_classifier
 from efdm.lab import demo
 
@@ -53,7 +55,10 @@ def test_wrong_seeds_are_refused_before_the_introduction(tmp_path: Path) -> None
     assert result.output.startswith("seeds must be")
 
 
-def test_several_seeds_give_a_deviation_and_a_comparison(tmp_path: Path) -> None:
+def test_several_seeds_give_a_deviation_and_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = lab.load_recipe(demo.RECIPE)
+    two_methods = replace(recipe, methods={"erm": {}, "efdmix": {}}, orders=(("erm", "efdmix"),), contrasts=())
+    monkeypatch.setattr("efdm.lab.demo.load_recipe", lambda _: two_methods)
     result = run("demo", "-o", tmp_path / "demo", "--iterations", 1, "--lanes", 1, "--seeds", 2)
     assert result.exit_code == 0, result.output
     assert "Mean ± population standard deviation" in result.output
