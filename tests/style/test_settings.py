@@ -86,5 +86,6 @@ def test_a_damaged_settings_file_is_refused_by_name(text: str, tmp_path: Path) -
     with pytest.raises(RunFolderError, match="no run to resume"):
         read_settings(tmp_path)
     (tmp_path / "settings.json").write_text(text)
-    with pytest.raises(DamagedFileError, match=r"settings\.json"):
+    with pytest.raises(DamagedFileError, match=r"settings\.json") as caught:
         read_settings(tmp_path)
+    assert ("JSON object" in str(caught.value)) == (text == "[1]")

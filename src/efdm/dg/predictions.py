@@ -146,7 +146,7 @@ def _csv(predictions: Predictions, columns: Columns) -> str:
 
 
 def _json(predictions: Predictions, columns: Columns) -> str:
-    content: dict[str, Any] = {"classes": predictions.classes, "learnt_from": predictions.train_domains}
+    content: dict[str, Any] = {"classes": predictions.classes, "train_domains": predictions.train_domains}
     if predictions.labels == "folders":
         content["accuracy"] = {
             "all": count_correct(predictions.found),

@@ -55,7 +55,7 @@ def test_json_holds_accuracies_and_the_confusion_matrix(trained: Path, pictures:
     start = ("predict", trained, pictures, "-o", tmp_path / "p.json")
     assert run(*start).exit_code == 0
     content = json.loads((tmp_path / "p.json").read_text())
-    assert (list(content), len(content["predictions"])) == (["classes", "learnt_from", "predictions"], 36)
+    assert (list(content), len(content["predictions"])) == (["classes", "train_domains", "predictions"], 36)
     assert set(content["predictions"][0]) == {"picture", "class", "probability"}
     assert run(*start, "--labels", "folders", "--columns", "all").exit_code == 0
     content = json.loads((tmp_path / "p.json").read_text())
