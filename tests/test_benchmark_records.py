@@ -21,7 +21,6 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,
     "dg-cuda.json": TRAINING,
-    "dg-cuda-resnet50.json": TRAINING,
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
