@@ -114,6 +114,16 @@ def test_painted_styles_have_names(stylizer: Stylizer) -> None:
     assert torch.equal(named, read)
 
 
+def test_a_misspelled_style_gets_a_suggestion(stylizer: Stylizer) -> None:
+    with pytest.raises(ValueError, match="did you mean the style 'starry'"):
+        stylizer.stylize(torch.rand(3, 16, 16), "stary")
+
+
+def test_nan_is_not_taken_for_bytes(stylizer: Stylizer) -> None:
+    with pytest.raises(ValueError, match=r"values from nan to nan$"):
+        stylizer.stylize(torch.full((3, 16, 16), torch.nan), "starry")
+
+
 PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.ones(8, 8, dtype=torch.bool)
 
 

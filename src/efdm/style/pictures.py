@@ -13,10 +13,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from efdm.data import Picture, read_picture
+from efdm.data import Picture, PictureError, read_picture
 from efdm.data.embedded import STYLES, styles
 from efdm.data.images import MAX_PIXELS, decode, from_image, short_side_size, to_picture
 from efdm.errors import SettingError
+from efdm.text import suggest
 
 # Tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]. A string is a path or the name of a painted style.
 # "Any" covers PIL images and arrays (h, w), (h, w, 3) or (h, w, 4) of uint8 or of floats in [0, 1].
@@ -54,8 +55,11 @@ def open_picture(given: AnyPicture) -> Picture:
         return Picture(given)
     if isinstance(given, bytes):
         return to_picture(decode(io.BytesIO(given), "bytes"))
-    if isinstance(given, str) and given in STYLES and not Path(given).exists():
-        return read_picture(styles()[given])
+    if isinstance(given, str) and not Path(given).exists():
+        if given in STYLES:
+            return read_picture(styles()[given])
+        if close := suggest(given, STYLES):
+            raise PictureError(f"file not found: {given}; did you mean the style {close}?")
     if isinstance(given, str | os.PathLike):
         return read_picture(given)
     return from_image(given) if isinstance(given, Image.Image) else _from_array(given)

@@ -248,7 +248,8 @@ def check_picture(given: Tensor, role: str) -> None:
         raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
     low, high = given.min().item(), given.max().item()
     if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
-        raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}; try {role} / 255")
+        hint = f"; try {role} / 255" if high > 1.1 else ""
+        raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
 
 
 def check_strength(strength: float | Tensor, batch: int) -> None:
