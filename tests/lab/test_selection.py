@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from efdm.dg.protocols import Cell
-from efdm.lab.selection import SELECTIONS, Candidates
+from efdm.lab.selection import SELECTIONS, Candidates, validation
 
 CELL = Cell(("a", "b"), ("t",))
 
@@ -64,3 +64,9 @@ def test_only_the_oracle_depends_on_the_target(rule: str) -> None:
     changed = [{**r, "val": {**r["val"], "t": [100 - r["val"]["t"][0], 100]}, "test": {"t": [0, 500]}} for r in SLOW]
     steps = [SELECTIONS[rule].choose(Candidates(CELL, {"slow": runs}, PAIRS))[1]["step"] for runs in (SLOW, changed)]
     assert steps[0] == steps[1]
+
+
+def test_records_without_validation_pictures_are_refused() -> None:
+    record = {"run": "r", "step": 1, "last": True, "val": {"a": [1, 2], "b": [0, 0]}, "test": {"t": [1, 2]}}
+    with pytest.raises(ValueError, match="no validation pictures of b"):
+        validation(record, ("a", "b"))

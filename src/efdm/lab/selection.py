@@ -56,6 +56,8 @@ def mean_of_domains(record: Record, cell: Cell, scored: str) -> float:
 
 def validation(record: Record, domains: Sequence[str]) -> float:
     """Return the mean of the domains' accuracies on the split "val", in percent."""
+    if empty := [domain for domain in domains if not record["val"][domain][1]]:
+        raise ValueError(f"the records hold no validation pictures of {', '.join(empty)}; choose another selection rule")
     return statistics.fmean(100 * c / n for c, n in (record["val"][domain] for domain in domains))
 
 
