@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from torch import nn
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.images import file_error
 from efdm.dg import METHODS, Settings
 from efdm.dg.methods import check_method, mixes
 from efdm.dg.settings import check, read_settings
@@ -51,7 +49,6 @@ def prepare_sweep(
     precision and speed have defaults for this machine.
     """
     sweep.check_folder(out)
-    check_writable(out)
     if pacs and recipe.data != PACS:
         raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
     sweep.check_sources(recipe, sources)
@@ -100,7 +97,6 @@ def prepare_classifier(
         raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
     if not finished:
         check_folder(out, resume=resume)
-        check_writable(out)
     if resume:
         before = read_settings(out)
         device = choose_device(changes.get("device") or before.device)
@@ -157,14 +153,7 @@ def _settings(known: Mapping[str, Any], count: int) -> Settings:
     return Settings(**{**made, **known})
 
 
-# --- devices, folders and backbones ----------------------------------------------------------------------------------
-
-
-def check_writable(folder: Path) -> None:
-    """Raise if ``folder``, or its closest existing parent, is read-only. Creates nothing."""
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise file_error(PermissionError(), folder)
+# --- devices and backbones -------------------------------------------------------------------------------------------
 
 
 def choose_device(name: str | None = None) -> str:

@@ -23,9 +23,10 @@ from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import histogram, ties, tsne
 from efdm.lab.analyses.features import Sample, pick
-from efdm.lab.preparation import check_writable, dataset_name
+from efdm.lab.preparation import dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
+from efdm.training.folder import check_unlocked
 
 __all__ = ["ANALYSES", "Analysis", "Sample", "analyse_classifier", "pick"]
 
@@ -91,7 +92,7 @@ def analyse_classifier(
             raise SettingError(f"{analysis} has no option {name!r}", name)
     if "stage" in accepted and len(stages or ()) > 1:
         raise SettingError(f"{analysis} takes one stage, got {', '.join(stages or ())}", "stage")
-    check_writable(out)
+    check_unlocked(out)
     path = find_classifier(checkpoint)
     classifier = load_classifier(path, device)
     settings = classifier.settings
