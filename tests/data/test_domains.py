@@ -12,9 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from efdm.data import PictureError
+from efdm.data import PictureError, memory
 from efdm.data.domains import DomainSet, load_domains
 from efdm.data.layouts import key
+from efdm.errors import SettingError
 
 VAL_OF_SEED_3 = ["art/cat/001", "art/dog/001", "art/owl/004", "photo/cat/004", "photo/dog/003", "photo/owl/003"]
 DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "owl")
@@ -222,6 +223,13 @@ def test_inconsistent_fields_are_refused(folder: Path) -> None:
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=name):
             replace(data, **{name: value})
+
+
+def test_a_set_larger_than_memory_is_refused_before_reading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 30 * 3 * 8 * 8)
+    assert len(load_domains(folder, size=8)) == 30
+    with pytest.raises(SettingError, match="30 pictures of 9 x 9 pixels need"):
+        load_domains(folder, size=9, progress=lambda at: pytest.fail("read a picture"))
 
 
 def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None:

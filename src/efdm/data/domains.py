@@ -15,7 +15,9 @@ from efdm.data.folders import Skipped
 from efdm.data.image_set import digest, read_all, read_rgb
 from efdm.data.images import StrPath, centre_crop, resize
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
+from efdm.data.memory import check_memory
 from efdm.progress import Report, ignore
+from efdm.text import plural
 
 Fit = Literal["stretch", "crop"]
 
@@ -164,6 +166,7 @@ def decode_items(
         raise ValueError(f"size must be at least 1 pixel, got {size}")
     if fit not in ("stretch", "crop"):
         raise ValueError(f"fit must be 'stretch' or 'crop', got {fit!r}")
+    check_memory(len(items) * 3 * size * size, f"{plural(len(items), 'picture')} of {size} x {size} pixels")
     images = torch.empty(len(items), 3, size, size, dtype=torch.uint8)
     read: list[Item] = []
     skipped: Skipped = []
