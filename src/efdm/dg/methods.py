@@ -1,7 +1,7 @@
 """The table of domain-generalization methods.
 
 A method consists of layers after the stages of a model, a change of its batches, a penalty added to the loss, or several of
-these. A new method is a layer in `efdm.nn`, a class in `dg/batch.py` or `dg/penalties.py`, and one row here.
+these. A new method is a row of `efdm.nn.LAYERS`, or a class in `dg/batch.py` or `dg/penalties.py` and a row here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
 from efdm.dg.penalties import Coral, Penalty
-from efdm.nn import DSU, CrossNorm, DropBlock, FeatureLayer, FeatureMix, ManifoldMixup, Pairing, mix_after
+from efdm.nn import LAYERS, FeatureLayer, LayerRow, ManifoldMixup, mix_after
 from efdm.ops.choices import check_choice
 
 Sampler = Literal["uniform", "domains"]
@@ -56,8 +56,13 @@ class Method:
     domains: tuple[int, float] = (1, inf)
 
 
-def _layer(layer: Callable[..., FeatureLayer], **settings: object) -> Callable[..., Parts]:
-    return lambda stages, generator, **options: Parts(layer(generator=generator, **settings, **options))
+def _from_layer(row: LayerRow) -> Method:
+    def make(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
+        return Parts(row.make(generator=generator, **options))
+
+    batches: Sampler = "uniform" if row.pairing == "random" else "domains"
+    domains = _DOMAINS[row.pairing]
+    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, domains)
 
 
 def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
@@ -69,57 +74,14 @@ def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: A
     return Parts(mixup.layers, mixup)
 
 
-_EFDM = "Zhang et al., CVPR 2022"
-_MIXSTYLE = "Zhou et al., ICLR 2021"
-_MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
 _DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # "halves": each half of a batch is one domain
-
-
-def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "random", **settings: object) -> Method:
-    """Return a row that mixes features within the batch by a matcher of `MATCHERS`."""
-    make = _layer(FeatureMix, method=matcher, pairing=pairing, **settings)
-    batches: Sampler = "uniform" if pairing == "random" else "domains"
-    return Method(name, about, source, make, _MIX, batches, min_batch=2, domains=_DOMAINS[pairing])
-
-
 _ROWS = (
     Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts()),
-    _mix("mixstyle", "means and standard deviations mixed with a random sample's", _MIXSTYLE, "adain"),
-    _mix("mixstyle-flow", "MixStyle with gradient to the style", "ours", "adain", style_grad="flow"),
-    _mix("mixstyle-labels", "MixStyle with a sample of another domain", _MIXSTYLE, "adain", "crossdomain"),
-    _mix("mixstyle-halves", "MixStyle with the authors' pairing of half batches", _MIXSTYLE, "adain", "halves"),
-    _mix("efdmix", "whole distributions mixed with a random sample's, without gradient to the style", _EFDM, "efdm"),
-    _mix("efdmix-flow", "EFDMix with gradient to the style", f"{_EFDM}, authors' code", "efdm", style_grad="flow"),
-    _mix("efdmix-labels", "EFDMix with a sample of another domain", _EFDM, "efdm", "crossdomain"),
-    _mix(
-        "efdmix-labels-flow", "EFDMix with a sample of another domain, with gradient to the style",
-        f"{_EFDM}, authors' code", "efdm", "crossdomain", style_grad="flow",
-    ),
-    _mix("efdmix-halves", "EFDMix with the authors' pairing of half batches", _EFDM, "efdm", "halves"),
-    _mix(
-        "efdmix-halves-flow", "EFDMix as in the authors' code: half batches, with gradient to the style",
-        f"{_EFDM}, authors' code", "efdm", "halves", style_grad="flow",
-    ),
-    # the study of orders; its AdaIN is mixstyle, its EFDM is efdmix
-    _mix("adamean", "means mixed", f"{_EFDM}, study of orders", "adamean"),
-    _mix("adastd", "standard deviations mixed", f"{_EFDM}, study of orders", "adastd"),
-    _mix("hm", "histogram matching mixed, ties merged", f"{_EFDM}, study of orders", "hm"),
-    # the study of tie rules; efdmix uses the rule "fast"
-    _mix("efdmix-stable", "EFDMix, ties ordered by position", f"{_EFDM}, study of ties", "efdm", ties="stable"),
-    _mix("efdmix-random", "EFDMix, ties ordered at random", f"{_EFDM}, study of ties", "efdm", ties="random"),
-    _mix("efdmix-neighbor", "EFDMix, ties ordered by neighbours", f"{_EFDM}, study of ties", "efdm", ties="neighbor"),
+    *(_from_layer(row) for row in LAYERS.values()),
     Method(
         "coral", "penalty on differences between the domains' feature means and covariances",
         "Sun and Saenko, ECCVW 2016; DomainBed", lambda stages, generator, **options: Parts(penalty=Coral(**options)),
         {"gamma": 1.0}, "domains", min_batch=2, domains=(2, inf),
-    ),
-    Method(
-        "dsu", "Gaussian noise on means and standard deviations, with their spread in the batch", "Li et al., ICLR 2022",
-        _layer(DSU), {"p": 0.5}, min_batch=2,  # paper and published code
-    ),
-    Method(
-        "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",
-        _layer(CrossNorm), {"p": 0.5}, min_batch=2,  # published code, ImageNet
     ),
     Method(
         "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",
@@ -136,10 +98,6 @@ _ROWS = (
     Method(
         "cutout", "a square of every picture set to zero", "DeVries and Taylor, 2017",
         _change(Cutout), {"p": 1.0, "side": 0.5},  # paper, CIFAR-10
-    ),
-    Method(
-        "dropblock", "contiguous blocks of features set to zero", "Ghiasi et al., NeurIPS 2018",
-        _layer(DropBlock), {"p": 0.1, "block": 7},  # paper, ResNet-50: keep_prob 0.9, block_size 7
     ),
 )  # fmt: skip
 

@@ -9,16 +9,19 @@ from efdm.nn.manifold import ManifoldMixup
 from efdm.nn.mix import CrossNorm, EFDMix, FeatureMix, MixStyle
 from efdm.nn.pairing import PAIRINGS, Pairing
 from efdm.nn.stages import FAMILIES, find_stage, stages_at, stages_of
+from efdm.nn.table import LAYERS, LayerRow
 
 __all__ = [
     "DSU",
     "FAMILIES",
+    "LAYERS",
     "PAIRINGS",
     "CrossNorm",
     "DropBlock",
     "EFDMix",
     "FeatureLayer",
     "FeatureMix",
+    "LayerRow",
     "ManifoldMixup",
     "MixStyle",
     "Pairing",
