@@ -180,6 +180,13 @@ def test_a_stage_is_mixed_once(device: torch.device) -> None:
     assert not model.body._forward_hooks
 
 
+def test_a_stage_and_its_last_block_are_not_both_mixed() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU()))
+    model.grad_checkpointing = False  # as in timm's models, where the last block is hooked for its stage
+    with pytest.raises(ValueError, match=r"0, 0\.1 have the same output"):
+        mix_after(model, ["0", "0.1"])
+
+
 def test_the_output_of_a_residual_stage_is_mixed() -> None:
     class Residual(nn.Sequential):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -172,6 +172,9 @@ def mix_after(
     mixed = [hook.stage for hook in begin.hooks]
     modules = [_hooked_module(model, stage) for stage, _ in chosen.values()]
     for name, module in zip(chosen, modules, strict=True):
+        if modules.count(module) > 1:
+            same = ", ".join(other for other, m in zip(chosen, modules, strict=True) if m is module)
+            raise ValueError(f"stages {same} have the same output; name one of them")
         if name in mixed or any(isinstance(hook, _MixOutput) for hook in module._forward_hooks.values()):
             raise ValueError(f"stage {name!r} is already mixed; call unmix(model) first")
     hooks = [_MixOutput(layer, stage, type(model).__name__) for stage, layer in chosen.values()]

@@ -43,7 +43,7 @@ _MIXSTYLE = "Zhou et al., ICLR 2021"
 _MIX = {"p": 0.5, "alpha": 0.1}  # MixStyle and EFDM papers
 
 
-def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "random", **settings: object) -> LayerRow:
+def _mix(name: str, about: str, source: str, matcher: str, pairing: Pairing = "random", **settings: Any) -> LayerRow:
     """Return a row that mixes features within the batch by a matcher of `MATCHERS`."""
     return LayerRow(name, about, source, partial(FeatureMix, method=matcher, pairing=pairing, **settings), _MIX, pairing)
 
