@@ -8,20 +8,23 @@ from typing import Any
 
 from efdm.data.domains import DomainSet
 from efdm.data.image_set import ImageSet
+from efdm.data.people import PersonSet
 from efdm.errors import RunFolderError
 
 SHA256 = "pictures_sha256"
 
 
-def describe(data: DomainSet | ImageSet) -> dict[str, Any]:
-    """Return the counts of a set (by domain and class, by domain and split) and its fingerprint, ready for JSON."""
+def describe(data: DomainSet | ImageSet | PersonSet) -> dict[str, Any]:
+    """Return the counts of a set (by domain and class, by domain and split, or by split) and its fingerprint, for JSON."""
     if isinstance(data, ImageSet):
         return {"pictures": len(data), SHA256: data.fingerprint()}
+    if isinstance(data, PersonSet):
+        return {"pictures": data.counts(), SHA256: data.fingerprint()}
     return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
 
 
 def check_same(
-    before: Mapping[str, Any], data: DomainSet | ImageSet | Mapping[str, Any], folder: str | os.PathLike[str]
+    before: Mapping[str, Any], data: DomainSet | ImageSet | PersonSet | Mapping[str, Any], folder: str | os.PathLike[str]
 ) -> None:
     """Raise `RunFolderError` if ``data``, or its description, differs from the description ``before`` of ``folder``.
 

@@ -1,0 +1,119 @@
+"""Pictures of people for re-identification, in memory, all of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from efdm.data.folders import Skipped
+from efdm.data.image_set import digest
+from efdm.text import make_unique, plural
+
+SPLITS = ("train", "query", "gallery")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PersonSet:
+    """``images`` uint8 ``(n, 3, h, w)``, with the person, the camera and the data set of each, int64 ``(n,)``.
+
+    ``people`` and ``cameras`` are numbers as in the file names; in Market-1501 and GRID, person 0 marks gallery pictures of
+    people without a query. ``splits`` are sorted indices for "train", "query" and "gallery", empty if the set has no such
+    split. ``sources`` are zeros unless several sets were joined. ``names`` are relative to the folder or zip. ``skipped``
+    lists (name, reason) of pictures that are not in the set; ``notes`` are warnings about the copy.
+    """
+
+    name: str
+    images: Tensor
+    people: Tensor
+    cameras: Tensor
+    names: tuple[str, ...]
+    splits: Mapping[str, Tensor]
+    sources: Tensor
+    skipped: Skipped = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n = len(self.names)
+        pictures, numbers = (torch.uint8, (n, 3, *self.images.shape[-2:])), (torch.int64, (n,))
+        expected = {"images": pictures, "people": numbers, "cameras": numbers, "sources": numbers}
+        for what, (dtype, shape) in expected.items():
+            values = getattr(self, what)
+            if (values.dtype, tuple(values.shape)) != (dtype, shape):
+                raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
+        if set(self.splits) != set(SPLITS):
+            raise ValueError(f"splits are {', '.join(self.splits) or 'empty'}, expected {', '.join(SPLITS)}")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        height, width = self.images.shape[-2:]
+        splits = ", ".join(f"{len(at)} {name}" for name, at in self.splits.items() if len(at))
+        size = f"{plural(len(self), 'picture')} of {height} x {width} px"
+        return f"PersonSet({self.name}: {size}, {len(self.people.unique())} people, {splits})"
+
+    def to(self, device: torch.device | str) -> PersonSet:
+        """Return the set with all tensors on a device."""
+        tensors = {what: getattr(self, what).to(device) for what in ("images", "people", "cameras", "sources")}
+        return replace(self, **tensors, splits={name: at.to(device) for name, at in self.splits.items()})
+
+    def select(self, split: str) -> Tensor:
+        """Return the indices of a split."""
+        if split not in self.splits:
+            raise ValueError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
+        return self.splits[split]
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the number of pictures, people and cameras of each split."""
+        return {
+            name: {"pictures": len(at), "people": len(self.people[at].unique()), "cameras": len(self.cameras[at].unique())}
+            for name, at in self.splits.items()
+        }
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of names, stored size, people, cameras, data sets and splits, independent of the device."""
+        numbers = [values.tolist() for values in (self.people, self.cameras, self.sources)]
+        splits = {name: at.tolist() for name, at in self.splits.items()}
+        return digest([self.name, self.names, *numbers, list(self.images.shape[2:]), splits])
+
+
+def join(sets: Sequence[PersonSet]) -> PersonSet:
+    """Concatenate several sets. People and cameras are renumbered so that those of different sets stay distinct.
+
+    ``sources`` are the positions in ``sets``, and each file name is preceded by the name of its set. The first set keeps its
+    numbers.
+    """
+    if not sets:
+        raise ValueError("no sets to join; expected at least one")
+    if len(sizes := {tuple(data.images.shape[2:]) for data in sets}) > 1:
+        raise ValueError(f"the pictures have different sizes {sorted(sizes)}; read all sets with the same size")
+    if len(sets) == 1:
+        return sets[0]
+    names = make_unique(data.name for data in sets)
+    firsts = [sum(map(len, sets[:number])) for number in range(len(sets))]
+    return PersonSet(
+        name="+".join(names),
+        images=torch.cat([data.images for data in sets]),
+        people=_distinct([data.people for data in sets]),
+        cameras=_distinct([data.cameras for data in sets]),
+        names=tuple(f"{name}/{file}" for name, data in zip(names, sets, strict=True) for file in data.names),
+        splits={
+            split: torch.cat([data.splits[split] + first for data, first in zip(sets, firsts, strict=True)])
+            for split in SPLITS
+        },
+        sources=torch.cat([torch.full_like(data.people, number) for number, data in enumerate(sets)]),
+        skipped=[(f"{name}/{file}", why) for name, data in zip(names, sets, strict=True) for file, why in data.skipped],
+        notes=[f"{name}: {note}" for name, data in zip(names, sets, strict=True) for note in data.notes],
+    )
+
+
+def _distinct(numbers: Sequence[Tensor]) -> Tensor:
+    """Concatenate, adding to the numbers of each tensor one more than the largest so far."""
+    out, first = [], 0
+    for values in numbers:
+        out.append(values + first)
+        first = int(out[-1].max()) + 1 if len(values) else first
+    return torch.cat(out)
