@@ -77,7 +77,7 @@ _built = cache(lambda backbone: build_backbone(backbone, 2))
 @pytest.mark.parametrize(
     ("name", "methods"),
     [
-        ("pacs_leave_one_out_resnet18", ["efdmix", "efdmix-labels, authors' code"]),
+        ("pacs_paper_schedule_resnet18", ["efdmix", "efdmix-labels, authors' code"]),
         ("pacs_single_source_mobilenetv2", ["mixstyle"]),
         ("pacs_domainbed_resnet50", ["efdmix-flow"]),
     ],

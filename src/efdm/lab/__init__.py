@@ -4,7 +4,15 @@ from efdm.errors import requires
 
 with requires("dg"):
     from efdm.lab.literature import Published, published
-    from efdm.lab.pacs import PACS_LABELS, PACS_MOBILENETV2, PACS_PAPER, PACS_SHORT, pacs_resnet
+    from efdm.lab.pacs import (
+        PACS_LABELS,
+        PACS_MOBILENETV2,
+        PACS_PAPER,
+        PACS_RESNET18,
+        PACS_RESNET50,
+        PACS_SHORT,
+        pacs_resnet,
+    )
     from efdm.lab.plan import expand
     from efdm.lab.recipe import Recipe, load_recipe, recipes
     from efdm.lab.rendering import FORMATS, render
@@ -17,6 +25,8 @@ __all__ = [
     "PACS_LABELS",
     "PACS_MOBILENETV2",
     "PACS_PAPER",
+    "PACS_RESNET18",
+    "PACS_RESNET50",
     "PACS_SHORT",
     "SELECTIONS",
     "Published",

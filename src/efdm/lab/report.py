@@ -215,7 +215,7 @@ def best_row(study: Study, score: str = VALIDATION) -> str:
     """Return a sentence that names the row to choose by its average, without the test domains.
 
     Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal, and the smallest learning
-    rate among them is chosen.
+    rate among them is chosen; at equal rates, the highest.
     """
     made = numbers(study, "last", score)
     incomplete = sum(isinstance(_average(made, row, "error"), str) for row in made.rows)
@@ -226,7 +226,7 @@ def best_row(study: Study, score: str = VALIDATION) -> str:
     error = standard_error(list(made.averages(best).values()))
     rates = {row_name(planned): planned.settings["lr"] for planned in tabled(study)}
     near, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
-    chosen = min((row for row in means if means[row] >= means[best] - near), key=lambda row: rates[row])
+    chosen = min((row for row in means if means[row] >= means[best] - near), key=lambda row: (rates[row], -means[row]))
     spread = "" if math.isnan(error) else f" ± {error:.2f}, standard error"
     highest = f"Highest {score}: {best} ({means[best]:.2f}{spread})."
     reason = "" if chosen == best else f" ({means[chosen]:.2f}), the smallest learning rate within {words}"

@@ -1,0 +1,17 @@
+"""PACS, ResNet-50: learning rate and length, chosen for ERM on held-out pictures of the training domains.
+
+claim     one learning rate and one number of iterations are suitable for all our recipes for ResNet-50.
+command   efdm dg run pacs_grid_resnet50 --data PACS --weights resnet50_v1.safetensors -o runs/grid50 --lanes 2
+time      not measured
+expected  the smallest learning rate within half a percentage point of the highest validation accuracy
+runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
+
+pacs_grid_resnet18 explains the rule. The runs of the chosen combination are those of ERM in pacs_leave_one_out_resnet50.
+"""
+
+from efdm.lab import load_recipe, pacs_resnet
+
+small = load_recipe("pacs_grid_resnet18")
+recipe = pacs_resnet(
+    50, "leave-one-out", ["erm"], grid=small.grid, seeds=small.seeds, scores=small.scores, published=small.published
+)
