@@ -47,6 +47,7 @@ def same(model: nn.Module, state: dict[str, Tensor], but: str = "none") -> bool:
 
 @pytest.mark.parametrize("name", [*BACKBONES, SMALL])
 def test_output_shape_and_stages(name: str) -> None:
+    pytest.importorskip("timm")
     model = build_backbone(name, 5)
     keys = list(model.state_dict())
     mix_after(model, ("stage1", "stage2"), EFDMix(p=1.0))
@@ -228,6 +229,43 @@ def test_torchvision_resnet_loads_into_timm(tmp_path: Path) -> None:
     x = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
         close(model(x), theirs(x))
+
+
+@torch.no_grad()
+def test_resnet50_v1_skips_odd_positions_before_its_3x3_convolutions() -> None:
+    pytest.importorskip("timm")
+    x = torch.randn(1, 256, 8, 8)
+    changed = x + (torch.arange(8) % 2) * torch.randn(1, 256, 8, 8)  # odd columns only
+    for name, skips in (("resnet50_v1", True), ("resnet50", False)):
+        model = build_backbone(name, 2).eval()
+        nn.init.ones_(model.layer2[0].bn3.weight)  # timm starts with zero, which hides the convolutions
+        assert torch.equal(model.layer2(x), model.layer2(changed)) == skips
+        assert model.layer4(model.layer3(model.layer2(x))).shape == (1, 2048, 1, 1)
+
+
+def test_prelu_replaces_relu_and_files_may_lack_its_slopes(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    plain = build_backbone("resnet18", 3).state_dict()
+    model = build_backbone("resnet18_prelu", 3, weights=saved(plain, tmp_path / "w.safetensors"))
+    own = model.state_dict()
+    slopes = [name for name in own if name not in plain]
+    kinds = [type(m).__name__ for m in model.modules()]
+    assert (len(slopes), kinds.count("PReLU"), kinds.count("ReLU")) == (17, 17, 0)
+    assert all(own[name] == torch.tensor([0.25]) for name in slopes)
+    assert all(torch.equal(own[name], value) for name, value in plain.items())
+    own[slopes[3]] += 1
+    assert same(build_backbone("resnet18_prelu", 3, weights=saved(own, tmp_path / "v.safetensors")), own)
+    del own[slopes[3]]
+    with pytest.raises(ValueError, match=rf"missing {slopes[3]}"):
+        build_backbone("resnet18_prelu", 3, weights=saved(own, tmp_path / "u.safetensors"))
+
+
+@pytest.mark.parametrize("name", ["resnet18_prelu", "resnet50_v1"])
+def test_resnets_compile_without_graph_breaks(name: str) -> None:
+    pytest.importorskip("timm")
+    torch._dynamo.reset()
+    layer, x = build_backbone(name, 2).layer1, torch.randn(2, 64, 8, 8)
+    torch.testing.assert_close(torch.compile(layer, backend="aot_eager", fullgraph=True)(x), layer(x))
 
 
 def test_plain_vgg_equals_torchvision(tmp_path: Path) -> None:

@@ -67,6 +67,20 @@ def _features_to_stages(state: State) -> State:
     return rename_layers({k: v for k, v in state.items() if not k.startswith(CLASSIFIERS)}, names)
 
 
+def resnet50_v1(classes: int, **options: Any) -> nn.Module:
+    """Return timm's ResNet-50 in its first version: the first 1x1 convolution of layer2, layer3 and layer4 has the stride.
+
+    Caffe's ResNets and those of the original paper are of this version. timm and torchvision have the stride in the 3x3
+    convolution ("version 1.5"). The parameters have equal names and shapes, so a checkpoint of the other version loads
+    without an error and gives wrong features.
+    """
+    model = _create_timm("resnet50", classes, **options)
+    for name in ("layer2", "layer3", "layer4"):
+        block: Any = model.get_submodule(f"{name}.0")
+        block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
+    return model
+
+
 @dataclass(frozen=True)
 class Backbone:
     """A row of `BACKBONES`."""
@@ -81,6 +95,14 @@ BACKBONES: Mapping[str, Backbone] = MappingProxyType({
     "vgg16-gap": Backbone(
         "the convolutions of VGG-16 and one linear layer", lambda classes: PlainVGG("vgg16", classes), _features_to_stages
     ),
+    "resnet50_v1": Backbone("ResNet-50 with the stride in the first 1x1 convolution, as in Caffe", resnet50_v1),
+    # one slope per layer, torch's default; the paper gives no other
+    "resnet18_prelu": Backbone(
+        "timm's resnet18 with PReLU instead of ReLU", lambda classes: _create_timm("resnet18", classes, act_layer="prelu")
+    ),
+    "resnet50_v1_prelu": Backbone(
+        "resnet50_v1 with PReLU instead of ReLU", lambda classes: resnet50_v1(classes, act_layer="prelu")
+    ),
 })  # fmt: skip
 
 
@@ -91,7 +113,8 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
         name: a row of `BACKBONES` or any timm model.
         weights: "random" (drawn from torch's global generator), "timm" (pretrained, possibly downloaded), or a safetensors
             or PyTorch file, given by its path or by its name in one of `efdm.models.weights.folders`. If the classifier is
-            missing from the file or has another number of classes, a new one is initialised; all other tensors must fit.
+            missing from the file or has another number of classes, a new one is initialised. If the file has no slopes
+            for PReLU, they start at 0.25. All other tensors must fit.
             Half precision is converted to float32.
     """
     if classes < 1:
@@ -116,7 +139,7 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     return model
 
 
-def _create_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module:
+def _create_timm(name: str, classes: int, pretrained: bool = False, **options: Any) -> nn.Module:
     allow_torchvision()
     with requires("vision"):
         import timm
@@ -126,7 +149,7 @@ def _create_timm(name: str, classes: int, pretrained: bool = False) -> nn.Module
         raise ValueError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {', '.join(BACKBONES)}{hint}")
     try:
         with _offline_if_unreachable() if pretrained else nullcontext():
-            return timm.create_model(name, pretrained=pretrained, num_classes=classes)
+            return timm.create_model(name, pretrained=pretrained, num_classes=classes, **options)
     except Exception as error:  # timm passes on any error of its downloader, its cache and its file readers
         if not pretrained:
             raise
@@ -188,7 +211,9 @@ def _load(model: nn.Module, name: str, state: State) -> None:
     fits = all(k in state and state[k].shape == v.shape for k, v in own.items() if k.startswith(heads))
     if not fits:
         state = {k: v for k, v in state.items() if not k.startswith(heads)}
-    check_state(model, name, state, optional=heads)
+    slopes = tuple(f"{layer}.weight" for layer, module in model.named_modules() if isinstance(module, nn.PReLU))
+    # a file of the same network with ReLU has none of them; some of them are a damaged file
+    check_state(model, name, state, optional=heads if any(k in state for k in slopes) else heads + slopes)
     model.load_state_dict({**own, **state})  # converts to the dtype of the model
     if not fits:
         _reset_classifiers(model)
