@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from efdm.dg.methods import METHODS
 from efdm.lab.plan import display
 from efdm.lab.results import Numbers, tabled
 from efdm.lab.selection import VALIDATION
@@ -75,13 +74,13 @@ def row_sentences(study: Study) -> list[str]:
     """Return a sentence for each row whose name is not its method with default options."""
     methods: dict[str, dict[str, None]] = {}
     for planned in tabled(study):
-        methods.setdefault(planned.row, {})[_method(planned.settings)] = None
+        methods.setdefault(planned.row, {})[_method(planned.settings, study.recipe.kind.methods)] = None
     return [f"{row}: {' or '.join(words)}." for row, words in methods.items() if list(words) != [row]]
 
 
-def _method(settings: Mapping[str, Any]) -> str:
+def _method(settings: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
     """Return the method and those of its options that differ from the defaults."""
-    defaults = METHODS[settings["method"]].options
+    defaults = methods[settings["method"]].options
     options = [f"{name}={value}" for name, value in settings.get("options", {}).items() if value != defaults.get(name)]
     return ", ".join([settings["method"], *options])
 

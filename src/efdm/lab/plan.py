@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from efdm.dg.methods import METHODS, check_method
-from efdm.dg.protocols import PROTOCOLS, Cell
-from efdm.dg.settings import Settings, identity, public, resolved
+from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
+from efdm.lab.tasks import FIXED
 from efdm.ops.choices import check_choice
+from efdm.training.settings import TrainSettings, public
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ def expand(
     methods: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     **changes: Any,
-) -> list[tuple[Planned, Settings]]:
+) -> list[tuple[Planned, Any]]:
     """Return all runs of a recipe on a data set with these ``domains``, or those of some seeds, methods or columns.
 
     Settings are merged in this order, later ones override: defaults, the method's sampler, protocol, recipe, column, row,
     grid, ``changes``.
     """
     for row in methods or ():
-        check_method("methods", row, recipe.rows)
+        recipe.kind.check_method("methods", row, recipe.rows)
     for column in columns or ():
         check_choice("domains", column, domains)
     for column in recipe.columns:
         check_choice("columns", column, domains)
-    if fixed := sorted({"train_domains", "test_domains", "seed", "method", "data", *recipe.grid} & set(changes)):
+    if fixed := sorted({*FIXED, "method", *recipe.grid} & set(changes)):
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
-    protocol = PROTOCOLS[recipe.protocol]
+    kind, protocol = recipe.kind, recipe.rules
     cells = protocol.cells(domains)
     if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
         cells += protocol.validation_cells(domains)
@@ -69,8 +69,8 @@ def expand(
     made = []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
     for seed, row, hparams, cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
-        settings = resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
-        made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
+        settings = kind.resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
+        made.append((Planned(row, hparams, cell, seed, kind.identity(settings), public(settings)), settings))
     return made
 
 
@@ -89,18 +89,16 @@ def display(value: Any) -> str:
 
 def _settings(
     recipe: Recipe, row: str, cell: Cell, seed: int, hparams: Mapping[str, Any], changes: Mapping[str, Any]
-) -> Settings:
-    protocol, own = PROTOCOLS[recipe.protocol], recipe.rows[row]
+) -> TrainSettings:
+    protocol, own = recipe.rules, recipe.rows[row]
     method = own.get("method", row)
     # stored size and held-out share determine the pictures, so they are part of the data set's name and of the identity
     stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
     held_out = f", {protocol.held_out:.0%} held out by seed" if protocol.held_out else ""
     side = getattr(cell, recipe.listed)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
-    batches = METHODS[method].batches
-    return Settings(**{
-        "batches": batches,
-        **({"domains_per_batch": min(2, len(cell.train))} if batches == "domains" else {}),
+    return recipe.kind.settings(**{
+        **recipe.kind.method_settings(method, cell),
         **protocol.settings_for(cell),
         **recipe.settings,
         **column,

@@ -11,26 +11,23 @@ import re
 import runpy
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from efdm.dg.methods import check_method
-from efdm.dg.protocols import PROTOCOLS
-from efdm.dg.settings import Settings
+from efdm.dg.protocols import Protocol
 from efdm.errors import SettingError
 from efdm.lab.literature import Published
-from efdm.lab.selection import SCORES, SELECTIONS, STDS
+from efdm.lab.selection import SELECTIONS, STDS
+from efdm.lab.tasks import TASKS, LabTask
 from efdm.ops.choices import check_choice
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 DOCSTRING_FIELDS = ("claim", "command", "time", "expected", "runs")  # each starts a line of every recipe's docstring
 Changes = Mapping[str, Any]
-FIXED = ("data", "train_domains", "test_domains", "seed")  # set by the recipe's data, protocol and seeds
-SETTABLE = tuple(f.name for f in fields(Settings) if f.name not in FIXED)
 
 
 @dataclass(frozen=True)
@@ -38,23 +35,24 @@ class Recipe:
     """Runs of several methods under one protocol, and the tables to make from them.
 
     Args:
-        protocol: a row of `PROTOCOLS`.
+        protocol: a protocol of the task.
         data: "pacs", "digits", or a name of your own for a folder ``domain/class/picture``.
         methods: maps each row of the table to changes of the settings. The row's name is the method unless the changes
             contain ``method``. A list of names means no changes.
-        settings: changes to the defaults of `efdm.dg.Settings`, for all runs.
+        settings: changes to the defaults of the task's settings, such as `efdm.dg.Settings`, for all runs.
         columns: changes for the runs of one column (a domain), such as their number of iterations; ``methods`` override
             them.
         seeds: each method is trained with each seed.
         grid: maps settings to values; every combination is trained. Selection rules choose among them; "last" lists them.
         selections: rows of `SELECTIONS`; each gives a table.
-        scores: rows of `SCORES`; the default depends on the protocol.
+        scores: rows of `SCORES`; the default depends on task and protocol.
         orders: chains of rows, each claimed to be better than the one before.
         contrasts: pairs of rows to compare without a claim.
         published: published numbers to show next to ours.
         std: a row of `STDS`: the spread after the ±.
         picture_size: the size at which pictures are held in memory; 0 is ``settings["size"]``.
         notes: sentences to print under the table.
+        task: a row of `TASKS`.
         name: defaults to the name of the file.
     """
 
@@ -73,6 +71,7 @@ class Recipe:
     std: str = "population"
     picture_size: int = 0
     notes: tuple[str, ...] = ()
+    task: str = "dg"
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -86,23 +85,27 @@ class Recipe:
         if not isinstance(self.methods, Mapping):
             object.__setattr__(self, "methods", {row: {} for row in self.methods})
         if not self.scores:
-            object.__setattr__(self, "scores", ("pooled",) if self.listed == "test" else ("pooled", "mean of domains"))
+            object.__setattr__(self, "scores", self.kind.default_scores(self.rules))
         self._check()
 
     def _check(self) -> None:
-        choices = {"std": ((self.std,), STDS), "selections": (self.selections, SELECTIONS), "scores": (self.scores, SCORES)}
+        choices = {
+            "std": ((self.std,), STDS),
+            "selections": (self.selections, SELECTIONS),
+            "scores": (self.scores, self.kind.scores),
+        }
         for argument, (names, allowed) in choices.items():
             for name in names:
                 check_choice(argument, name, allowed)
         if not self.methods or not self.seeds or not self.selections:
             raise SettingError("a recipe needs at least one method, one seed and one selection")
         for row, changes in self.rows.items():
-            check_method("method", changes.get("method", row))
+            self.kind.check_method("method", changes.get("method", row))
         points = [{name: value} for name, values in self.grid.items() for value in values]
         for changes in (self.settings, *points, *self.rows.values(), *self.columns.values()):
             for name in changes:
-                check_choice("setting", name, SETTABLE)
-            Settings("", ("a",), (), **changes)  # validates the types
+                check_choice("setting", name, self.kind.settable)
+            self.kind.check_settings(changes)
         for row in (name for chain in (*self.orders, *self.contrasts) for name in chain):
             check_choice("row", row, self.rows)
 
@@ -113,10 +116,21 @@ class Recipe:
         return self.methods
 
     @property
+    def kind(self) -> LabTask:
+        """The row of `TASKS`."""
+        check_choice("task", self.task, TASKS)
+        return TASKS[self.task]
+
+    @property
+    def rules(self) -> Protocol:
+        """The row of the task's protocols."""
+        check_choice("protocol", self.protocol, self.kind.protocols)
+        return self.kind.protocols[self.protocol]
+
+    @property
     def listed(self) -> str:
         """The side of a run that names its column: "test" or "train"."""
-        check_choice("protocol", self.protocol, PROTOCOLS)
-        return PROTOCOLS[self.protocol].listed
+        return self.rules.listed
 
 
 @cache

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from efdm.dg.protocols import PROTOCOLS
 from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, order_sentence
 from efdm.lab.literature import AVERAGE, PUBLISHED_STD, Published, Value
@@ -51,7 +50,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         cells = [*(_cell(made, row, column, std) for column in made.columns), _average(made, row, std)]
         lines.append((row, "here", _seeds(made, row), cells))
         lines += [_published_line(line, made.columns) for line in published if line.row == row]
-    protocol, rule = PROTOCOLS[recipe.protocol], SELECTIONS[selection]
+    protocol, rule = recipe.rules, SELECTIONS[selection]
     scored = protocol.scored if rule.scored == "protocol" else rule.scored
     side = {"test": "test domain", "train": "training domain"}[recipe.listed]
     caption = [

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from efdm.dg.protocols import PROTOCOLS, Cell
+from efdm.dg.protocols import Cell
 from efdm.lab.plan import Planned, hparam_grid
-from efdm.lab.selection import SCORES, SELECTIONS, Candidates, Selection
+from efdm.lab.selection import SELECTIONS, Candidates, Selection
 from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
 
@@ -50,14 +50,16 @@ class Numbers:
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
     """Apply a selection rule and a score to the records. A number needs every run that the rule depends on."""
     check_choice("selection", selection, study.recipe.selections)
-    check_choice("score", score, SCORES)
-    rule, protocol = SELECTIONS[selection], PROTOCOLS[study.recipe.protocol]
+    kind = study.recipe.kind
+    check_choice("score", score, kind.scores)
+    rule, protocol = SELECTIONS[selection], study.recipe.rules
     groups: dict[tuple[str, str, int], list[Planned]] = {}  # the candidate runs of each number
     for planned in tabled(study):
         row = row_name(planned) if rule.among == "nothing" else planned.row
         groups.setdefault((row, protocol.column(planned.cell), planned.seed), []).append(planned)
     rows = list(dict.fromkeys(row for row, _, _ in groups))
-    columns = list(study.domains)  # including columns that were not run: an average must cover the same domains
+    # including columns that were not run: an average must cover the same domains
+    columns = [protocol.column(cell) for cell in protocol.cells(study.domains)]
     found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
     wanted: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
     chosen: dict[str, dict[str, dict[int, str]]] = {row: {} for row in rows}
@@ -67,7 +69,7 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
         candidates = _candidates(study, rule, group, protocol.scored)
         if candidates is not None:
             hparams, record = rule.choose(candidates)
-            found[row][column][seed] = SCORES[score](record, candidates.cell, scored)
+            found[row][column][seed] = kind.scores[score](record, candidates.cell, scored)
             chosen[row].setdefault(column, {})[seed] = hparams
     return Numbers(rows, columns, found, wanted, chosen)
 

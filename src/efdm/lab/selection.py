@@ -61,8 +61,9 @@ def validation(record: Record, domains: Sequence[str]) -> float:
     return statistics.fmean(100 * c / n for c, n in (record["val"][domain] for domain in domains))
 
 
-# name -> accuracy of a run in percent
-SCORES: Mapping[str, Callable[[Record, Cell, str], float]] = {
+Score = Callable[[Record, Cell, str], float]  # record, cell, scored part of the test domains -> percent
+
+SCORES: Mapping[str, Score] = {
     "pooled": pooled,
     "mean of domains": mean_of_domains,
     VALIDATION: lambda record, cell, scored: validation(record, cell.train),  # for choosing settings

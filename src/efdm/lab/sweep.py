@@ -20,11 +20,9 @@ from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.fingerprint import check_same, describe
 from efdm.data.images import file_error
-from efdm.dg.methods import mixes
-from efdm.dg.protocols import PROTOCOLS, check_unseen
-from efdm.dg.settings import Settings, check, run_label
-from efdm.dg.training import Trained, sampler
-from efdm.dg.workers import train_runs
+from efdm.dg.protocols import check_unseen
+from efdm.dg.settings import Settings
+from efdm.dg.training import Trained
 from efdm.environment import environment
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
 from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, plan_from_json
@@ -88,7 +86,7 @@ def run(
     lanes: int = 1,
     notes: Sequence[str] = (),
     progress: Report = ignore,
-    train: Callable[..., None] = train_runs,
+    train: Callable[..., None] | None = None,
     **changes: Any,
 ) -> Study:
     """Train the missing runs of a recipe and append their records to those in the folder ``out``.
@@ -101,7 +99,7 @@ def run(
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
         notes: sentences to print under the tables.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
-        train: replaces `train_runs`, which trains on this machine.
+        train: replaces the function of the task that trains on this machine.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
     A run that diverges does not stop the others: a DivergedError names it at the end, tables show it as missing, and
@@ -118,7 +116,7 @@ def run(
     jobs = jobs[index - 1 :: count]
     _check_runs(recipe, [settings for _, settings in jobs], pictures)
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
-    _check_stages(settings for planned, settings in jobs if planned.run not in finished_before)
+    _check_stages(recipe, (settings for planned, settings in jobs if planned.run not in finished_before))
     with lock_folder(out):
         study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
         total = len({planned.run for planned, _ in jobs})
@@ -135,7 +133,7 @@ def run(
         diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
+                (train or recipe.kind.train)(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
             except DivergedError as error:  # raised when the other runs have finished
                 diverged.append(error)
         if diverged:
@@ -149,7 +147,7 @@ def run(
 
 def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
     """Yield all runs with their pictures together, or seed by seed if every seed has its own splits."""
-    protocol = PROTOCOLS[recipe.protocol]
+    protocol = recipe.rules
     for seed, same in groupby(runs, key=lambda settings: settings.seed if protocol.held_out else 0):
         yield list(same), protocol.pictures(data, seed)
 
@@ -159,17 +157,17 @@ def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: DomainSet) -> Ite
 
 def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
-    if not PROTOCOLS[recipe.protocol].held_out:
+    if not recipe.rules.held_out:
         _check_val(recipe, runs, data)
         if any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
-            check(settings)
+            recipe.kind.check(settings)
             try:
-                sampler(settings, pictures)
+                recipe.kind.sampler(settings, pictures)
             except ValueError as error:
-                raise SettingError(f"{run_label(settings)}: {error}", "batch") from error
+                raise SettingError(f"{recipe.kind.label(settings)}: {error}", "batch") from error
 
 
 def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
@@ -185,9 +183,9 @@ def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> Non
             )
 
 
-def _check_stages(runs: Iterable[Settings]) -> None:
+def _check_stages(recipe: Recipe, runs: Iterable[Settings]) -> None:
     """Raise for a name that is not a stage of its backbone, before methods without stages are trained."""
-    mixing = [settings for settings in runs if mixes(settings.method)]
+    mixing = [settings for settings in runs if recipe.kind.mixes(settings.method)]
     for backbone in dict.fromkeys(settings.backbone for settings in mixing):
         with torch.random.fork_rng(devices=[]):
             model = build_backbone(backbone, 2)
