@@ -23,11 +23,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": set(),
     "data": set(),
     "training": {"ops"},
+    "recognition": BELOW,
     "style": BELOW,
-    "dg": BELOW,
-    "reid": BELOW,
-    "lab": BELOW | {"dg", "reid"},
-    "apps": BELOW | {"style", "dg", "reid", "lab"},
+    "dg": BELOW | {"recognition"},
+    "reid": BELOW | {"recognition"},
+    "lab": BELOW | {"recognition", "dg", "reid"},
+    "apps": BELOW | {"style", "recognition", "dg", "reid", "lab"},
     "recipes": BELOW | {"style", "dg", "reid", "lab"},
 }
 

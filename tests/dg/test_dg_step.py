@@ -55,7 +55,7 @@ def test_a_step_is_sgd_on_the_cross_entropy(data: DomainSet) -> None:
     torch.manual_seed(0)
     model = build_backbone("tiny", 10).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-    from efdm.dg.augment import prepared
+    from efdm.recognition.pixels import prepared
 
     for i, at in zip(range(3), sampler(wanted, data), strict=False):
         expected = nn.functional.cross_entropy(model(prepared(data.images[at], 32)), data.labels[at])

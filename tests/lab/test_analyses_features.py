@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from efdm import EFDMix, mix_after
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
-from efdm.dg.augment import prepared
 from efdm.lab.analyses import Sample, pick
+from efdm.recognition.pixels import prepared
 
 
 @pytest.fixture(scope="module")

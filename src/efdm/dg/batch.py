@@ -17,6 +17,7 @@ from efdm.nn import draw
 from efdm.nn.layer import check_alpha, check_batch, check_p
 from efdm.nn.pairing import paired
 from efdm.ops import blend
+from efdm.recognition.pixels import rectangles
 
 Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -24,16 +25,6 @@ Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the batch itself."""
     return images, targets
-
-
-def rectangles(size: tuple[int, int], center: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor]) -> Tensor:
-    """Return masks ``(..., h, w)`` of rectangles, clipped to the picture, from integer centers and sides ``(...)``."""
-    within = []
-    for length, middle, side in zip(size, center, sides, strict=True):
-        first = (middle - side // 2).unsqueeze(-1)
-        place = torch.arange(length, device=middle.device)
-        within.append((place >= first) & (place < first + side.unsqueeze(-1)))
-    return within[0].unsqueeze(-1) & within[1].unsqueeze(-2)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.dg.augment import prepared
 from efdm.nn.stages import eval_mode
+from efdm.recognition.pixels import prepared
 from efdm.training import autocast
 from efdm.training.lanes import Work, finish
 

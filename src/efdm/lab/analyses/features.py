@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.dg.augment import prepared
 from efdm.environment import environment
 from efdm.errors import SettingError
 from efdm.nn import find_stage
 from efdm.nn.stages import Stage, eval_mode
+from efdm.recognition.pixels import prepared
 from efdm.training import autocast
 
 

@@ -1,0 +1,1 @@
+"""What domain generalization and re-identification share: pixels, settings, the step, runs and model files."""

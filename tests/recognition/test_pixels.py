@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
+from efdm.recognition.pixels import Windows, brightness, contrast, hue, prepared, resampled, saturation
+
+MEAN, STD = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+
+
+def noise(batch: int, height: int, width: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(256, (batch, 3, height, width or height), generator=generator, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(("stored", "size"), [
+    ((227, 227), 224), ((32, 32), 32), ((33, 33), 47), ((64, 64), 64), ((128, 64), (256, 128)), ((60, 31), (60, 31)),
+])  # fmt: skip
+def test_prepared_resizes_and_normalizes(stored: tuple[int, int], size: int | tuple[int, int]) -> None:
+    images = noise(2, *stored)
+    shape = (size, size) if isinstance(size, int) else size
+    out = prepared(images, size)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    expected = (F.interpolate(images.float(), shape, mode="bilinear", align_corners=False) / 255 - MEAN) / STD
+    # positions are float32: at an edge from black to white an error of 1e-5 pixels is 1e-5 / 0.22 after normalization
+    torch.testing.assert_close(out, expected, rtol=0, atol=3e-4)
+
+
+@pytest.mark.parametrize(
+    "images", [torch.zeros(1, 3, 8, 8), torch.zeros(1, 8, 8, 3, dtype=torch.uint8)], ids=["floats", "channels last"]
+)
+def test_pictures_must_be_uint8(images: Tensor) -> None:
+    with pytest.raises(ValueError, match=rf"uint8 .*got {images.dtype} {re.escape(str(tuple(images.shape)))}"):
+        prepared(images, 8)
+
+
+def test_a_window_of_whole_pixels_is_a_crop() -> None:
+    images = noise(2, 40)
+    tops, lefts, heights, widths = (torch.tensor(v) for v in ([3.0, 0.0], [7.0, 16.0], [24.0, 24.0], [24.0, 24.0]))
+    out = resampled(images, Windows(tops, lefts, heights, widths), 24, torch.tensor([False, True]))
+    assert torch.equal(out[0], images[0, :, 3:27, 7:31].float())
+    assert torch.equal(out[1], images[1, :, 0:24, 16:40].float().flip(-1))
+
+
+def test_a_rectangular_window_is_stretched() -> None:
+    """Away from the border it equals interpolation of the crop."""
+    images = noise(1, 60)
+    windows = Windows(*(torch.tensor([v]) for v in (10.0, 5.0, 30.0, 45.0)))
+    expected = F.interpolate(images[..., 10:40, 5:50].float(), (50, 50), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(resampled(images, windows, 50)[..., 1:-1, 1:-1], expected[..., 1:-1, 1:-1], rtol=0, atol=0.05)
+
+
+COLOURS = {
+    "brightness": (brightness, "adjust_brightness", (0.7, 1.0, 1.3)),
+    "contrast": (contrast, "adjust_contrast", (0.7, 1.0, 1.3)),
+    "saturation": (saturation, "adjust_saturation", (0.7, 1.0, 1.3)),
+    "hue": (hue, "adjust_hue", (-0.3, 0.0, 0.21)),
+}
+
+
+@pytest.mark.parametrize("name", COLOURS)
+def test_colours_equal_torchvision(name: str) -> None:
+    functional = pytest.importorskip("torchvision.transforms.functional")
+    change, theirs, amounts = COLOURS[name]
+    pixels = noise(3, 16) / 255
+    pixels[:, :, :2] = pixels[:, :1, :2]  # gray pixels have no hue
+    pixels[:, :, 2, :3] = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])  # two equal channels
+    out = change(pixels, torch.tensor(amounts))
+    for image, amount, found in zip(pixels, amounts, out, strict=True):
+        torch.testing.assert_close(found, getattr(functional, theirs)(image, amount), rtol=0, atol=2e-5)
+
+
+def test_a_window_of_a_tall_picture() -> None:
+    images = noise(2, 60, 25)
+    windows = Windows(*(torch.tensor([v, v]) for v in (7.0, 2.0, 40.0, 20.0)))
+    out = resampled(images, windows, (40, 20), torch.tensor([True, False]))
+    assert torch.equal(out[0], images[0, :, 7:47, 2:22].float().flip(-1))
+    assert torch.equal(out[1], images[1, :, 7:47, 2:22].float())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_gpu_equals_cpu() -> None:
+    images = noise(3, 45)
+    windows = Windows(*(torch.tensor(v) for v in ([0.0, 1.5, 3.2], [2.0, 0.3, 0.0], [45.0, 40.1, 33.3], [41.7, 30.0, 45.0])))
+    on_gpu = resampled(images.cuda(), Windows(*(w.cuda() for w in windows)), 40)
+    torch.testing.assert_close(on_gpu.cpu(), resampled(images, windows, 40), rtol=0, atol=0.02)
