@@ -1,0 +1,162 @@
+"""Mean average precision and CMC of a ranked gallery.
+
+The rule of Market-1501 applies: gallery pictures of the query's person from the query's camera are left out, and queries
+without any other match are not counted. Equal distances rank in the order of the gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from efdm import kernels
+
+Distance = Literal["cosine", "euclidean"]
+CHUNK = 1 << 24  # distances in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Feature vectors ``(n, d)`` of pictures, with their ``people`` and ``cameras``, integers ``(n,)``."""
+
+    vectors: Tensor
+    people: Tensor
+    cameras: Tensor
+
+    def __post_init__(self) -> None:
+        n = len(self.vectors)
+        if self.vectors.ndim != 2 or not self.vectors.is_floating_point():
+            raise ValueError(f"vectors must be floats (n, d), got {self.vectors.dtype} {tuple(self.vectors.shape)}")
+        for name in ("people", "cameras"):
+            values: Tensor = getattr(self, name)
+            if tuple(values.shape) != (n,) or values.is_floating_point():
+                raise ValueError(f"{name} must be integers ({n},), got {values.dtype} {tuple(values.shape)}")
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def to(self, device: torch.device | str) -> Features:
+        """Return the features with all tensors on a device."""
+        return Features(self.vectors.to(device), self.people.to(device), self.cameras.to(device))
+
+    def select(self, indices: Tensor) -> Features:
+        """Return the features at ``indices``, in that order."""
+        at = indices.to(self.vectors.device)
+        return Features(self.vectors[at], self.people[at], self.cameras[at])
+
+
+class Ranking(NamedTuple):
+    """``mean_ap`` and ``cmc`` ``(top,)``, float64 on the CPU, from 0 to 1; ``cmc[k - 1]`` is the rank-k accuracy."""
+
+    mean_ap: float
+    cmc: Tensor
+
+
+def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", chunk: int = CHUNK, top: int = 50) -> Ranking:
+    """Rank the gallery for each query, on the device of the features.
+
+    Args:
+        distance: a row of `DISTANCES`. Distances are float32, or float64 for vectors of that dtype.
+        chunk: distances in memory at a time.
+        top: length of the CMC.
+    """
+    vectors, others = _prepared(query.vectors, gallery.vectors, distance)
+    between = DISTANCES[distance].between
+    with full_precision():
+        blocks = (between(part, others) for part in vectors.split(_rows(chunk, gallery)))
+        return _score(blocks, query, gallery, top)
+
+
+def rank_distances(distances: Tensor, query: Features, gallery: Features, *, chunk: int = CHUNK, top: int = 50) -> Ranking:
+    """Rank the gallery by given ``distances`` ``(queries, gallery)``, such as those of `efdm.reid.rerank`."""
+    if tuple(distances.shape) != (len(query), len(gallery)):
+        raise ValueError(f"distances have shape {tuple(distances.shape)}, expected {(len(query), len(gallery))}")
+    return _score(distances.split(_rows(chunk, gallery)), query, gallery, top)
+
+
+def pairwise(query: Tensor, gallery: Tensor, distance: Distance = "cosine") -> Tensor:
+    """Return the distances ``(q, g)`` between vectors ``(q, d)`` and ``(g, d)``."""
+    with full_precision():
+        return DISTANCES[distance].between(*_prepared(query, gallery, distance))
+
+
+class DistanceRow(NamedTuple):
+    """A row of `DISTANCES`: ``between(prepare(query), prepare(gallery))`` are the distances."""
+
+    prepare: Callable[[Tensor], Tensor]
+    between: Callable[[Tensor, Tensor], Tensor]
+
+
+DISTANCES: Mapping[str, DistanceRow] = MappingProxyType({
+    "cosine": DistanceRow(F.normalize, lambda q, g: torch.mm(q, g.T).neg_().add_(1)),  # 1 - cos
+    "euclidean": DistanceRow(lambda x: x, torch.cdist),
+})  # fmt: skip
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Disable TF32, whose products of 11 bits would reorder a gallery, inside a ``with`` block."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _prepared(query: Tensor, gallery: Tensor, distance: Distance) -> tuple[Tensor, Tensor]:
+    if distance not in DISTANCES:
+        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
+    if query.shape[1] != gallery.shape[1]:
+        shapes = f"{tuple(query.shape)} and {tuple(gallery.shape)}"
+        raise ValueError(f"query and gallery vectors have shapes {shapes}; expected the same dimension")
+    if not (query.isfinite().all() and gallery.isfinite().all()):
+        raise ValueError("the vectors contain NaN or infinite values; check the network that computed them")
+    dtype = torch.promote_types(torch.promote_types(query.dtype, gallery.dtype), torch.float32)
+    prepare = DISTANCES[distance].prepare
+    return prepare(query.to(dtype)), prepare(gallery.to(dtype))
+
+
+def _rows(chunk: int, gallery: Features) -> int:
+    """Return the number of rows of a chunk of distances."""
+    return max(1, chunk // max(1, len(gallery)))
+
+
+def _score(blocks: Iterable[Tensor], query: Features, gallery: Features, top: int) -> Ranking:
+    """Return the scores of a distance matrix that is given in blocks of rows."""
+    if top < 1:
+        raise ValueError(f"top must be >= 1, got {top}")
+    found, start = [torch.empty(2, 0, dtype=torch.int64)], 0
+    for block in blocks:
+        end = start + len(block)
+        same_person = query.people[start:end, None] == gallery.people
+        left_out = same_person & (query.cameras[start:end, None] == gallery.cameras)
+        rows, columns = (same_person ^ left_out).nonzero(as_tuple=True)
+        # one sort ranks all pictures, ties in the order of the gallery; those left out follow all others
+        ranks = kernels.sort_rank(block.masked_fill(left_out, torch.inf))[1][rows, columns]
+        found.append(torch.stack([rows + start, ranks + 1]).cpu())
+        start = end
+    rows, ranks = torch.cat(found, 1)
+    counts = rows.bincount(minlength=len(query))
+    answered = int((counts > 0).sum())
+    if not answered:
+        raise ValueError(
+            f"none of {len(query)} queries has a match among {len(gallery)} gallery pictures; "
+            "expected pictures of the same people from other cameras"
+        )
+    base = len(gallery) + 1
+    ranks = (rows * base + ranks).sort().values % base  # ascending within each query
+    starts = counts.cumsum(0) - counts
+    precision = (torch.arange(1, len(rows) + 1) - starts[rows]).double() / ranks  # at the i-th match: i / rank
+    first = ranks[starts[counts > 0]] - 1
+    return Ranking(
+        float((precision / counts[rows]).sum() / answered),
+        first[first < top].bincount(minlength=top).cumsum(0).double() / answered,
+    )

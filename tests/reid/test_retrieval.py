@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from efdm.reid.retrieval import DISTANCES, Features, Ranking, pairwise, rank, rank_distances
+
+
+def slow_rank(distances: Tensor, query: Features, gallery: Features, top: int = 50) -> Ranking:
+    """Return mAP and CMC by their definitions, one gallery picture at a time.
+
+    Zheng et al., "Scalable Person Re-identification: A Benchmark", ICCV 2015: the precision at every match of a query is
+    averaged over its matches and then over the queries; the CMC counts queries with a match among the first k.
+    """
+    precisions, firsts = [], []
+    for i, row in enumerate(distances.tolist()):
+        person, camera = int(query.people[i]), int(query.cameras[i])
+        of_person = [p == person for p in gallery.people.tolist()]
+        junk = [same and c == camera for same, c in zip(of_person, gallery.cameras.tolist(), strict=True)]
+        listed = [of_person[j] for j in sorted(range(len(row)), key=lambda j: (row[j], j)) if not junk[j]]
+        if not any(listed):
+            continue
+        at = [position for position, is_match in enumerate(listed, 1) if is_match]
+        precisions.append(sum(sum(listed[:position]) / position for position in at) / len(at))
+        firsts.append(at[0])
+    cmc = [sum(first <= k for first in firsts) / len(firsts) for k in range(1, top + 1)]
+    return Ranking(sum(precisions) / len(precisions), torch.tensor(cmc, dtype=torch.float64))
+
+
+def random_case(
+    seed: int, device: torch.device | str = "cpu", queries: int = 40, pictures: int = 300
+) -> tuple[Features, Features]:
+    g = torch.Generator().manual_seed(seed)
+
+    def features(n: int) -> Features:
+        people, cameras = torch.randint(0, 25, (n,), generator=g), torch.randint(0, 4, (n,), generator=g)
+        return Features(torch.randn(n, 16, generator=g) + 0.3 * people[:, None] % 3, people, cameras).to(device)
+
+    return features(queries), features(pictures)
+
+
+def assert_same(a: Ranking, b: Ranking, tolerance: float = 1e-12) -> None:
+    assert abs(a.mean_ap - b.mean_ap) <= tolerance
+    torch.testing.assert_close(a.cmc, b.cmc, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("seed", range(20))
+def test_scores_follow_the_definition(seed: int, distance: str, device: torch.device) -> None:
+    query, gallery = random_case(seed, device)
+    distances = pairwise(query.vectors, gallery.vectors, distance)
+    assert_same(rank(query, gallery, distance=distance), slow_rank(distances, query, gallery))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scores_agree_with_torchreid(seed: int) -> None:
+    theirs = pytest.importorskip("torchreid").reid.metrics
+    query, gallery = random_case(seed, queries=60, pictures=500)
+    distances = pairwise(query.vectors, gallery.vectors)
+    labels = [x.numpy() for x in (query.people, gallery.people, query.cameras, gallery.cameras)]
+    cmc, mean_ap = theirs.evaluate_rank(distances.numpy(), *labels, max_rank=50, use_cython=False)
+    assert_same(rank(query, gallery), Ranking(mean_ap, torch.from_numpy(cmc).double()), 1e-6)
+
+
+def test_equal_distances_rank_in_gallery_order(device: torch.device) -> None:
+    """Small integers have many ties, and their distances are exact in every order of summation."""
+    g = torch.Generator().manual_seed(0)
+    people = torch.randint(0, 5, (64,), generator=g)
+    features = Features(torch.randint(0, 2, (64, 3), generator=g).float(), people, torch.arange(64) % 3).to(device)
+    query, gallery = features.select(torch.arange(16)), features.select(torch.arange(16, 64))
+    distances = (query.vectors[:, None] - gallery.vectors).pow(2).sum(2).sqrt()
+    assert len(distances.unique()) < 5
+    expected = slow_rank(distances, query, gallery)
+    assert_same(rank_distances(distances, query, gallery), expected)
+    reverse = torch.arange(len(gallery)).flip(0)
+    assert rank_distances(distances[:, reverse], query, gallery.select(reverse)).mean_ap != expected.mean_ap
+
+
+def test_same_person_from_the_same_camera_is_left_out() -> None:
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]])
+    people, cameras = torch.tensor([1, 1, 2, 1, 1]), torch.tensor([0, 0, 0, 1, 2])
+    features = Features(vectors, people, cameras)
+    found = rank(features.select(torch.tensor([0])), features.select(torch.arange(1, 5)), top=3)
+    assert found.mean_ap == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert found.cmc.tolist() == [0, 1, 1]
+
+
+def test_queries_without_a_match_are_not_counted() -> None:
+    query, gallery = random_case(0)
+    stranger = Features(torch.randn(3, 16), torch.tensor([99, 99, 98]), torch.zeros(3, dtype=torch.int64))
+    both = Features(*(torch.cat(pair) for pair in zip(vars(stranger).values(), vars(query).values(), strict=True)))
+    assert_same(rank(both, gallery), rank(query, gallery))
+    with pytest.raises(ValueError, match="none of 3 queries has a match"):
+        rank(stranger, gallery)
+
+
+@pytest.mark.parametrize("chunk", [1, 700, 10**9])
+def test_chunks_do_not_change_the_scores(chunk: int) -> None:
+    query, gallery = random_case(1)
+    query, gallery = (Features(f.vectors.round(), f.people, f.cameras) for f in (query, gallery))  # exact products
+    expected = rank(query, gallery, distance="euclidean")
+    assert_same(rank(query, gallery, distance="euclidean", chunk=chunk), expected, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_ranked_in_float32(dtype: torch.dtype) -> None:
+    query, gallery = random_case(2)
+    halves = [Features(f.vectors.to(dtype), f.people, f.cameras) for f in (query, gallery)]
+    wholes = [Features(f.vectors.to(dtype).float(), f.people, f.cameras) for f in (query, gallery)]
+    assert_same(rank(*halves), rank(*wholes), 0)
+
+
+def test_a_perfect_embedding_scores_one() -> None:
+    people = torch.arange(6).repeat(2)
+    features = Features(torch.eye(6).repeat(2, 1), people, torch.arange(2).repeat_interleave(6))
+    found = rank(features.select(torch.arange(6)), features.select(torch.arange(6, 12)), top=7)
+    assert found.mean_ap == 1
+    assert found.cmc.tolist() == [1] * 7
+
+
+def test_ranking_disables_tf32_and_restores_the_setting() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        rank(*random_case(0))
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_bad_input_is_refused() -> None:
+    query, gallery = random_case(0)
+    with pytest.raises(ValueError, match=r"\(40, 16\) and \(300, 8\)"):
+        rank(query, Features(gallery.vectors[:, :8], gallery.people, gallery.cameras))
+    with pytest.raises(ValueError, match="NaN"):
+        rank(Features(query.vectors * torch.nan, query.people, query.cameras), gallery)
+    with pytest.raises(ValueError, match=r"cosine, euclidean, got 'l1'"):
+        rank(query, gallery, distance="l1")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"people must be integers \(40,\)"):
+        Features(query.vectors, query.people[:3], query.cameras)
+    with pytest.raises(ValueError, match=r"\(300, 40\)"):
+        rank_distances(torch.zeros(300, 40), query, gallery)
+    with pytest.raises(ValueError, match="top"):
+        rank(query, gallery, top=0)
