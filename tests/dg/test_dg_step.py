@@ -227,7 +227,7 @@ def test_compiled_parts_end_where_stages_end(data: DomainSet) -> None:
     mobile = timm.create_model("mobilenetv2_100", num_classes=7)
     assert names(mobile) == ["bn1", *(f"blocks.{i}" for i in range(7)), "bn2"]
     residual = timm.create_model("resnet18", num_classes=7)
-    assert names(residual) == ["bn1", "layer1", "layer2", "layer3", "layer4"]
+    assert names(residual) == ["bn1", "maxpool", "layer1", "layer2", "layer3", "layer4"]
 
 
 def test_a_part_with_a_hook_inside_is_divided() -> None:

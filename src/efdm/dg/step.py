@@ -95,7 +95,8 @@ def classifier_inputs(model: nn.Module) -> Iterator[list[Tensor]]:
 def parts_to_compile(model: nn.Module, hooked: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:
     """Yield the largest modules that contain neither the end of a stage nor a hook, except for single convolutions.
 
-    Layers between stages are never compiled, so all methods share the compiled code. ``hooked`` modules get a hook later.
+    Max pooling is included, because its backward in channels_last format is slow unless compiled. Layers between stages are
+    never compiled, so all methods share the compiled code. ``hooked`` modules get a hook later.
     """
     ends = {*hooked, *(model.get_submodule(name) for name in stages_of(model).values())}
 
@@ -104,7 +105,9 @@ def parts_to_compile(model: nn.Module, hooked: Iterable[nn.Module] = ()) -> Iter
             inside = [m for m in child.modules() if m is not child]
             if any(m in ends or m._forward_hooks or m._forward_pre_hooks for m in inside):
                 yield from parts(child)
-            elif any(True for _ in child.parameters()) and not isinstance(child, SINGLE):
+            elif isinstance(child, nn.MaxPool2d) or (
+                any(True for _ in child.parameters()) and not isinstance(child, SINGLE)
+            ):
                 yield child
 
     return parts(model)

@@ -3,12 +3,12 @@
 claim     one learning rate and one number of iterations are suitable for all our recipes for ResNet-18.
 command   efdm dg run pacs_grid_resnet18 --data PACS --weights resnet18.safetensors -o runs/grid18 --lanes 4
 time      not measured
-expected  the smallest learning rate within half a percentage point of the highest validation accuracy
+expected  the shortest schedule within half a percentage point of the highest validation accuracy
 runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
 
 Only ERM is trained, so the choice favours no other method. The number in a column is the accuracy on held-out pictures of
 the *other* domains, which were trained on. One combination is chosen for all columns by their average: among those within
-half a percentage point of the best, the smallest learning rate, and at equal rates the better length. The runs of the chosen
+half a percentage point of the best, the fewest iterations, and at that length the best learning rate. The runs of the chosen
 combination are those of ERM in pacs_leave_one_out_resnet18.
 """
 

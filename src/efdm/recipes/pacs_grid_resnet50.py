@@ -3,7 +3,7 @@
 claim     one learning rate and one number of iterations are suitable for all our recipes for ResNet-50.
 command   efdm dg run pacs_grid_resnet50 --data PACS --weights resnet50_v1.safetensors -o runs/grid50 --lanes 2
 time      not measured
-expected  the smallest learning rate within half a percentage point of the highest validation accuracy
+expected  the shortest schedule within half a percentage point of the highest validation accuracy
 runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
 
 pacs_grid_resnet18 explains the rule. The runs of the chosen combination are those of ERM in pacs_leave_one_out_resnet50.
