@@ -169,6 +169,8 @@ def test_a_label_is_short_and_unique() -> None:
         ({"method": "efdmx"}, "method='efdmx' is not one of .*did you mean 'efdmix'"),
         ({"method": "efdmix", "options": {"beta": 1}}, "has no option 'beta'"),
         ({"method": "efdmix", "options": {"p": "half"}}, "option p of efdmix must be of type float, got 'half'"),
+        ({"method": "efdmix", "options": {"p": None}}, "option p of efdmix must be of type float, got None"),
+        ({"method": "mixup", "options": {"alpha": None}}, "option alpha of mixup must be of type float, got None"),
         ({"method": "dropblock", "options": {"block": 3.5}}, "option block of dropblock must be of type int"),
         ({"schedule": "cosin"}, "schedule must be .*, got 'cosin'; did you mean 'cosine'"),
         ({"augmentation": "all"}, "augmentation='all' is not one of"),
@@ -190,6 +192,13 @@ def test_a_label_is_short_and_unique() -> None:
 def test_wrong_settings_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))
+
+
+def test_no_alpha_exchanges_whole_distributions() -> None:
+    mixed = dataclasses.replace(PLAIN, method="efdmix")
+    exchanged = dataclasses.replace(mixed, options={"alpha": None})
+    check(exchanged)
+    assert identity(exchanged) != identity(mixed)
 
 
 def test_paths_devices_lists_and_whole_numbers_are_converted() -> None:

@@ -52,22 +52,36 @@ def test_published_averages_match_their_cells() -> None:
         assert sum(line.values[d][0] for d in PACS) / 4 == pytest.approx(line.values[AVERAGE][0], abs=0.13), line
 
 
-def test_short_recipes_share_runs() -> None:
+SHARED = {
+    "pacs_leave_one_out_mobilenetv2": {"pacs_order_study_mobilenetv2": 48, "pacs_ties_mobilenetv2": 12},
+    "pacs_leave_one_out_resnet18": {"pacs_order_study_resnet18": 80, "pacs_ties_resnet18": 20, "pacs_ablation_resnet18": 24},
+}
+
+
+@pytest.mark.parametrize("main", SHARED)
+def test_short_recipes_share_runs(main: str) -> None:
     def runs(name: str) -> set[str]:
         return {planned.run for planned, _ in expand(load_recipe(name), PACS)}
 
-    main = runs("pacs_leave_one_out_mobilenetv2")
-    assert len(main & runs("pacs_order_study_mobilenetv2")) == 48
-    assert len(main & runs("pacs_ties_mobilenetv2")) == 12
+    assert {name: len(runs(main) & runs(name)) for name in SHARED[main]} == SHARED[main]
+
+
+@pytest.mark.parametrize("depth", [18, 50])
+def test_the_chosen_combination_of_a_grid_is_trained_once(depth: int) -> None:
+    grid, table = (load_recipe(f"pacs_{name}_resnet{depth}") for name in ("grid", "leave_one_out"))
+    assert all(table.settings[name] in values for name, values in grid.grid.items())
+    shared = {p.run for p, _ in expand(grid, PACS)} & {p.run for p, _ in expand(table, PACS, seeds=[0], methods=["erm"])}
+    assert len(shared) == len(PACS)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_stages_exist(name: str) -> None:
     pytest.importorskip("timm")
-    settings = load_recipe(name).settings
-    model = _built(settings["backbone"])
-    for stage in settings["stages"]:
-        find_stage(model, stage)
+    recipe = load_recipe(name)
+    model = _built(recipe.settings["backbone"])
+    for changes in (recipe.settings, *recipe.rows.values()):
+        for stage in changes.get("stages", ()):
+            find_stage(model, stage)
 
 
 _built = cache(lambda backbone: build_backbone(backbone, 2))

@@ -15,6 +15,7 @@ from efdm.dg.augment import AUGMENTATIONS
 from efdm.dg.methods import METHODS, options_of
 from efdm.errors import SettingError
 from efdm.models.backbones import NAMED_WEIGHTS, weights_checksum
+from efdm.nn import LAYERS
 from efdm.ops.choices import check_choice
 from efdm.training import settings as training
 from efdm.training.capture import Speed
@@ -67,6 +68,8 @@ def check(settings: Settings) -> None:
     options = options_of(settings.method, settings.options)
     method = METHODS[settings.method]
     for name, default in method.options.items():
+        if options[name] is None and name == "alpha" and method.name in LAYERS:
+            continue  # distributions are exchanged, not mixed
         if type(options[name]) not in ((int, float) if isinstance(default, float) else (type(default),)):
             message = f"option {name} of {method.name} must be of type {type(default).__name__}, got {options[name]!r}"
             raise SettingError(message, "options")
