@@ -60,6 +60,7 @@ class Protocol:
     Args:
         cells: returns the runs for a list of domains.
         listed: the side of a cell that names its column in a table.
+        heading: the name of a column: the listed domain, or the direction from training to test domains.
         scored: "all" scores every picture of a test domain, "rest" leaves out the split "val".
         held_out: the share of each domain that becomes "val", drawn for every seed; 0 keeps the data set's splits.
         per_domain: pictures of each training domain in a batch; 0 leaves the batch to the settings.
@@ -70,13 +71,16 @@ class Protocol:
     about: str
     cells: Callable[[Sequence[str]], list[Cell]]
     listed: Literal["test", "train"]
+    heading: Literal["domain", "direction"] = "domain"
     scored: Literal["all", "rest"] = "all"
     held_out: float = 0.0
     per_domain: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, cell: Cell) -> str:
-        """Return the domain that names the column of a cell."""
+        """Return the name of the column of a cell."""
+        if self.heading == "direction":
+            return f"{' + '.join(cell.train)} → {' + '.join(cell.test)}"
         (domain,) = getattr(cell, self.listed)
         return str(domain)
 

@@ -83,12 +83,16 @@ def holm(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def compared(
-    numbers: Numbers, orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Difference]:
-    """Return the corrected differences of adjacent rows in ``orders`` and of ``contrasts``, for rows that exist."""
+    parts: Sequence[Numbers], orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]
+) -> list[dict[tuple[str, str], Difference]]:
+    """Return the differences of adjacent rows in ``orders`` and of ``contrasts``, for rows that exist, in each part.
+
+    The correction counts the comparisons of all parts.
+    """
     wanted = dict.fromkeys([pair for chain in orders for pair in pairwise(chain)] + [(a, b) for a, b in contrasts])
-    present = [pair for pair in wanted if set(pair) <= set(numbers.rows)]
-    return dict(zip(present, holm(difference(numbers, *pair) for pair in present), strict=True))
+    present = [(part, pair) for part in parts for pair in wanted if set(pair) <= set(part.rows)]
+    found = list(zip(present, holm(difference(part, *pair) for part, pair in present), strict=True))
+    return [{pair: made for (of, pair), made in found if of is part} for part in parts]
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:

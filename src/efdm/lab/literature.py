@@ -19,6 +19,7 @@ PACS = tuple(PICTURES)
 PRINTED = "paper, PACS table"
 SOURCE_ALONE = "paper's source, not in its main table"
 PUBLISHED_STD = "population"  # a row of `STDS`
+PUBLISHED_SCORES = ("pooled", "mAP")  # the first scores of tables that show published numbers
 Value = tuple[float, float | None]  # mean and, if published, standard deviation
 
 

@@ -32,7 +32,7 @@ def as_csv(table: Table) -> str:
 
 
 # the LaTeX special characters that occur in tables
-ESCAPED = str.maketrans({**{c: f"\\{c}" for c in "&%$#_{}"}, "±": r"$\pm$", "<": "$<$", ">": "$>$"})
+ESCAPED = str.maketrans({**{c: f"\\{c}" for c in "&%$#_{}"}, "±": r"$\pm$", "→": r"$\to$", "<": "$<$", ">": "$>$"})
 
 
 def as_latex(table: Table) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_words
+from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_sentences, score_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, order_sentence
-from efdm.lab.literature import AVERAGE, PUBLISHED_STD, Published, Value
+from efdm.lab.literature import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
+from efdm.lab.recipe import Recipe
 from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
 from efdm.lab.sweep import Study
@@ -38,24 +39,27 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     """Return a table with a row per method, a column per domain and one for their average; published numbers follow ours.
 
     Averages are taken over the domains first, within each seed. A cell with missing seeds shows the mean and the number of
-    the available seeds; CSV and comparisons omit such cells.
+    the available seeds; CSV and comparisons omit such cells. A table of several scores has a column for each of them and no
+    averages; it is the default if the task shows its scores together.
     """
     recipe = study.recipe
-    score, std = score or recipe.scores[0], std or recipe.std
+    scores, std = (score,) if score else score_groups(recipe)[0], std or recipe.std
     check_choice("std", std, STDS)
-    made = numbers(study, selection, score)
-    published = [line for line in recipe.published if line.selection == selection and score == "pooled"]
+    by_score = {score: numbers(study, selection, score) for score in scores}
+    made = by_score[scores[0]]
+    published = [line for line in recipe.published if line.selection == selection and scores[0] in PUBLISHED_SCORES]
+    columns = [*made.columns, AVERAGE] if len(scores) == 1 else [f"{c} {score}" for c in made.columns for score in scores]
     lines: list[tuple[str, str, str, list[Value | str]]] = []
     for row in made.rows:
-        cells = [*(_cell(made, row, column, std) for column in made.columns), _average(made, row, std)]
+        cells = [_cell(by_score[score], row, column, std) for column in made.columns for score in scores]
+        cells += [_average(made, row, std)] if len(scores) == 1 else []
         lines.append((row, "here", _seeds(made, row), cells))
-        lines += [_published_line(line, made.columns) for line in published if line.row == row]
+        lines += [_published_line(line, columns) for line in published if line.row == row]
     protocol, rule = recipe.rules, SELECTIONS[selection]
     scored = protocol.scored if rule.scored == "protocol" else rule.scored
-    side = {"test": "test domain", "train": "training domain"}[recipe.listed]
     caption = [
-        f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {side}.",
-        f"Accuracy in %{score_words(study, score, scored)}.",
+        f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {_column_words(recipe)}.",
+        *score_sentences(study, scores, scored),
         f"Selection: {selection} ({rule.about}).",
         _spread_words(study, std),
         *(chosen_sentences(made) if recipe.grid and rule.among == "hparams" else []),
@@ -68,14 +72,25 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         caption.append(
             f"Incomplete: {len(study.missing)} of {len(study.plan)} runs are missing. (n of m) is the mean of n of m seeds."
         )
-    first, columns = ["method", "source", "seeds"], [*made.columns, AVERAGE]
+    first = ["method", "source", "seeds"]
     plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
     for row, source, seeds, cells in lines:
         parts = [part for cell in cells for part in _bare(cell, source == "here" or std == PUBLISHED_STD)]
         plain.append([row, source, seeds if seeds.isdigit() else "", *parts])
     rows = [[row, source, seeds, *map(_shown, cells)] for row, source, seeds, cells in lines]
-    title = f"{recipe.name or recipe.data}: {selection}{_named(study, score)}"
+    title = f"{recipe.name or recipe.data}: {selection}{_named(study, ', '.join(scores))}"
     return Table(title, [*first, *columns], rows, caption, plain)
+
+
+def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
+    """Return the scores of each table."""
+    return [recipe.scores] if recipe.kind.layout == "one table" else [(score,) for score in recipe.scores]
+
+
+def _column_words(recipe: Recipe) -> str:
+    if recipe.rules.heading == "direction":
+        return "training data → test data"
+    return {"test": "test domain", "train": "training domain"}[recipe.listed]
 
 
 def _named(study: Study, score: str) -> str:
@@ -84,9 +99,11 @@ def _named(study: Study, score: str) -> str:
 
 
 def _spread_words(study: Study, std: str) -> str:
+    averages = study.recipe.kind.layout == "table per score"
     if len({planned.seed for planned in study.plan}) == 1:
-        return "One seed; the average is over domains."
-    return f"Mean ± {STDS[std].words} over seeds; averages are over domains within each seed."
+        return "One seed; the average is over domains." if averages else "One seed."
+    over = "; averages are over domains within each seed" if averages else ""
+    return f"Mean ± {STDS[std].words} over seeds{over}."
 
 
 def _seeds(made: Numbers, row: str) -> str:
@@ -134,8 +151,8 @@ def _bare(cell: Value | str, with_spread: bool) -> list[str]:
 
 
 def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
-    cells = [line.values.get(column, MISSING) for column in (*columns, AVERAGE)]
-    if not line.values.keys() - {AVERAGE} <= set(columns):
+    cells = [line.values.get(column, MISSING) for column in columns]
+    if columns[-1] == AVERAGE and not line.values.keys() <= set(columns):
         cells[-1] = MISSING  # its average is over other columns
     return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
 
@@ -164,30 +181,40 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
     recipe = study.recipe
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
-    found = compared(made, recipe.orders, recipe.contrasts)
+    by_direction = recipe.rules.heading == "direction"  # directions are compared one by one, domains by their average
+    parts = {f"{c}: ": replace(made, columns=[c]) for c in made.columns} if by_direction else {"": made}
+    found = dict(zip(parts, compared(list(parts.values()), recipe.orders, recipe.contrasts), strict=True))
+    count = sum(map(len, found.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
+    unit, of = ("direction", "") if by_direction else ("domain", " of the averages over domains")
     caption = [
-        f"Differences in percentage points, {selection}{_named(study, score)}, paired by seed and domain.",
-        "Error: standard error over seeds of the averages over domains. p: two-sided paired t-test over seeds. p (Holm): "
-        f"corrected for the {plural(len(found), 'comparison')} of this table. "
+        f"Differences in percentage points, {selection}{_named(study, score)}, paired by seed and {unit}.",
+        f"Error: standard error over seeds{of}. p: two-sided paired t-test over seeds. p (Holm): "
+        f"corrected for the {plural(count, 'comparison')} of this table. "
         f"Significant: p (Holm) < {ALPHA} with at least {MIN_SEEDS} seeds.",
-        "The test treats the domains as fixed, so its result does not extend to other domains.",
+        f"The test treats the {unit}s as fixed, so its result does not extend to other {unit}s.",
     ]
-    caption = caption if found else []
-    caption += [order_sentence([found[pair] for pair in pairwise(chain)]) for chain in orders]
+    caption = caption if count else []
+    caption += [
+        where + order_sentence([differences[pair] for pair in pairwise(chain)])
+        for where, differences in found.items()
+        for chain in orders
+    ]
     caption += [f"Some orders or contrasts are not compared, as rows are missing: {', '.join(missing)}."] if missing else []
-    head = ["second - first", "difference", "error", "p", "p (Holm)", "verdict", "seeds", "second better", *made.columns]
-    rows = [_difference_row(d, made.columns) for d in found.values()]
+    columns = [] if by_direction else made.columns
+    head = ["second - first", "difference", "error", "p", "p (Holm)", "verdict", "seeds", "second better", *columns]
+    rows = [_difference_row(where, d, columns) for where, differences in found.items() for d in differences.values()]
     return Table(f"{recipe.name or recipe.data}: comparisons, {selection}", head, rows, caption)
 
 
-def _difference_row(d: Difference, columns: Sequence[str]) -> list[str]:
+def _difference_row(where: str, d: Difference, columns: Sequence[str]) -> list[str]:
+    name = where + d.name
     if d.verdict == "incomplete":
-        return [d.name, f"{d.pairs} of {d.expected} pairs", *[MISSING] * 3, d.verdict, *[MISSING] * (2 + len(columns))]
+        return [name, f"{d.pairs} of {d.expected} pairs", *[MISSING] * 3, d.verdict, *[MISSING] * (2 + len(columns))]
     tested = [MISSING] * 3 if math.isnan(d.error) else [f"{d.error:.2f}", _p(d.p), _p(d.p_holm)]
     by_column = [f"{d.by_column[c]:+.1f}" if c in d.by_column else MISSING for c in columns]
-    return [d.name, f"{d.mean:+.2f}", *tested, d.verdict, str(d.seeds), f"{d.better} of {d.pairs}", *by_column]
+    return [name, f"{d.mean:+.2f}", *tested, d.verdict, str(d.seeds), f"{d.better} of {d.pairs}", *by_column]
 
 
 def _p(p: float) -> str:
@@ -238,7 +265,11 @@ def tables(study: Study, std: str = "") -> list[Table]:
     A sentence that several tables share is printed only under the first.
     """
     recipe = study.recipe
-    made = [accuracy_table(study, rule, score, std) for rule in recipe.selections for score in recipe.scores]
+    made = [
+        accuracy_table(study, rule, scores[0] if len(scores) == 1 else "", std)
+        for rule in recipe.selections
+        for scores in score_groups(recipe)
+    ]
     if recipe.orders or recipe.contrasts:
         first, *others = recipe.selections
         compared = [comparison_table(study, rule) for rule in (first, *(rule for rule in others if rule == VALIDATION))]

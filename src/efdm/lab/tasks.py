@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from efdm import dg
 from efdm.dg.methods import check_method, mixes
@@ -30,6 +30,8 @@ class LabTask:
         protocols: its protocols.
         scores: its measures, each a function of a record, a cell and the scored part of the test domains, in percent.
         default_scores: the measures that tables of a protocol show.
+        layout: whether every score has its own table, with averages over columns.
+        measures: sentences that explain the scores, if these are not accuracies.
         resolved: returns settings with all options and checksums.
         check: raises for contradictory settings.
         identity: returns the identity of a run.
@@ -52,6 +54,8 @@ class LabTask:
     label: Callable[[Any], str]
     sampler: Callable[[Any, Any], object]
     train: Callable[..., None]
+    layout: Literal["table per score", "one table"] = "table per score"
+    measures: tuple[str, ...] = ()
 
     @cached_property
     def settable(self) -> tuple[str, ...]:
