@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 
 import pytest
 from sweeps import DOMAINS
 
+from efdm.dg.protocols import Cell
 from efdm.lab import Recipe, expand
+from efdm.lab.draws import DRAWN, drawn
 from efdm.lab.plan import merged, plan_as_json, plan_from_json
 
 SHORT = {"iterations": 10, "device": "cpu", "precision": "fp32", "speed": "plain"}
@@ -30,6 +34,38 @@ def test_one_run_per_combination_of_the_grid() -> None:
     assert {p.hparams for p in plan} == {f"lr {lr}, iterations {n}" for lr in rates for n in (5, 6)}
     with pytest.raises(ValueError, match="lr cannot be overridden"):
         expand(recipe, DOMAINS, lr=0.3)
+
+
+def test_draws_are_shared_by_methods_and_domains_and_differ_between_seeds() -> None:
+    recipe = small(protocol="domainbed", draws=3, methods=["erm", "coral"], settings=SHORT, selections=("oracle",))
+    made = expand(recipe, DOMAINS)
+    assert len({planned.run for planned, _ in made}) == len(made) == 2 * 3 * 4 * 2
+    found = {}
+    for planned, settings in made:
+        found.setdefault((planned.hparams, planned.seed), set()).add((settings.lr, settings.weight_decay, settings.batch))
+    assert all(len(values) == 1 for values in found.values())
+    assert found["draw 0", 0] == found["draw 0", 1] == {(5e-5, 0.0, 96)}  # DomainBed's defaults
+    assert len({value for values in found.values() for value in values}) == 1 + 2 * 2
+    gammas = {p.hparams: s.options["gamma"] for p, s in made if p.row == "coral" and p.seed == 0}
+    assert gammas["draw 0"] == 1
+    assert len(set(gammas.values())) == 3
+    with pytest.raises(ValueError, match="batch, lr cannot be overridden"):
+        expand(recipe, DOMAINS, lr=0.3, batch=6)
+    with pytest.raises(ValueError, match="a grid or draws"):
+        small(grid={"lr": (0.1,)}, draws=2)
+
+
+def test_draws_have_the_distributions_of_domainbed() -> None:
+    cell = Cell(("a", "b", "c"), ("d",))
+    made = [drawn(draw, 0, "coral", cell) for draw in range(1, 400)]
+    values = {name: [each[name] for each in made] for name in DRAWN} | {"gamma": [each["options"]["gamma"] for each in made]}
+    ranges = {"lr": (-5, -3.5), "weight_decay": (-6, -2), "gamma": (-1, 1)}
+    for name, (low, high) in ranges.items():
+        logarithms = [math.log10(value) for value in values[name]]
+        assert low - 0.01 < min(logarithms) < low + 0.1
+        assert high - 0.1 < max(logarithms) < high + 0.01
+        assert statistics.fmean(logarithms) == pytest.approx((low + high) / 2, abs=0.1 * (high - low))
+    assert {min(values["batch"]), max(values["batch"])} == {3 * 8, 3 * 45}
 
 
 def test_stored_size_is_part_of_the_data_name() -> None:

@@ -81,7 +81,7 @@ def pacs_resnet(
     changes: dict[str, Any] = {"lr": PACS_PAPER["lr"]} if schedule == "paper" else {}
     if (depth, protocol) == (50, "leave-one-out"):
         changes["stages"] = ("layer1", "layer2")  # paper
-    lines = published("pacs", protocol, f"resnet{depth}")
+    lines = published("pacs", protocol, "resnet50" if protocol == "domainbed" else f"resnet{depth}")
     if "efdmix" not in methods:  # according to the authors, the published numbers were obtained with the gradient
         lines = tuple(replace(line, row="efdmix-flow") if line.row == "efdmix" else line for line in lines)
     return Recipe(**{

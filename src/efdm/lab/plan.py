@@ -10,6 +10,7 @@ from typing import Any
 
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
+from efdm.lab.draws import DRAWN, drawn
 from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.lab.tasks import FIXED
@@ -57,7 +58,7 @@ def expand(
         check_choice("domains", column, domains)
     for column in recipe.columns:
         check_choice("columns", column, domains)
-    if fixed := sorted({*FIXED, "method", *recipe.grid} & set(changes)):
+    if fixed := sorted({*FIXED, "method", *recipe.grid, *(DRAWN if recipe.draws else ())} & set(changes)):
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
     kind, protocol = recipe.kind, recipe.rules
     cells = protocol.cells(domains)
@@ -66,16 +67,24 @@ def expand(
     cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, recipe.listed))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
     grid = hparam_grid(recipe)
+    names = list(grid)
     made = []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
     for seed, row, hparams, cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
-        settings = kind.resolved(_settings(recipe, row, cell, seed, grid[hparams], changes))
+        method = recipe.rows[row].get("method", row)
+        point = drawn(names.index(hparams), seed, method, cell) if recipe.draws else grid[hparams]
+        settings = kind.resolved(_settings(recipe, row, cell, seed, point, changes))
         made.append((Planned(row, hparams, cell, seed, kind.identity(settings), public(settings)), settings))
     return made
 
 
 def hparam_grid(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """Return every combination of the grid by its display name; without a grid, one empty combination."""
+    """Return every combination of the grid by its display name; without a grid, one empty combination.
+
+    Draws have names only, because their values depend on the seed.
+    """
+    if recipe.draws:
+        return {f"draw {number}": {} for number in range(recipe.draws)}
     made = [dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values())]
     return {", ".join(f"{name} {display(value)}" for name, value in each.items()): each for each in made}
 

@@ -44,6 +44,7 @@ class Recipe:
             them.
         seeds: each method is trained with each seed.
         grid: maps settings to values; every combination is trained. Selection rules choose among them; "last" lists them.
+        draws: hyperparameters are drawn this many times for every seed, see `efdm.lab.draws`; used like a grid.
         selections: rows of `SELECTIONS`; each gives a table.
         scores: rows of `SCORES`; the default depends on task and protocol.
         orders: chains of rows, each claimed to be better than the one before.
@@ -63,6 +64,7 @@ class Recipe:
     columns: Mapping[str, Changes] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    draws: int = 0
     selections: tuple[str, ...] = ("last", "training-domain validation", "oracle")
     scores: tuple[str, ...] = ()
     orders: tuple[tuple[str, ...], ...] = ()
@@ -99,6 +101,8 @@ class Recipe:
                 check_choice(argument, name, allowed)
         if not self.methods or not self.seeds or not self.selections:
             raise SettingError("a recipe needs at least one method, one seed and one selection")
+        if self.grid and self.draws:
+            raise SettingError("a recipe has a grid or draws, not both", ("grid", "draws"))
         for row, changes in self.rows.items():
             self.kind.check_method("method", changes.get("method", row))
         points = [{name: value} for name, values in self.grid.items() for value in values]

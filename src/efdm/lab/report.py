@@ -62,7 +62,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         *score_sentences(study, scores, scored),
         f"Selection: {selection} ({rule.about}).",
         _spread_words(study, std),
-        *(chosen_sentences(made) if recipe.grid and rule.among == "hparams" else []),
+        *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
         *row_sentences(study),
         *facts(study),
         *_published_note(study, published, std),

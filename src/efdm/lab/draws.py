@@ -1,0 +1,50 @@
+"""Hyperparameters drawn at random: DomainBed's distributions for photos (its registry of hyperparameters).
+
+DomainBed also draws the dropout before the classifier from 0, 0.1 and 0.5; our networks have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from efdm.dg.protocols import Cell
+
+
+class Power(NamedTuple):
+    """The distribution of ``base ** u`` with u uniform between ``low`` and ``high``."""
+
+    base: int
+    low: float
+    high: float
+
+    def __call__(self, key: str) -> float:
+        """Return the value that belongs to ``key``, with three digits."""
+        return float(f"{self.base ** Random(key).uniform(self.low, self.high):.3g}")
+
+
+LR, WEIGHT_DECAY, PICTURES = Power(10, -5, -3.5), Power(10, -6, -2), Power(2, 3, 5.5)  # pictures of a domain in a batch
+OPTIONS: Mapping[str, Mapping[str, Power]] = MappingProxyType({
+    "coral": {"gamma": Power(10, -1, 1)}, "mixup": {"alpha": Power(10, -1, 1)},
+})  # fmt: skip
+DRAWN = ("lr", "weight_decay", "batch")
+
+
+def drawn(draw: int, seed: int, method: str, cell: Cell) -> dict[str, Any]:
+    """Return the settings of a draw, which are none for draw 0: it has the defaults, as in DomainBed.
+
+    Every seed has its own draws, and all methods and test domains share them.
+    """
+    if not draw:
+        return {}
+    key = f"{draw}/{seed}"
+    made: dict[str, Any] = {
+        "lr": LR(f"{key}/lr"),
+        "weight_decay": WEIGHT_DECAY(f"{key}/weight_decay"),
+        "batch": int(PICTURES(f"{key}/batch")) * len(cell.train),
+    }
+    if options := OPTIONS.get(method):
+        made["options"] = {name: distribution(f"{key}/{name}") for name, distribution in options.items()}
+    return made
