@@ -15,6 +15,7 @@ from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step, parts_to_compile
 from efdm.dg.training import sampler
+from efdm.models import classifier_of
 from efdm.models.backbones import build_backbone
 from efdm.training.step import Step
 
@@ -213,7 +214,7 @@ def test_the_classifier_of_a_penalty_is_not_compiled() -> None:
 
     net = Net()
     assert names(net) == ["body", "head"]
-    assert names(net, [dg_step.classifier_of(net)]) == ["body"]
+    assert names(net, [classifier_of(net)]) == ["body"]
 
 
 def names(model: nn.Module, hooked: Sequence[nn.Module] = ()) -> list[str]:

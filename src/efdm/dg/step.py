@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.errors import SettingError
+from efdm.models import classifier_of, embedding
 from efdm.nn import domains_of_batch, feature_layers, find_stage, stages_of
 from efdm.training import autocast
 from efdm.training.compiled import compiled
@@ -50,11 +51,14 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
             stack.enter_context(domains_of_batch(domains))
             if parts:
                 stack.enter_context(compiled(parts))
-            features = stack.enter_context(classifier_inputs(model)) if method.penalty is not None else []
-            logits = model(images).float()
+            if method.penalty is None:
+                logits = model(images)
+            else:
+                features, logits = embedding(model, images)
+            logits = logits.float()
             loss = F.cross_entropy(logits, wanted)
         if method.penalty is not None:  # outside of autocast, in float32
-            loss = loss + method.penalty(features[0].flatten(1).float(), logits, wanted, domains)
+            loss = loss + method.penalty(features.float(), logits, wanted, domains)
         return {"loss": loss}
 
     # Dropout draws from the default generator. Lanes on a GPU share that generator, so dropout masks are not repeatable
@@ -72,24 +76,6 @@ def _check_mixed(model: nn.Module, settings: Settings) -> None:
     if frozen:
         message = f"stage {frozen[0]} is a batch norm, which batchnorm='frozen' keeps in eval mode, where nothing is mixed; "
         raise SettingError(f"{message}use the enclosing module as the stage, or batchnorm='train'", ("stages", "batchnorm"))
-
-
-def classifier_of(model: nn.Module) -> nn.Module:
-    """Return the module that maps features to logits: timm's ``get_classifier()``, or the last linear layer."""
-    if hasattr(model, "get_classifier"):
-        return model.get_classifier()  # type: ignore[no-any-return, operator]
-    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
-
-
-@contextmanager
-def classifier_inputs(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect the inputs of the classifier in this block."""
-    found: list[Tensor] = []
-    handle = classifier_of(model).register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
-    try:
-        yield found
-    finally:
-        handle.remove()
 
 
 def parts_to_compile(model: nn.Module, hooked: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from efdm.errors import requires
 from efdm.models.compat import allow_torchvision
+from efdm.models.osnet import OSNet
 from efdm.models.state_dicts import check_state, naming_file, rename_layers
 from efdm.models.tiny import Tiny
 from efdm.models.vgg import CLASSIFIERS, CONVS_PER_BLOCK, WIDTHS, numbered_convs
@@ -103,6 +104,9 @@ BACKBONES: Mapping[str, Backbone] = MappingProxyType({
     "resnet50_v1_prelu": Backbone(
         "resnet50_v1 with PReLU instead of ReLU", lambda classes: resnet50_v1(classes, act_layer="prelu")
     ),
+    "osnet_x1_0": Backbone("OSNet for re-identification, 2.2 M parameters", OSNet),
+    "osnet_x0_5": Backbone("OSNet with half the channels, 0.6 M parameters", lambda classes: OSNet(classes, 0.5)),
+    "osnet_x0_25": Backbone("OSNet with a quarter of the channels, 0.2 M parameters", lambda classes: OSNet(classes, 0.25)),
 })  # fmt: skip
 
 

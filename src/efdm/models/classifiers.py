@@ -1,0 +1,33 @@
+"""Features before the classifier of any network."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def embedding(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the pooled features ``(b, d)`` that enter the classifier, and the logits ``(b, classes)``.
+
+    The forward pass is that of ``model(images)``, with its hooks, mixed features and gradients. A hook on the classifier
+    reads its input, so the classifier must not be part of a compiled module.
+    """
+    found: list[Tensor] = []
+    handle = classifier_of(model).register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    try:
+        logits = model(images)
+    finally:
+        handle.remove()
+    return found[0].flatten(1), logits
+
+
+def embedding_width(model: nn.Module) -> int:
+    """Return the number of features ``d`` of `embedding`."""
+    weight: Tensor = classifier_of(model).weight  # type: ignore[assignment]
+    return weight.shape[1]
+
+
+def classifier_of(model: nn.Module) -> nn.Module:
+    """Return the module that maps features to logits: timm's ``get_classifier()``, or the last linear layer."""
+    if hasattr(model, "get_classifier"):
+        return model.get_classifier()  # type: ignore[no-any-return, operator]
+    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
