@@ -46,7 +46,7 @@ def test_packaged_recipes(name: str) -> None:
 
 def test_published_averages_match_their_cells() -> None:
     """Cells are rounded, and one printed average is 0.1 above the mean of its cells."""
-    complete = [line for lines in PUBLISHED.values() for line in lines if len(line.values) > 1]
+    complete = [line for lines in PUBLISHED.values() for line in lines if {*PACS, AVERAGE} <= set(line.values)]
     assert len(complete) > 20
     for line in complete:
         assert sum(line.values[d][0] for d in PACS) / 4 == pytest.approx(line.values[AVERAGE][0], abs=0.13), line

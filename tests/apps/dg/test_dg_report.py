@@ -7,7 +7,7 @@ import pytest
 from dg_commands import run, studying
 from rich.console import Console
 
-from efdm.apps.cli.dg.report import print_tables
+from efdm.apps.cli.report import print_tables
 from efdm.lab import read_study, tables
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from efdm.apps.cli.dg.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
+from efdm.apps.cli.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_text

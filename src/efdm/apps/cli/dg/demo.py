@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from efdm.apps.cli.dg.arguments import parse_seeds
-from efdm.apps.cli.dg.report import print_tables
+from efdm.apps.cli.arguments import parse_seeds
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.report import print_tables
 from efdm.dg.classifier import MODEL
 from efdm.dg.settings import read_settings, run_label
 from efdm.lab import Study

@@ -11,12 +11,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from efdm.apps.cli.dg.arguments import MODEL_HELP
-from efdm.apps.cli.dg.report import print_accuracy
+from efdm.apps.cli.arguments import MODEL_HELP
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.report import print_accuracy
 from efdm.dg.classifier import find_classifier, load_classifier
 from efdm.dg.predictions import (
     Columns,

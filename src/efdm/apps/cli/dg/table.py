@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from efdm import lab
-from efdm.apps.cli.dg.report import print_tables
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.report import print_tables
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError
 from efdm.lab.selection import STDS

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from efdm.apps.cli.dg.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
-from efdm.apps.cli.dg.report import print_accuracy, print_data_warnings, print_skipped
+from efdm.apps.cli.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_skipped
 from efdm.data.domains import DomainSet
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.classifier import MODEL

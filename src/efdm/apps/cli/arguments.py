@@ -1,4 +1,4 @@
-"""Options that the commands of ``efdm dg`` share, and how their values are parsed."""
+"""Options that the commands of ``efdm dg`` and ``efdm reid`` share, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
-from efdm.dg import METHODS
-from efdm.dg.settings import Settings
 from efdm.errors import SettingError
+from efdm.lab.tasks import TASKS
 from efdm.text import suggest
 
 OPTION = "options."  # prefix of a method's options in --set
@@ -51,19 +50,20 @@ def parse_shard(text: str | None) -> tuple[int, int]:
     return int(index), int(count)
 
 
-def collect_settings(set_: Sequence[str] | None, **options: Any) -> dict[str, Any]:
+def collect_settings(set_: Sequence[str] | None, task: str = "dg", **options: Any) -> dict[str, Any]:
     """Return the settings from ``--set`` and from separate options. Raise SettingError if a setting is given twice."""
-    changes = parse_settings(set_ or ())
+    changes = parse_settings(set_ or (), task)
     given = {name: value for name, value in options.items() if value is not None}
     if both := given.keys() & changes.keys():
         raise SettingError(f"{min(both)} is given twice, by --set and by its own option", min(both))
     return changes | given
 
 
-def parse_settings(words: Sequence[str]) -> dict[str, Any]:
+def parse_settings(words: Sequence[str], task: str = "dg") -> dict[str, Any]:
     """Parse NAME=VALUE pairs. Tuples are comma-separated; a method's options are ``options.NAME=VALUE`` or a JSON object."""
-    types = get_type_hints(Settings)
-    hints = {field.name: types[field.name] for field in fields(Settings)}
+    settings = TASKS[task].settings
+    types = get_type_hints(settings)
+    hints = {field.name: types[field.name] for field in fields(settings)}
     changes: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -72,7 +72,7 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
         if name.startswith(OPTION):
             changes["options"] = {**changes.get("options", {}), name.removeprefix(OPTION): _json_or_text(text)}
             continue
-        if name not in hints and any(name in method.options for method in METHODS.values()):
+        if name not in hints and any(name in method.options for method in TASKS[task].methods.values()):
             raise SettingError(f"{name} is an option of methods; write {OPTION}{word}", "set")
         if name not in hints:
             close = suggest(name, hints)

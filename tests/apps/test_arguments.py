@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from efdm.apps.cli.dg.arguments import collect_settings, parse_names, parse_seeds, parse_settings, parse_shard
+from efdm.apps.cli.arguments import collect_settings, parse_names, parse_seeds, parse_settings, parse_shard
 from efdm.errors import SettingError
 
 

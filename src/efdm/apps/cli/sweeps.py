@@ -1,0 +1,86 @@
+"""Options and the common part of ``efdm dg run`` and ``efdm reid run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from efdm import lab
+from efdm.apps.cli.arguments import Word, Words, parse_names, parse_seeds, parse_shard
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.report import print_skipped, print_tables
+from efdm.errors import SettingError
+from efdm.lab.sweep import RECIPE
+from efdm.training import PRECISIONS, SPEEDS
+
+RecipeName = Annotated[str, typer.Argument(help="Name of a recipe (see `list`) or path of a recipe file.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for records, models and logs.")]
+Weights = Annotated[
+    Word, typer.Option(help="Initial weights: a .safetensors or .pth file, timm, or random. Default: the recipe's.")
+]
+Seeds = Annotated[
+    Word,
+    typer.Option(help="A count or a list: 5 means 0 to 4; 0,3 means 0 and 3; 3, means only 3. Default: the recipe's."),
+]
+Methods = Annotated[Words, typer.Option(help="Rows of the recipe, comma-separated. Default: all.")]
+Shard = Annotated[Word, typer.Option(help="i/n: only the i-th of n equal parts of the runs, for several machines or GPUs.")]
+Iterations = Annotated[int | None, typer.Option(min=1, help="Length of each run. Default: the recipe's.")]
+SweepDevice = Annotated[
+    Word, typer.Option(help="cpu, cuda or cuda:1. Default: the recipe's, or the GPU if one is available.")
+]
+Precision = Annotated[Word, typer.Option(help=f"One of {', '.join(PRECISIONS)}. Default: bf16 on a GPU.")]
+Speed = Annotated[Word, typer.Option(help=f"One of {', '.join(SPEEDS)}. Default: compile+graph on a GPU, plain on a CPU.")]
+Lanes = Annotated[int, typer.Option(min=1, help="Runs trained at the same time: on one GPU, or in CPU processes.")]
+Note = Annotated[Words, typer.Option(help="A sentence to print under the tables; repeat for several.")]
+
+Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]  # methods, domains, progress -> arguments of `lab.run`
+
+
+def load_recipe(name: str, task: str) -> lab.Recipe:
+    """Return a recipe of a task. Raise SettingError for a recipe of another task."""
+    recipe = lab.load_recipe(name)
+    if recipe.task != task:
+        raise SettingError(f"{recipe.name} is a recipe of efdm {recipe.task}; run: efdm {recipe.task} run {name}", "recipe")
+    return recipe
+
+
+def run_sweep(
+    recipe: lab.Recipe,
+    out: Path,
+    prepare: Prepare,
+    *,
+    seeds: Word,
+    methods: Words,
+    domains: Words,
+    shard: Word,
+    lanes: int,
+    note: Words,
+    warn: Callable[[Any], None],
+) -> None:
+    """Prepare and run a sweep and print its tables. ``warn`` prints what is unusual about the data."""
+    rows, columns = parse_names("methods", methods, list(recipe.rows)), parse_names("domains", domains)
+    numbers, part = parse_seeds(seeds), parse_shard(shard)
+    try:
+        with show_progress() as progress:
+            prepared, data, changes = prepare(methods=rows, domains=columns, progress=progress)
+            warn(data)
+            study = lab.run(
+                prepared, data, out, methods=rows, domains=columns, seeds=numbers, shard=part, lanes=lanes,
+                progress=progress, notes=note or [], **changes,
+            )  # fmt: skip
+    except FloatingPointError:  # some runs diverged; the others finished
+        print_tables(lab.tables(lab.read_study(out)))
+        raise
+    print_skipped(data, out / "environment.json")
+    print_tables(lab.tables(study))
+    print_text(f"\nrecords, models and logs: {out}")
+    print_text(f"print the tables again: efdm {recipe.task} table {out}")
+
+
+def interrupted(out: Path, task: str) -> str:
+    results = f"; efdm {task} table {out} shows the finished runs" if (out / RECIPE).exists() else ""
+    return f"interrupted; repeat the command to resume{results}"
