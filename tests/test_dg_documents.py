@@ -18,7 +18,7 @@ from test_documents import ROOT, blocks
 from efdm.dg import METHODS
 from efdm.dg.protocols import PROTOCOLS
 from efdm.lab import SELECTIONS, load_recipe, recipes
-from efdm.lab.literature import PUBLISHED
+from efdm.lab.published import PUBLISHED
 from efdm.lab.selection import STDS
 
 pytest.importorskip("typer")

@@ -12,7 +12,7 @@ from sweeps import small_set
 from efdm.data.digits import STYLES
 from efdm.dg.settings import check
 from efdm.lab import Recipe, expand, load_recipe, recipes, run, tables
-from efdm.lab.literature import AVERAGE, PACS, PUBLISHED
+from efdm.lab.published import AVERAGE, PACS, PRINTED, PUBLISHED
 from efdm.lab.recipe import DOCSTRING_FIELDS, FOLDER, as_json, docstring, docstring_fields, recipe_path
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
@@ -42,6 +42,43 @@ def test_packaged_recipes(name: str) -> None:
     assert as_json(back) == as_json(recipe)
     assert back.published == recipe.published
     assert [p.run for p, _ in expand(back, domains)] == [p.run for p, _ in jobs]
+
+
+KEYS = {
+    "pacs_lodo_test_domain": "leave-one-out", "pacs_single_source_train_domain": "single-source",
+    "R18": "resnet18", "R50": "resnet50", "": "erm",
+    "ManifoldMixup": "manifold-mixup", "Mixup_noLabelInterp": "mixup without mixed targets",
+    "MixStyle_rand": "mixstyle", "MixStyle_rand_rerun": "mixstyle", "MixStyle_rand_origPaper": "mixstyle",
+    "MixStyle_dom": "mixstyle-labels", "MixStyle_dom_rerun": "mixstyle-labels", "MixStyle_dom_origPaper": "mixstyle-labels",
+    "EFDMix_rand": "efdmix", "EFDMix_dom": "efdmix-labels",
+}  # fmt: skip
+ELSEWHERE = {("leave-one-out", "_l123"): " after layer1-3", ("single-source", "_l12"): " after layer1-2"}
+
+
+def test_published_numbers_are_those_of_the_paper() -> None:
+    """Compare every line, and whether it is printed, with a transcription of the tables; "(c)" marks commented lines."""
+    path = Path(__file__).resolve().parents[3] / "shared" / "paper" / "results.json"
+    if not path.is_file():
+        pytest.skip(f"needs {path}")
+    expected = []
+    for setting, lines in json.loads(path.read_text()).items():
+        protocol = KEYS[setting]
+        for label, numbers in lines.items():
+            network, _, method = label.removesuffix("(c)").partition("+") if label[:3] in KEYS else ("R18", "", label)
+            method = method.removesuffix("(c)")
+            place = next((words for (p, end), words in ELSEWHERE.items() if p == protocol and method.endswith(end)), "")
+            method = re.sub(r"_l\d+$", "", method)
+            if label != "cols":
+                row = KEYS.get(method, method.lower()) + place
+                values = tuple(tuple(n) if isinstance(n, list) else (n, None) for n in numbers)
+                expected.append((protocol, KEYS[network], row, not label.endswith("(c)"), values))
+    found = [
+        (key[1], key[2], line.row, line.source == PRINTED, tuple(line.values.values()))
+        for key, lines in PUBLISHED.items()
+        if key[0] == "pacs" and key[1] != "domainbed"
+        for line in lines
+    ]
+    assert sorted(found, key=str) == sorted(expected, key=str)
 
 
 def test_published_averages_match_their_cells() -> None:

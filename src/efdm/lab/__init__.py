@@ -3,7 +3,6 @@
 from efdm.errors import requires
 
 with requires("dg"):
-    from efdm.lab.literature import Published, published
     from efdm.lab.pacs import (
         PACS_LABELS,
         PACS_MOBILENETV2,
@@ -14,6 +13,7 @@ with requires("dg"):
         pacs_resnet,
     )
     from efdm.lab.plan import expand
+    from efdm.lab.published import Published, published_lines
     from efdm.lab.recipe import Recipe, load_recipe, recipes
     from efdm.lab.rendering import FORMATS, render
     from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
@@ -38,7 +38,7 @@ __all__ = [
     "load_data",
     "load_recipe",
     "pacs_resnet",
-    "published",
+    "published_lines",
     "read_study",
     "recipes",
     "render",

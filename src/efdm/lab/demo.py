@@ -15,8 +15,8 @@ from efdm.data.sheets import sheet
 from efdm.dg.workers import available_cores
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
-from efdm.lab.literature import AVERAGE
 from efdm.lab.preparation import prepare_sweep
+from efdm.lab.published import AVERAGE
 from efdm.lab.recipe import load_recipe
 from efdm.lab.rendering import render
 from efdm.lab.report import Table, accuracy_table, tables

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from efdm.data.pacs import CROSSVAL, PICTURES
 from efdm.dg.protocols import PROTOCOLS
-from efdm.lab.literature import published
+from efdm.lab.published import published_lines
 from efdm.lab.recipe import Recipe
 
 # the paper, for ResNets
@@ -81,7 +81,7 @@ def pacs_resnet(
     changes: dict[str, Any] = {"lr": PACS_PAPER["lr"]} if schedule == "paper" else {}
     if (depth, protocol) == (50, "leave-one-out"):
         changes["stages"] = ("layer1", "layer2")  # paper
-    lines = published("pacs", protocol, "resnet50" if protocol == "domainbed" else f"resnet{depth}")
+    lines = published_lines("pacs", protocol, "resnet50" if protocol == "domainbed" else f"resnet{depth}")
     if "efdmix" not in methods:  # according to the authors, the published numbers were obtained with the gradient
         lines = tuple(replace(line, row="efdmix-flow") if line.row == "efdmix" else line for line in lines)
     return Recipe(**{

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from efdm.dg.protocols import Protocol
 from efdm.errors import SettingError
-from efdm.lab.literature import Published
+from efdm.lab.published import Published
 from efdm.lab.selection import SELECTIONS, STDS
 from efdm.lab.tasks import TASKS, LabTask
 from efdm.ops.choices import check_choice

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_sentences, score_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, order_sentence
-from efdm.lab.literature import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
+from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
 from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
@@ -240,8 +240,8 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
 def best_row(study: Study, score: str = VALIDATION) -> str:
     """Return a sentence that names the row to choose by its average, without the test domains.
 
-    Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal, and the smallest learning
-    rate among them is chosen; at equal rates, the highest.
+    Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal. If their lengths differ,
+    the highest of the shortest is chosen, otherwise the smallest learning rate.
     """
     made = numbers(study, "last", score)
     incomplete = sum(isinstance(_average(made, row, "error"), str) for row in made.rows)
@@ -250,12 +250,15 @@ def best_row(study: Study, score: str = VALIDATION) -> str:
     means = {row: statistics.fmean(made.averages(row).values()) for row in made.rows}
     best = max(means, key=lambda row: means[row])
     error = standard_error(list(made.averages(best).values()))
-    rates = {row_name(planned): planned.settings["lr"] for planned in tabled(study)}
+    lengths, rates = ({row_name(p): p.settings[name] for p in tabled(study)} for name in ("iterations", "lr"))
     near, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
-    chosen = min((row for row in means if means[row] >= means[best] - near), key=lambda row: (rates[row], -means[row]))
+    close = [row for row in means if means[row] >= means[best] - near]
+    what, chosen = "smallest learning rate", min(close, key=lambda row: rates[row])
+    if "iterations" in study.recipe.grid:
+        what, chosen = "shortest schedule", min(close, key=lambda row: (lengths[row], -means[row]))
     spread = "" if math.isnan(error) else f" ± {error:.2f}, standard error"
     highest = f"Highest {score}: {best} ({means[best]:.2f}{spread})."
-    reason = "" if chosen == best else f" ({means[chosen]:.2f}), the smallest learning rate within {words}"
+    reason = "" if chosen == best else f" ({means[chosen]:.2f}), the {what} within {words}"
     return f"{highest} Chosen: {chosen}{reason}."
 
 

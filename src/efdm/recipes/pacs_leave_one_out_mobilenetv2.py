@@ -15,7 +15,7 @@ blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there. DSU 
 (six of a ResNet; every block, with crops), so their rows use our placement.
 """
 
-from efdm.lab import PACS_MOBILENETV2, Recipe, published
+from efdm.lab import PACS_MOBILENETV2, Recipe, published_lines
 
 LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, as many iterations as the others
 
@@ -49,7 +49,7 @@ recipe = Recipe(
         ("mixstyle", "mixstyle-flow"),  # the gradient without exact matching
         ("mixstyle-flow", "efdmix-flow"),  # exact matching with the gradient
     ),
-    published=published("pacs", "leave-one-out", "resnet18"),
+    published=published_lines("pacs", "leave-one-out", "resnet18"),
     notes=(
         "All feature methods act after the same three stages; DSU and CrossNorm were published with more stages, CrossNorm "
         "also with crops.",

@@ -11,7 +11,7 @@ fourth stages, pooling included, end strides 4, 8 and 16, like layer1, 2, 3 of a
 network needs a smaller learning rate.
 """
 
-from efdm.lab import PACS_SHORT, Recipe, published
+from efdm.lab import PACS_SHORT, Recipe, published_lines
 
 recipe = Recipe(
     protocol="leave-one-out",
@@ -26,5 +26,5 @@ recipe = Recipe(
     seeds=(0, 1, 2),
     orders=(("erm", "mixstyle", "efdmix"),),
     contrasts=(("efdmix", "efdmix-flow"),),
-    published=published("pacs", "leave-one-out", "resnet18"),
+    published=published_lines("pacs", "leave-one-out", "resnet18"),
 )

@@ -10,7 +10,7 @@ All settings except the domains are those of pacs_leave_one_out_mobilenetv2. Col
 pools the pictures of the three test domains, the second averages the domains' accuracies.
 """
 
-from efdm.lab import PACS_MOBILENETV2, Recipe, published
+from efdm.lab import PACS_MOBILENETV2, Recipe, published_lines
 
 recipe = Recipe(
     protocol="single-source",
@@ -19,5 +19,5 @@ recipe = Recipe(
     settings=PACS_MOBILENETV2,
     orders=(("erm", "mixstyle", "efdmix"), ("erm", "mixstyle", "efdmix-flow")),  # the paper, and its authors' code
     contrasts=(("efdmix", "efdmix-flow"),),
-    published=published("pacs", "single-source", "resnet18"),
+    published=published_lines("pacs", "single-source", "resnet18"),
 )
