@@ -93,6 +93,10 @@ def test_queries_without_a_match_are_not_counted() -> None:
     assert_same(rank(both, gallery), rank(query, gallery))
     with pytest.raises(ValueError, match="none of 3 queries has a match"):
         rank(stranger, gallery)
+    nothing = gallery.select(torch.arange(0))
+    for pair in ((query, nothing), (nothing, gallery)):
+        with pytest.raises(ValueError, match="has a match"):
+            rank(*pair)
 
 
 @pytest.mark.parametrize("chunk", [1, 700, 10**9])

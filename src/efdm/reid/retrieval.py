@@ -78,7 +78,7 @@ def rank_distances(distances: Tensor, query: Features, gallery: Features, *, chu
     """Rank the gallery by given ``distances`` ``(queries, gallery)``, such as those of `efdm.reid.rerank`."""
     if tuple(distances.shape) != (len(query), len(gallery)):
         raise ValueError(f"distances have shape {tuple(distances.shape)}, expected {(len(query), len(gallery))}")
-    return _score(distances.split(_rows(chunk, gallery)), query, gallery, top)
+    return _score((part.clone() for part in distances.split(_rows(chunk, gallery))), query, gallery, top)
 
 
 def pairwise(query: Tensor, gallery: Tensor, distance: Distance = "cosine") -> Tensor:
@@ -130,18 +130,18 @@ def _rows(chunk: int, gallery: Features) -> int:
 
 
 def _score(blocks: Iterable[Tensor], query: Features, gallery: Features, top: int) -> Ranking:
-    """Return the scores of a distance matrix that is given in blocks of rows."""
+    """Return the scores of a distance matrix that is given in blocks of rows. The blocks are overwritten."""
     if top < 1:
         raise ValueError(f"top must be >= 1, got {top}")
     found, start = [torch.empty(2, 0, dtype=torch.int64)], 0
     for block in blocks:
         end = start + len(block)
-        same_person = query.people[start:end, None] == gallery.people
-        left_out = same_person & (query.cameras[start:end, None] == gallery.cameras)
-        rows, columns = (same_person ^ left_out).nonzero(as_tuple=True)
-        # one sort ranks all pictures, ties in the order of the gallery; those left out follow all others
-        ranks = kernels.sort_rank(block.masked_fill(left_out, torch.inf))[1][rows, columns]
-        found.append(torch.stack([rows + start, ranks + 1]).cpu())
+        rows, columns = (query.people[start:end, None] == gallery.people).nonzero(as_tuple=True)
+        left_out = query.cameras[start:end][rows] == gallery.cameras[columns]
+        block[rows[left_out], columns[left_out]] = torch.inf  # after all others
+        rows, columns = rows[~left_out], columns[~left_out]
+        ranks = kernels.sort_rank(block)[1][rows, columns] + 1  # ties in the order of the gallery
+        found.append(torch.stack([rows + start, ranks]).cpu())
         start = end
     rows, ranks = torch.cat(found, 1)
     counts = rows.bincount(minlength=len(query))
