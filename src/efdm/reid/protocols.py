@@ -1,0 +1,137 @@
+"""Protocols: which pictures of a set are queries and which are the gallery.
+
+A protocol may have several trials, over which scores are averaged. In sets without a published test split all pictures are
+"train", and the protocols other than "official" divide these. State the protocol beside every score.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from efdm.data.layouts import key
+from efdm.data.people import PersonSet
+from efdm.errors import DamagedFileError, SettingError
+from efdm.text import first_few, suggest
+from efdm.training.files import write_json
+
+FORMAT = "efdm re-identification trials 1"
+
+
+class Trial(NamedTuple):
+    """Indices of the queries and of the gallery, sorted, on the CPU."""
+
+    query: Tensor
+    gallery: Tensor
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A row of `PROTOCOLS`. ``trials`` returns the trials for a set and a seed."""
+
+    name: str
+    about: str
+    trials: Callable[[PersonSet, int], list[Trial]]
+
+
+def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> list[Trial]:
+    """Return the trials of a row of `PROTOCOLS`. They depend on file names, not on the order or format of the files."""
+    if protocol not in PROTOCOLS:
+        close = suggest(protocol, PROTOCOLS)
+        hint = f"did you mean {close}?" if close else f"expected one of {', '.join(PROTOCOLS)}"
+        raise SettingError(f"unknown protocol {protocol!r}; {hint}", "protocol")
+    return PROTOCOLS[protocol].trials(data, seed)
+
+
+def official(data: PersonSet, seed: int) -> list[Trial]:
+    """Return the published queries and gallery."""
+    trial = Trial(data.select("query").cpu(), data.select("gallery").cpu())
+    if not all(map(len, trial)):
+        others = ", ".join(name for name in PROTOCOLS if name != "official")
+        raise SettingError(f"{data.name} has no published queries and gallery; choose the protocol {others}", "protocol")
+    return [trial]
+
+
+def camera_pair(data: PersonSet, seed: int) -> list[Trial]:
+    """Return one trial for each choice of one query per person from the first of two cameras.
+
+    The gallery is the second camera. People with fewer pictures than others repeat theirs.
+    """
+    groups = _by_person_and_camera(data)
+    cameras = sorted({camera for _, camera in groups})
+    if len(cameras) != 2:
+        raise SettingError(f"camera-pair needs pictures of 2 cameras, {data.name} has {len(cameras)}", "protocol")
+    shown = [at for (_, camera), at in groups.items() if camera == cameras[0]]
+    gallery = _sorted(i for (_, camera), at in groups.items() if camera == cameras[1] for i in at)
+    return [Trial(_sorted(at[choice % len(at)] for at in shown), gallery) for choice in range(max(map(len, shown)))]
+
+
+def person_camera(data: PersonSet, seed: int) -> list[Trial]:
+    """Return one trial with a random picture of each person and camera as query and all other pictures as gallery."""
+
+    def draw(index: int) -> tuple[bytes, int]:
+        return sha256(f"{seed}/{PurePosixPath(key(data.names[index])).name}".encode()).digest(), index
+
+    groups = _by_person_and_camera(data).values()
+    chosen = {min(at, key=draw) for at in groups}
+    return [Trial(_sorted(chosen), _sorted(i for at in groups for i in at if i not in chosen))]
+
+
+def _by_person_and_camera(data: PersonSet) -> dict[tuple[int, int], list[int]]:
+    """Return the indices of "train" for each person and camera, in the order of their names."""
+    train = data.select("train").tolist()
+    if not train:
+        raise SettingError(f"{data.name} has no pictures in the split 'train', which the protocol divides", "protocol")
+    people, cameras = data.people.tolist(), data.cameras.tolist()
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i in sorted(train, key=lambda i: key(data.names[i])):
+        groups.setdefault((people[i], cameras[i]), []).append(i)
+    return groups
+
+
+def _sorted(indices: Iterable[int]) -> Tensor:
+    return torch.tensor(sorted(indices), dtype=torch.int64)
+
+
+_ROWS = (
+    Protocol("official", "the published queries and gallery", official),
+    Protocol("camera-pair", "one query per person from the first of two cameras, the second is the gallery", camera_pair),
+    Protocol("person-camera", "a random query for each person and camera, the rest is the gallery", person_camera),
+)
+
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def write_trials(path: str | Path, trials: Sequence[Trial], data: PersonSet, *, protocol: str, seed: int) -> None:
+    """Write the file names of all trials as JSON, with the protocol, the seed and the name of the set."""
+    named = [{part: [data.names[i] for i in at.tolist()] for part, at in trial._asdict().items()} for trial in trials]
+    write_json(Path(path), {"format": FORMAT, "data": data.name, "protocol": protocol, "seed": seed, "trials": named})
+
+
+def read_trials(path: str | Path, data: PersonSet) -> list[Trial]:
+    """Read trials for a set that has all pictures of the file. Extensions may differ, as in a converted copy."""
+    remedy = "write the trials again for this set"
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise DamagedFileError(path, f"format is {content['format']!r}, expected {FORMAT!r}", remedy)
+        named = [{part: [key(name) for name in trial[part]] for part in Trial._fields} for trial in content["trials"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, DamagedFileError):
+            raise
+        raise DamagedFileError(path, f"no trials of re-identification ({error!r})", remedy) from error
+    index = {key(name): i for i, name in enumerate(data.names)}
+    if unknown := sorted({name for trial in named for names in trial.values() for name in names} - index.keys()):
+        raise DamagedFileError(path, f"{len(unknown)} pictures are not in {data.name}: {first_few(unknown)}", remedy)
+    trials = [Trial(*(_sorted({index[name] for name in names}) for names in trial.values())) for trial in named]
+    if not trials or not all(len(at) for trial in trials for at in trial):
+        raise DamagedFileError(path, "a trial has no query or no gallery", remedy)
+    return trials

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_people import cuhk01_like, market_like, person_set
+
+from efdm.data.people import PersonSet
+from efdm.errors import DamagedFileError, SettingError
+from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, read_trials, write_trials
+
+
+def names(data: PersonSet, at: torch.Tensor) -> list[str]:
+    return [data.names[i] for i in at.tolist()]
+
+
+def assert_equal(trials: list[Trial], others: list[Trial]) -> None:
+    assert len(trials) == len(others)
+    assert all(torch.equal(a, b) for one, other in zip(trials, others, strict=True) for a, b in zip(one, other, strict=True))
+
+
+def test_official_splits() -> None:
+    data = person_set(
+        [("a.jpg", 1, 1, "query"), ("b.jpg", 1, 2, "gallery"), ("c.jpg", 2, 1, "train"), ("d.jpg", 0, 3, "gallery")]
+    )
+    (trial,) = make_trials(data)
+    assert (names(data, trial.query), names(data, trial.gallery)) == (["a.jpg"], ["b.jpg", "d.jpg"])
+
+
+def test_official_splits_must_exist() -> None:
+    with pytest.raises(SettingError, match="person-camera") as error:
+        make_trials(market_like())
+    assert error.value.settings == ("protocol",)
+
+
+def test_camera_pair_averages_over_the_query_picture() -> None:
+    data = cuhk01_like(3)
+    first, second = make_trials(data, "camera-pair")
+    assert names(data, first.query) == [f"campus/{p:04}001.png" for p in (1, 2, 3)]
+    assert names(data, second.query) == [f"campus/{p:04}002.png" for p in (1, 2, 3)]
+    assert torch.equal(first.gallery, second.gallery)
+    assert set(data.cameras[first.gallery].tolist()) == {2}
+    assert len(first.gallery) == 6
+
+
+def test_camera_pair_repeats_the_pictures_of_people_with_few() -> None:
+    data = cuhk01_like(3)
+    keep = [i for i, name in enumerate(data.names) if name != "campus/0002002.png"]
+    splits = dict(data.splits) | {"train": torch.tensor(keep)}
+    _, second = make_trials(replace(data, splits=splits), "camera-pair")
+    assert names(data, second.query) == ["campus/0001002.png", "campus/0002001.png", "campus/0003002.png"]
+
+
+def test_camera_pair_needs_two_cameras() -> None:
+    with pytest.raises(SettingError, match="2 cameras, market1501 has 3"):
+        make_trials(market_like(), "camera-pair")
+
+
+def test_person_camera_draws_one_query_of_each_person_and_camera() -> None:
+    data = market_like()
+    (trial,) = make_trials(data, "person-camera", seed=3)
+    pairs = list(zip(data.people[trial.query].tolist(), data.cameras[trial.query].tolist(), strict=True))
+    assert sorted(pairs) == sorted(set(zip(data.people.tolist(), data.cameras.tolist(), strict=True)))
+    assert len(pairs) == len(set(pairs))
+    assert sorted([*trial.query.tolist(), *trial.gallery.tolist()]) == list(range(len(data)))
+
+
+def test_person_camera_depends_on_the_seed() -> None:
+    data = market_like()
+    assert_equal(make_trials(data, "person-camera", 1), make_trials(data, "person-camera", 1))
+    queries = {tuple(make_trials(data, "person-camera", seed)[0].query.tolist()) for seed in range(4)}
+    assert len(queries) > 1
+
+
+def test_person_camera_does_not_depend_on_the_copy() -> None:
+    """A copy in another order, with other extensions and without the outer folder has the same queries."""
+    data = market_like()
+    rows = zip(data.names, data.people.tolist(), data.cameras.tolist(), strict=True)
+    copy = person_set([(name.split("/")[1].replace(".jpg", ".webp"), p, c, "train") for name, p, c in reversed(list(rows))])
+    (a,), (b,) = (make_trials(x, "person-camera", 0) for x in (data, copy))
+    stems = [{Path(name).stem for name in names(x, t.query)} for x, t in ((data, a), (copy, b))]
+    assert stems[0] == stems[1]
+
+
+def test_unknown_protocol() -> None:
+    with pytest.raises(SettingError, match="did you mean 'camera-pair'"):
+        make_trials(cuhk01_like(), "camera-pairs")
+
+
+@pytest.mark.parametrize(("protocol", "make"), [("camera-pair", cuhk01_like), ("person-camera", market_like)])
+def test_trials_are_read_as_written(protocol: str, make: Callable[[], PersonSet], tmp_path: Path) -> None:
+    data = make()
+    trials = make_trials(data, protocol, 5)
+    write_trials(tmp_path / "trials.json", trials, data, protocol=protocol, seed=5)
+    assert_equal(read_trials(tmp_path / "trials.json", data), trials)
+    content = json.loads((tmp_path / "trials.json").read_text())
+    assert (content["protocol"], content["seed"], content["data"]) == (protocol, 5, data.name)
+    assert content["trials"][0]["query"][0] == data.names[trials[0].query[0]]
+    converted = replace(data, names=tuple(str(Path(name).with_suffix(".webp")) for name in data.names))
+    assert_equal(read_trials(tmp_path / "trials.json", converted), trials)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda content: content | {"format": "another"}, "another"),
+        (lambda content: {}, "format"),
+        (lambda content: [], "trials"),
+        (
+            lambda content: content | {"trials": [{"query": ["x.jpg"], "gallery": ["y.jpg"]}]},
+            "2 pictures are not in market1501: x, y",
+        ),
+        (lambda content: content | {"trials": []}, "no query"),
+        (lambda content: content | {"trials": [content["trials"][0] | {"gallery": []}]}, "no gallery"),
+        (lambda content: content | {"trials": [{"query": [1], "gallery": [2]}]}, "no trials"),
+    ],
+)
+def test_damaged_files_are_refused(change: Callable[[Any], Any], reason: str, tmp_path: Path) -> None:
+    data, path = market_like(), tmp_path / "trials.json"
+    write_trials(path, make_trials(data, "person-camera"), data, protocol="person-camera", seed=0)
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(DamagedFileError, match=reason) as error:
+        read_trials(path, data)
+    assert error.value.path == path
+
+
+def test_every_protocol_has_a_description() -> None:
+    assert all(row.about and row.name == name for name, row in PROTOCOLS.items())
