@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import digest
-from efdm.text import make_unique, plural
+from efdm.data.image_set import digest, read_all, read_rgb
+from efdm.data.images import PictureError, StrPath, resize
+from efdm.data.memory import check_memory
+from efdm.data.people_layouts import find_people, missing
+from efdm.data.people_lists import SPLITS, Shot
+from efdm.progress import Report, ignore
+from efdm.text import first_few, make_unique, plural
 
-SPLITS = ("train", "query", "gallery")
+UNNAMED = ("folders", "market-like")  # layouts of sets whose name is that of the folder or zip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,3 +125,86 @@ def _distinct(numbers: Sequence[Tensor]) -> Tensor:
         out.append(values + first)
         first = int(out[-1].max()) + 1 if len(values) else first
     return torch.cat(out)
+
+
+def read_people(
+    path: StrPath,
+    layout: str = "auto",
+    *,
+    size: tuple[int, int] = (256, 128),
+    split: int = 0,
+    parts: Sequence[str] = SPLITS,
+    damaged: Literal["raise", "skip"] = "raise",
+    workers: int | None = None,
+    progress: Report = ignore,
+) -> PersonSet:
+    """Read a set for re-identification from a folder or zip with ``workers`` threads (default: one per core).
+
+    ``layout`` is a row of `efdm.data.people_layouts`, by default the one that fits the file names. Pictures are resized to
+    ``size`` (height, width) without keeping their aspect ratio. ``split`` is one of several published splits, as of GRID.
+    ``parts`` limits the splits that are read, which saves memory. Sets without a published split, or without the file that
+    gives it, are all "train". A copy with too few pictures is read and reported in ``notes``; `check_complete` raises for
+    it. Damaged pictures raise `PictureError`, or are listed in ``skipped`` with ``damaged="skip"``.
+    """
+    if damaged not in ("raise", "skip"):
+        raise ValueError(f"damaged must be 'raise' or 'skip', got {damaged!r}")
+    if unknown := set(parts) - set(SPLITS):
+        raise ValueError(f"unknown parts {', '.join(sorted(unknown))}; expected some of {', '.join(SPLITS)}")
+    found = find_people(path, layout, split)
+    shots = [shot for shot in found.shots if set(shot.splits) & set(parts)]
+    if not shots:
+        raise PictureError(f"{path} holds no pictures of {' or '.join(parts)}; read other parts", "parts")
+    height, width = size
+    check_memory(3 * len(shots) * height * width, f"{plural(len(shots), 'picture')} of {height} x {width} pixels")
+    images = torch.empty(len(shots), 3, height, width, dtype=torch.uint8)
+    read: list[Shot] = []
+    skipped: Skipped = []
+    for shot, image in read_all(shots, functools.partial(_read, size=size), workers, progress, skipped):
+        images[len(read)] = image
+        read.append(shot)
+    if skipped and damaged == "raise":
+        reasons = first_few([reason for _, reason in skipped], 5)
+        message = f"{path}: {len(skipped)} of {plural(len(shots), 'picture')} cannot be read: {reasons}"
+        raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
+    splits = {
+        name: torch.tensor([i for i, shot in enumerate(read) if name in parts and name in shot.splits], dtype=torch.int64)
+        for name in SPLITS
+    }
+    data = PersonSet(
+        name=Path(path).stem if found.layout in UNNAMED else found.layout,
+        images=images[: len(read)],
+        people=torch.tensor([shot.person for shot in read]),
+        cameras=torch.tensor([shot.camera for shot in read]),
+        names=tuple(shot.name for shot in read),
+        splits=splits,
+        sources=torch.zeros(len(read), dtype=torch.int64),
+        skipped=[*found.skipped, *skipped],
+    )
+    return replace(data, notes=[*found.notes, *_incomplete(data, parts), *_identical(data)])
+
+
+def check_complete(data: PersonSet, parts: Sequence[str] = SPLITS) -> None:
+    """Raise `PictureError` if a split in ``parts`` has another number of pictures than the published set."""
+    if problems := _incomplete(data, parts):
+        bad = first_few([reason for _, reason in data.skipped])
+        what = f"not the complete {data.name}: {', '.join(problems)}" + (f" ({bad})" if bad else "")
+        raise PictureError(f"{what}; copy or download it again")
+
+
+def _incomplete(data: PersonSet, parts: Sequence[str]) -> list[str]:
+    return missing(data.name, {part: len(data.splits[part]) for part in parts})
+
+
+def _identical(data: PersonSet) -> list[str]:
+    """Return a warning if different people have the same picture. CUHK01 has two such pairs."""
+    first: dict[int, int] = {}
+    pairs = []
+    for index, image in enumerate(data.images):
+        other = first.setdefault(hash(image.numpy().tobytes()), index)
+        if data.people[other] != data.people[index]:
+            pairs.append(f"{data.names[other]} and {data.names[index]}")
+    return [f"different people have the same picture: {first_few(pairs)}"] if pairs else []
+
+
+def _read(shot: Shot, size: tuple[int, int]) -> Tensor:
+    return resize(read_rgb(shot.source, shot.name, max(size)), size)

@@ -1,0 +1,245 @@
+"""The published layouts of re-identification sets: people, cameras and splits from the names of files, and from lists.
+
+Names may have any picture extension and any common folder before them. Besides the names that `LAYOUTS` shows, it expects:
+
+- market1501, dukemtmc, market-like: the folders ``bounding_box_train``, ``query`` and ``bounding_box_test``, or some of
+  them. Person -1 is dropped, and person 0 are distractors in the gallery. "market-like" is any set whose names start like
+  ``0001_c2``: CUHK03-NP (give its folder ``detected`` or ``labeled``), Occluded-Duke and sets converted to this form.
+- grid: the folders ``probe`` and ``gallery``, and ``features_and_partitions.mat`` with 10 splits. Person 0 are distractors.
+- cuhk01: pictures 1 and 2 of each person are of camera 1, pictures 3 and 4 of camera 2. The set has no published split.
+- cuhk03: pictures extracted from ``cuhk-03.mat`` as by torchreid, named by pair of cameras, person, view and picture, and
+  ``cuhk03_new_protocol_config_detected.mat`` or ``splits_new_detected.json`` (new protocol), or, for cuhk03-classic,
+  ``splits_classic_detected.json`` with 20 splits, in which all test pictures are both query and gallery. The layouts with
+  "labeled" read the same files with "labeled" instead of "detected".
+- msmt17: the folders ``train`` and ``test`` (V1) or ``mask_train_v2`` and ``mask_test_v2`` (V2), and four ``list_*.txt``.
+  "train" includes the validation list. 10,000 is added to the numbers of test people, which also start at 0.
+- folders: one folder per person, optionally below ``train``, ``query`` and ``gallery``. The camera precedes the first ``_``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import NamedTuple
+
+from efdm.data.folders import Skipped, Source, find_pictures
+from efdm.data.images import READABLE, PictureError, StrPath
+from efdm.data.people_lists import GALLERY, QUERY, TRAIN, Divided, Shot, divide_cuhk03, divide_grid, divide_msmt17
+from efdm.errors import SettingError
+from efdm.text import first_few, plural, suggest
+
+FEW = 0.1  # share of pictures with other names that are skipped; more indicate another layout
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to read a set from its file names.
+
+    ``pattern`` matches names without extension, after any common folder. Its groups are "person", "camera" and optionally
+    "part", the folder that gives the splits in ``parts``. ``divide`` replaces the splits of all pictures by those of lists,
+    of which ``splits`` are published. ``beside`` are folders of pictures that do not belong to the set. ``published`` are
+    the numbers of pictures of the complete set.
+    """
+
+    example: str
+    pattern: str
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    person: Callable[[re.Match[str]], str] = lambda match: match["person"]
+    camera: Callable[[re.Match[str]], str] = lambda match: match["camera"]
+    divide: Callable[[list[Shot], Path, int], Divided] = lambda shots, path, split: Divided(shots, [], [])
+    splits: int = 1
+    beside: tuple[str, ...] = ()
+    published: Mapping[str, int] = field(default_factory=dict)
+    automatic: str = ""  # a narrower pattern, to recognise the layout by
+
+
+class Found(NamedTuple):
+    """The layout of a set, its pictures, (name, reason) of those left out or missing, and warnings about the copy."""
+
+    layout: str
+    shots: list[Shot]
+    skipped: Skipped
+    notes: list[str]
+
+
+def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
+    """Return the pictures of a folder or zip with their people, cameras and splits, without reading them.
+
+    Raises `PictureError` if more than a few names do not belong to the layout, if the source holds several sets, or if a
+    picture is stored twice.
+    """
+    path = Path(path)
+    sources = find_pictures(path)
+    if layout == "auto":
+        layout = _recognise(path, sources)
+    if layout not in LAYOUTS:
+        close = suggest(layout, LAYOUTS)
+        hint = f"did you mean {close}?" if close else f"expected auto, {', '.join(LAYOUTS)}"
+        raise SettingError(f"unknown layout {layout!r}; {hint}", "layout")
+    row = LAYOUTS[layout]
+    if not 0 <= split < row.splits:
+        raise SettingError(f"split must be from 0 to {row.splits - 1} for {layout}, got {split}", "split")
+    matches = _match(path, sources, row.pattern)
+    strays = [source.name for source in sources if source.name not in matches and not _is_beside(source.name, row)]
+    if not matches or len(strays) > FEW * (len(matches) + len(strays)):
+        count = f"{len(strays)} of {plural(len(matches) + len(strays), 'picture')}"
+        raise PictureError(
+            f"{path}: {count} are not named as in {layout}: {first_few(strays)}; expected {row.example}", "layout"
+        )
+    _check_one_set(path, matches)
+    people = _numbers([row.person(match) for match in matches.values()])
+    cameras = _numbers([row.camera(match) for match in matches.values()])
+    shots = [
+        Shot(source, person, camera, row.parts[match["part"].lower()] if match.groupdict().get("part") else TRAIN)
+        for (source, match), person, camera in zip(_pairs(sources, matches), people, cameras, strict=True)
+        if person >= 0  # Market-1501 marks bad detections, which do not count, with -1
+    ]
+    divided, skipped, notes = row.divide(shots, path, split)
+    skipped = [(name, f"{name} is not named as in {layout}, like {row.example}") for name in strays] + skipped
+    notes += [f"{plural(len(strays), 'picture')} with other names: {first_few(strays)}"] if strays else []
+    return Found(layout, divided, skipped, notes + _shared(divided))
+
+
+def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
+    """Return a phrase for each split in ``counts`` that has another number of pictures than the published set."""
+    published = LAYOUTS[layout].published if layout in LAYOUTS else {}
+    return [
+        f"{count or 'no'} {split} pictures, expected {published[split]}"
+        for split, count in counts.items()
+        if count != published.get(split, count)
+    ]
+
+
+def _recognise(path: Path, sources: Sequence[Source]) -> str:
+    """Return the first layout with the most matching names."""
+    counts = {name: len(_match(path, sources, row.automatic or row.pattern)) for name, row in LAYOUTS.items()}
+    best = max(counts, key=lambda name: counts[name])  # the first one of equals
+    if not counts[best]:
+        examples = "; ".join(f"{name} {row.example}" for name, row in LAYOUTS.items() if row.splits < 20)
+        names = first_few([source.name for source in sources])
+        raise PictureError(f"{path} holds pictures such as {names}, which match no layout; expected {examples}", "layout")
+    return best
+
+
+def _match(path: Path, sources: Sequence[Source], pattern: str) -> dict[str, re.Match[str]]:
+    """Return the matches by name. The name of the source itself may be the folder of a split."""
+    folder = path.stem if path.suffix.lower() == ".zip" else path.absolute().name
+    extensions = "|".join(map(re.escape, READABLE))
+    compiled = re.compile(rf"(?P<outer>(?:.*?/)?){pattern}(?:{extensions})+", re.IGNORECASE)
+    found = {source.name: compiled.fullmatch(f"{folder}/{source.name}") for source in sources}
+    return {name: match for name, match in found.items() if match}
+
+
+def _pairs(sources: Sequence[Source], matches: Mapping[str, re.Match[str]]) -> list[tuple[Source, re.Match[str]]]:
+    return [(source, matches[source.name]) for source in sources if source.name in matches]
+
+
+def _is_beside(name: str, row: Layout) -> bool:
+    return any(part in row.beside for part in PurePosixPath(name).parts[:-1])
+
+
+def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:
+    if len(outer := sorted({match["outer"] for match in matches.values()})) > 1:
+        folders = first_few([folder.rstrip("/") for folder in outer])
+        raise PictureError(f"{path} holds {len(outer)} sets, in {folders}; give the folder of one of them")
+    stems = {name: PurePosixPath(name).with_suffix("") for name in matches}
+    times = Counter(stems.values())
+    if twice := [name for name, stem in stems.items() if times[stem] > 1]:
+        raise PictureError(f"{path}: several files of one picture: {first_few(twice, 4)}; keep one of each")
+
+
+def _numbers(texts: Sequence[str]) -> list[int]:
+    """Return the numbers in texts such as "0012" or "c3"; texts that are not numbered alike are numbered in order."""
+    found = [re.fullmatch(r"([a-z]*)(-?\d+)", text, re.IGNORECASE) for text in texts]
+    if all(found) and len({match[1].lower() for match in found if match}) == 1:
+        return [int(match[2]) for match in found if match]
+    order = {text: number for number, text in enumerate(sorted(set(texts)), 1)}
+    return [order[text] for text in texts]
+
+
+def _shared(shots: Sequence[Shot]) -> list[str]:
+    """Return a warning if people of the training set are in the test set."""
+    train = {shot.person for shot in shots if "train" in shot.splits}
+    both = sorted(train & {shot.person for shot in shots if "train" not in shot.splits})
+    if not both:
+        return []
+    return [f"{plural(len(both), 'number')} of people occur in training and in test: {first_few(list(map(str, both)))}"]
+
+
+BOXES = {"bounding_box_train": TRAIN, "query": QUERY, "bounding_box_test": GALLERY}
+IN_BOXES = rf"(?P<part>{'|'.join(BOXES)})/"
+NEW, CLASSIC = ("cuhk03_new_protocol_config_{}.mat", "splits_new_{}.json"), ("splits_classic_{}.json",)  # lists of CUHK03
+PEOPLE = {"train": TRAIN, "query": QUERY, "probe": QUERY, "gallery": GALLERY}
+
+
+def _cuhk03(kind: str, files: Sequence[str], published: Mapping[str, int], splits: int = 1) -> Layout:
+    return Layout(
+        f"images_{kind}/1_001_1_01.png",
+        rf"images_{kind}/(?P<pair>\d)_(?P<person>\d{{3}})_(?P<camera>[12])_\d\d",
+        person=lambda match: match["pair"] + match["person"],  # people are numbered within a pair of cameras
+        camera=lambda match: str(2 * int(match["pair"]) + int(match["camera"]) - 2),
+        divide=functools.partial(divide_cuhk03, files=[file.format(kind) for file in files]),
+        splits=splits,
+        beside=("images_labeled", "images_detected"),
+        published=published,
+    )
+
+
+# published: Market-1501 (Zheng et al. 2015; its 19,732 test pictures without the 3,819 of person -1), DukeMTMC-reID (Zheng
+# et al. 2017), GRID (Loy et al. 2009), CUHK01 (Li et al. 2012), CUHK03 (Zhong et al. 2017), MSMT17 (Wei et al. 2018)
+LAYOUTS: Mapping[str, Layout] = MappingProxyType({
+    "market1501": Layout(
+        "bounding_box_train/0002_c1s1_000451_03.jpg",
+        IN_BOXES + r"(?P<person>-1|\d{4})_c(?P<camera>\d)s\d_\d+_\d+",
+        BOXES,
+        beside=("gt_bbox", "gt_query", "images"),
+        published={"train": 12_936, "query": 3_368, "gallery": 15_913},
+    ),
+    "dukemtmc": Layout(
+        "bounding_box_train/0001_c2_f0046182.jpg",
+        IN_BOXES + r"(?P<person>\d{4})_c(?P<camera>\d)_f\d+",
+        BOXES,
+        published={"train": 16_522, "query": 2_228, "gallery": 17_661},
+    ),
+    "market-like": Layout(
+        "bounding_box_train/0001_c2_any.jpg", IN_BOXES + r"(?P<person>-1|\d+)_c(?P<camera>\d+)[^/\d][^/]*", BOXES,
+    ),
+    "grid": Layout(
+        "probe/0001_1_25004_107_32_106_221.jpeg",
+        r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_\d+){5}",
+        PEOPLE,
+        divide=divide_grid,
+        splits=10,
+        published={"train": 250, "query": 125, "gallery": 900},
+    ),
+    "cuhk01": Layout(
+        "campus/0001001.png",
+        r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
+        camera=lambda match: str((int(match["camera"]) + 1) // 2),
+        published={"train": 3_884},
+    ),
+    "cuhk03": _cuhk03("detected", NEW, {"train": 7_365, "query": 1_400, "gallery": 5_332}),
+    "cuhk03-labeled": _cuhk03("labeled", NEW, {"train": 7_368, "query": 1_400, "gallery": 5_328}),
+    "cuhk03-classic": _cuhk03("detected", CLASSIC, {}, splits=20),
+    "cuhk03-labeled-classic": _cuhk03("labeled", CLASSIC, {}, splits=20),
+    "msmt17": Layout(
+        "train/0000/0000_000_01_0303morning_0008_0.jpg",
+        r"(?:mask_)?(?P<part>train|test)(?:_v2)?/\d{4}/(?P<person>\d{4})_\d{3}_(?P<camera>\d\d)_[^/]*",
+        {"train": TRAIN, "test": GALLERY},
+        # people of both folders are numbered from 0
+        person=lambda match: match["person"] if match["part"].lower() == "train" else f"1{match['person']}",
+        divide=divide_msmt17,
+        published={"train": 32_621, "query": 11_659, "gallery": 82_161},
+    ),
+    "folders": Layout(
+        "0001/c2_any.jpg",
+        r"(?:(?P<part>train|query|probe|gallery)/)?(?P<person>[^/]+)/(?P<camera>[^/_]+)(?:_[^/]*)?",
+        PEOPLE,
+        automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am)?\d+(?:_[^/]*)?",
+    ),
+})  # fmt: skip
