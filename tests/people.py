@@ -7,6 +7,7 @@ every camera, and a small network learns to do so.
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -74,4 +75,91 @@ def make_market(root: Path, people: int = 8, cameras: int = 3, shots: int = 2, s
                 write_person(root / folder / name, person, camera, shot, size)
     for shot, name in enumerate(("0000_c1s1_000001_00.png", "0000_c2s1_000002_00.png", "-1_c1s1_000003_00.png")):
         write_person(root / "bounding_box_test" / name, 10_000 + shot, 1, shot, size)
+    return root
+
+
+def make_duke(root: Path, people: int = 4, cameras: int = 2) -> Path:
+    """Write DukeMTMC-reID's folders: half of the people for training, a query and a gallery picture of all others."""
+    for person in range(1, people + 1):
+        for camera in range(1, cameras + 1):
+            for shot, test in enumerate(("query", "bounding_box_test")):
+                folder = "bounding_box_train" if person <= people // 2 else test
+                write_person(root / folder / f"{person:04d}_c{camera}_f{person:04d}{shot:03d}.png", person, camera, shot)
+    return root
+
+
+def make_grid(root: Path, people: int = 6, splits: int = 10) -> Path:
+    """Write GRID's folders with two distractors, and partitions that train on people 1, 2, 3, then on 2, 3, 4 and so on."""
+    from scipy.io import savemat
+
+    for person in range(1, people + 1):
+        for camera, folder in ((1, "probe"), (2, "gallery")):
+            name = f"{person:04d}_{camera}_25004_107_32_106_{person}.png"
+            write_person(root / folder / name, person, camera, 0)
+    for shot in range(2):
+        write_person(root / "gallery" / f"0000_5_25004_107_32_106_{shot}.png", 10_000 + shot, 5, shot)
+    partitions = np.empty((1, splits), dtype=object)
+    for split in range(splits):
+        train = [(split + at) % people + 1 for at in range(people // 2)]
+        partitions[0, split] = {"a": 0, "b": 0, "train": np.array([train])}
+    savemat(root / "features_and_partitions.mat", {"trainIdxAll": partitions})
+    return root
+
+
+def make_cuhk01(root: Path, people: int = 4) -> Path:
+    """Write CUHK01's folder: two pictures of camera A and two of camera B for each person."""
+    for person in range(1, people + 1):
+        for shot in range(4):
+            write_person(root / "campus" / f"{person:04d}{shot + 1:03d}.png", person, shot // 2, shot)
+    return root
+
+
+def make_cuhk03(root: Path, people: int = 4) -> Path:
+    """Write CUHK03's extracted pictures and the lists of both protocols. The last person is of the second camera pair."""
+    from scipy.io import savemat
+
+    for kind in ("detected", "labeled"):
+        names = []
+        for person in range(1, people + 1):
+            pair, number = (2, 1) if person == people else (1, person)
+            for view in (1, 2):
+                for shot in (1, 2):
+                    names.append(f"{pair}_{number:03d}_{view}_{5 * (view - 1) + shot:02d}.png")
+                    write_person(root / f"images_{kind}" / names[-1], person, view, shot)
+        numbers = np.arange(1, len(names) + 1)
+        half = len(names) // 2
+        new = {"train_idx": numbers[:half], "query_idx": numbers[half::2], "gallery_idx": numbers[half + 1 :: 2]}
+        files = np.array(names, dtype=object)[:, None]
+        savemat(root / f"cuhk03_new_protocol_config_{kind}.mat", {"filelist": files, **new})
+        classic = []
+        for split in range(20):
+            test = [[f"elsewhere/{name}", 0, 0] for at, name in enumerate(names) if at // 4 == split % people]
+            train = [[f"elsewhere/{name}", 0, 0] for at, name in enumerate(names) if at // 4 != split % people]
+            classic.append({"train": train, "query": test, "gallery": test})
+        (root / f"splits_classic_{kind}.json").write_text(json.dumps(classic))
+    return root
+
+
+def make_msmt17(root: Path, version: str = "V1", people: int = 3) -> Path:
+    """Write the folders and lists of MSMT17. In both folders, people are numbered from 0."""
+    folders = {"V1": ("train", "test"), "V2": ("mask_train_v2", "mask_test_v2")}[version]
+    lists: dict[str, list[str]] = {name: [] for name in ("train", "val", "query", "gallery")}
+    for folder, parts in zip(folders, (("train", "val"), ("query", "gallery")), strict=True):
+        for person in range(people):
+            for camera in (1, 15):
+                for shot, part in enumerate(parts):
+                    name = f"{person:04d}/{person:04d}_00{shot}_{camera:02d}_0303morning_000{shot}_{shot}"
+                    write_person(root / folder / f"{name}.png", person + people * (folder == folders[1]), camera, shot)
+                    lists[part].append(f"{name}.jpg {person}")
+    for part, lines in lists.items():
+        (root / f"list_{part}.txt").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def make_folders(root: Path, people: int = 4, cameras: int = 2, shots: int = 2) -> Path:
+    """Write one folder per person, with names that start with the camera."""
+    for person in range(1, people + 1):
+        for camera in range(1, cameras + 1):
+            for shot in range(shots):
+                write_person(root / f"{person:04d}" / f"c{camera}_{shot}.png", person, camera, shot)
     return root

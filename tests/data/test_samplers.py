@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from efdm.data.samplers import Batches, domain_batches, uniform_batches
+from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
+from efdm.errors import SettingError
 
 POOLS = {"art": torch.arange(0, 40), "photo": torch.arange(100, 130), "sketch": torch.arange(200, 290)}
 
@@ -25,11 +26,14 @@ def per_domain(indices: Tensor) -> dict[str, int]:
     return {name: int(torch.isin(indices, pool).sum()) for name, pool in POOLS.items() if torch.isin(indices, pool).any()}
 
 
-# epochs of 11, 10 and 4 iterations
+PEOPLE = torch.arange(7).repeat_interleave(torch.tensor([1, 2, 5, 9, 20, 30, 33]))  # of 100 pictures
+
+# epochs of 11, 10, 4 and 8 iterations
 SAMPLERS = {
     "uniform": lambda **options: uniform_batches(torch.arange(50, 140), 8, **options),
     "two_of_three_domains": lambda **options: domain_batches(POOLS, 16, domains=2, **options),
     "all_domains": lambda **options: domain_batches(POOLS, 36, domains="all", **options),
+    "people": lambda **options: identity_batches(torch.arange(100), PEOPLE, 12, instances=4, **options),
 }
 samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
@@ -223,3 +227,28 @@ ERRORS = {
 def test_errors(call, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_batches_of_people_hold_equally_many_pictures_of_each() -> None:
+    pool = torch.arange(1, 100, 2).flip(0)
+    people = PEOPLE + 1000
+    seen = torch.zeros(100)
+    for batch in identity_batches(pool, people, 12, instances=4, epochs=200):
+        groups = people[batch].view(3, 4)
+        assert (groups == groups[:, :1]).all()
+        assert len(groups[:, 0].unique()) == 3
+        for group in batch.view(3, 4):
+            there = int((people[pool] == people[group[0]]).sum())
+            assert len(group.unique()) == min(4, there)  # repeated only if there are fewer than four
+        seen += torch.bincount(batch, minlength=100)  # with repetitions
+    assert seen[pool].all()
+    assert not seen[0::2].any()
+    drawn = torch.stack([seen[people == person].sum() for person in people[pool].unique()])
+    assert drawn.std() < 0.1 * drawn.mean()  # people are drawn equally often, whatever the number of their pictures
+
+
+def test_batches_of_people_that_cannot_be_filled() -> None:
+    for batch, instances, words in ((10, 4, "multiple of instances=4"), (0, 4, "got 0"), (32, 4, "7 people"), (8, 0, "=0")):
+        with pytest.raises(SettingError, match=words) as error:
+            identity_batches(torch.arange(100), PEOPLE, batch, instances=instances)
+        assert error.value.settings == ("batch", "instances")

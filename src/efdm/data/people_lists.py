@@ -38,7 +38,7 @@ class Divided(NamedTuple):
 
 
 def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Divided:
-    """Move the people of a partition to "train": those in ``features_and_partitions.mat``, or else all but the distractors."""
+    """Move the people that ``features_and_partitions.mat`` names to "train", or without it all but the distractors."""
     people = {shot.person for shot in shots if shot.person}
     source = _lookup(path, wanted := "features_and_partitions.mat")
     if source is not None:
@@ -57,7 +57,7 @@ def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Seque
 
 
 def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Divided:
-    """Apply ``list_query.txt`` and ``list_gallery.txt`` to test pictures, and the lists of training and validation to others."""
+    """Apply the lists of queries and gallery to test pictures, and those of training and validation to all others."""
     files = {"train": ("list_train.txt", "list_val.txt"), "query": ("list_query.txt",), "gallery": ("list_gallery.txt",)}
     found = {file: _lookup(path, file) for own in files.values() for file in own}
     if lost := [file for file, source in found.items() if source is None]:
@@ -65,7 +65,7 @@ def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Divided:
     lists = {part: [name for file in own for name in _lines(found[file])] for part, own in files.items()}
     train = _by_lists([shot for shot in shots if shot.splits == TRAIN], {"train": lists.pop("train")}, "list_train.txt")
     test = _by_lists([shot for shot in shots if shot.splits != TRAIN], lists, "list_query.txt")
-    return Divided(*(a + b for a, b in zip(train, test, strict=True)))
+    return Divided(train.shots + test.shots, train.skipped + test.skipped, train.notes + test.notes)
 
 
 def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: str) -> Divided:

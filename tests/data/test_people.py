@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from people import make_cuhk01, make_folders, make_grid, make_market, small_people
+from PIL import Image
+
+from efdm.data import PictureError, memory
+from efdm.data.fingerprint import check_same, describe
+from efdm.data.people import PersonSet, check_complete, join, read_people
+from efdm.errors import RunFolderError, SettingError
+from efdm.progress import Progress
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SMALL = (16, 8)
+
+
+def test_pictures_are_read_at_one_size_with_their_numbers(tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    data = read_people(make_market(tmp_path, people=4, cameras=2), size=(32, 16), progress=reports.append)
+    assert (data.name, tuple(data.images.shape)) == ("market1501", (18, 3, 32, 16))
+    assert data.images.dtype == torch.uint8
+    assert {split: len(data.select(split)) for split in data.splits} == {"train": 8, "query": 4, "gallery": 6}
+    assert data.people[data.select("gallery")].unique().tolist() == [0, 3, 4]
+    assert reports[-1].done == reports[-1].total == len(data)
+    for index, name in enumerate(data.names):
+        person, camera = name.split("/")[1].split("_")[:2]
+        assert (int(person), int(camera[1])) == (data.people[index], data.cameras[index])
+
+
+def test_pixels_are_those_of_the_file(tmp_path: Path) -> None:
+    data = read_people(make_folders(tmp_path, people=1), size=(64, 32))
+    for name, image in zip(data.names, data.images, strict=True):
+        expected = torch.tensor(list(Image.open(tmp_path / name).tobytes()), dtype=torch.uint8).view(64, 32, 3)
+        assert image.permute(1, 2, 0).equal(expected)
+
+
+def test_parts_limit_what_is_read(tmp_path: Path) -> None:
+    make_market(tmp_path)
+    whole, part = read_people(tmp_path, size=SMALL), read_people(tmp_path, size=SMALL, parts=("query", "gallery"))
+    kept = torch.cat([whole.select("query"), whole.select("gallery")]).sort().values
+    assert part.images.equal(whole.images[kept])
+    assert len(part.select("train")) == 0
+    with pytest.raises(ValueError, match="valid"):
+        read_people(tmp_path, parts=("valid",))
+    with pytest.raises(PictureError, match="query"):
+        read_people(make_cuhk01(tmp_path / "other"), parts=("query",))
+
+
+def test_damaged_pictures_are_named_or_skipped(tmp_path: Path) -> None:
+    make_folders(tmp_path)
+    empty, cut = tmp_path / "0001" / "c1_0.png", tmp_path / "0002" / "c1_1.png"
+    empty.write_bytes(b"")
+    cut.write_bytes(cut.read_bytes()[:200])
+    with pytest.raises(PictureError, match=r"2 of 16 pictures.*0001/c1_0\.png is empty.*0002/c1_1\.png is cut") as error:
+        read_people(tmp_path, size=SMALL)
+    assert error.value.settings == ("damaged",)
+    data = read_people(tmp_path, size=SMALL, damaged="skip")
+    assert [name for name, _ in data.skipped] == ["0001/c1_0.png", "0002/c1_1.png"]
+    assert len(data) == len(data.names) == len(data.people) == len(data.select("train")) == 14
+
+
+def test_partial_copies_are_read_and_reported(tmp_path: Path) -> None:
+    data = read_people(make_grid(tmp_path), size=SMALL)
+    assert data.notes == [
+        "6 train pictures, expected 250", "3 query pictures, expected 125", "5 gallery pictures, expected 900",
+    ]  # fmt: skip
+    with pytest.raises(PictureError, match=r"grid.*3 query pictures, expected 125"):
+        check_complete(data, parts=("query",))
+    check_complete(small_people())  # no published set
+
+
+def test_one_picture_of_two_people_is_reported(tmp_path: Path) -> None:
+    make_folders(tmp_path)
+    (tmp_path / "0003" / "c1_0.png").write_bytes((tmp_path / "0001" / "c2_1.png").read_bytes())
+    (tmp_path / "0002" / "c1_0.png").write_bytes((tmp_path / "0002" / "c1_1.png").read_bytes())
+    (note,) = read_people(tmp_path, size=SMALL).notes
+    assert "0001/c2_1.png and 0003/c1_0.png" in note
+
+
+def test_sets_larger_than_memory_are_refused_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folders(tmp_path, people=2)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 10 * 3 * 256 * 128 - 1)
+    assert len(read_people(tmp_path)) == 8
+    with pytest.raises(SettingError, match="8 pictures of 512 x 128 pixels"):
+        read_people(tmp_path, size=(512, 128))
+
+
+def test_a_set_moves_and_describes_itself(device: torch.device) -> None:
+    data = small_people()
+    moved = data.to(device)
+    assert moved.images.device.type == moved.select("query").device.type == moved.sources.device.type == device.type
+    assert moved.fingerprint() == data.fingerprint()
+    assert "48 pictures of 64 x 32 px, 8 people, 24 train, 12 query, 12 gallery" in repr(data)
+    with pytest.raises(ValueError, match="galery"):
+        data.select("galery")
+
+
+def test_fingerprints_change_with_what_they_cover(tmp_path: Path) -> None:
+    data = small_people()
+    others = [small_people(people=7), small_people(size=(32, 32)), small_people(name="other")]
+    assert len({other.fingerprint() for other in [data, *others]}) == 4
+    with pytest.raises(RunFolderError, match="train/pictures: 24 before, now 18"):
+        check_same(describe(data), others[0], tmp_path)
+    check_same(describe(data), data, tmp_path)
+
+
+def test_tensors_of_other_shapes_raise() -> None:
+    data = small_people()
+    with pytest.raises(ValueError, match="people"):
+        PersonSet("x", data.images, data.people[1:], data.cameras, data.names, data.splits, data.sources)
+    with pytest.raises(ValueError, match="train, query, gallery"):
+        PersonSet("x", data.images, data.people, data.cameras, data.names, {"train": data.select("train")}, data.sources)
+
+
+def test_joined_sets_keep_people_and_cameras_apart() -> None:
+    a, b = small_people(people=4, cameras=2), small_people(people=6, cameras=3)
+    both = join([a, b])
+    assert (both.name, len(both)) == ("small+small-2", len(a) + len(b))
+    assert both.images.equal(torch.cat([a.images, b.images]))
+    assert both.sources.tolist() == [0] * len(a) + [1] * len(b)
+    assert len(both.people.unique()) == 10
+    assert len(both.cameras.unique()) == 5
+    assert both.people[: len(a)].equal(a.people)
+    for split in both.splits:
+        at = both.select(split)
+        first, second = at[both.sources[at] == 0], at[both.sources[at] == 1]
+        assert first.equal(a.select(split))
+        assert (second - len(a)).equal(b.select(split))
+    assert both.names[0] == f"small/{a.names[0]}"
+    assert both.names[-1] == f"small-2/{b.names[-1]}"
+
+
+def test_join_of_one_set_or_of_different_sizes() -> None:
+    a = small_people()
+    assert join([a]) is a
+    with pytest.raises(ValueError, match="sizes"):
+        join([a, small_people(size=(32, 32))])
+    with pytest.raises(ValueError, match="at least one"):
+        join([])
+
+
+@pytest.mark.parametrize(
+    ("file", "layout", "pictures", "people", "cameras"),
+    [("market1501-train.zip", "market1501", 12_936, 751, 6), ("cuhk01.zip", "cuhk01", 3_884, 971, 2)],
+)
+def test_real_copies(file: str, layout: str, pictures: int, people: int, cameras: int, tmp_path: Path) -> None:
+    from efdm.data.people_layouts import find_people
+
+    if not (SHARED / file).exists():
+        pytest.skip(f"{file} is not in ../shared/data")
+    found = find_people(SHARED / file)
+    assert (found.layout, len(found.shots), found.skipped) == (layout, pictures, [])
+    assert len({shot.person for shot in found.shots}) == people
+    assert len({shot.camera for shot in found.shots}) == cameras
+    with zipfile.ZipFile(SHARED / file) as archive, zipfile.ZipFile(tmp_path / "few.zip", "w") as few:
+        for name in archive.namelist()[:8]:
+            few.writestr(name, archive.read(name))
+    data = read_people(tmp_path / "few.zip")
+    assert tuple(data.images.shape) == (8, 3, 256, 128)
+    assert data.notes[0] == f"8 train pictures, expected {pictures}"
