@@ -1,9 +1,11 @@
 """Reading and writing pictures: `read_picture` and `write_picture` for single files, `find_pictures` for folders and zips,
-and `ImageSet` for training, whose `Pack` is cropped on the GPU. A `PictureError` explains what is wrong with a file."""
+`ImageSet` for style training, and `load_domains` and `from_datasets` for labelled pictures of several domains. A
+`PictureError` explains what is wrong with a file."""
 
 from efdm.errors import requires
 
 with requires("style"):
+    from efdm.data.domains import DomainSet, load_domains
     from efdm.data.folders import Source, find_pictures
     from efdm.data.image_set import Crops, ImageSet, Pack, draw_crops, take_crops
     from efdm.data.images import (
@@ -18,11 +20,13 @@ with requires("style"):
         resize_short_side,
         write_picture,
     )
+    from efdm.data.torch_datasets import from_datasets
 
 __all__ = [
     "READABLE",
     "WRITABLE",
     "Crops",
+    "DomainSet",
     "ImageSet",
     "Pack",
     "Picture",
@@ -30,6 +34,8 @@ __all__ = [
     "Source",
     "draw_crops",
     "find_pictures",
+    "from_datasets",
+    "load_domains",
     "on_white",
     "read_mask",
     "read_picture",

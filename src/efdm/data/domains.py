@@ -1,4 +1,4 @@
-"""Labelled pictures of several domains in memory, all of one size."""
+"""Labelled pictures of several domains, all of one size, in memory or read when they are needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -16,22 +16,26 @@ from efdm.data.image_set import digest, read_all, read_rgb
 from efdm.data.images import StrPath, centre_crop, resize
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.data.memory import check_memory
+from efdm.data.streaming import Storage, StreamedImages
+from efdm.errors import SettingError
 from efdm.progress import Report, ignore
 from efdm.text import plural
 
 Fit = Literal["stretch", "crop"]
+STREAM = "a smaller size, fewer pictures, or storage='stream'"  # if a set does not fit in memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DomainSet:
     """``images`` uint8 ``(N, 3, S, S)``, ``labels`` and ``domains`` int64 ``(N,)``, and the names of all three.
 
+    ``images`` is a tensor, or a `StreamedImages` that reads pictures when it is indexed.
     ``splits[domain][split]`` are sorted indices. "train" and "val" are disjoint; "test" is the whole domain unless the
     source has an official test split. ``skipped`` lists (name, reason) of pictures that are not in the set; ``notes`` are
     warnings about the source.
     """
 
-    images: Tensor
+    images: Tensor | StreamedImages
     labels: Tensor
     domains: Tensor
     names: list[str]
@@ -61,8 +65,8 @@ class DomainSet:
     def to(self, device: torch.device | str) -> DomainSet:
         """Return the set with all tensors on a device."""
         splits = {domain: {name: at.to(device) for name, at in parts.items()} for domain, parts in self.splits.items()}
-        images, labels, domains = (values.to(device) for values in (self.images, self.labels, self.domains))
-        return replace(self, images=images, labels=labels, domains=domains, splits=splits)
+        labels, domains = self.labels.to(device), self.domains.to(device)
+        return replace(self, images=self.images.to(device), labels=labels, domains=domains, splits=splits)
 
     def select(self, domains: str | Sequence[str] | None = None, split: str | None = None) -> Tensor:
         """Return the indices of one domain, several domains in the given order or all (None), in one split or all (None)."""
@@ -93,7 +97,7 @@ class DomainSet:
 
         return replace(
             self,
-            images=self.images[indices],
+            images=self.images.subset(indices) if isinstance(self.images, StreamedImages) else self.images[indices],
             labels=self.labels[indices],
             domains=self.domains[indices],
             names=[self.names[i] for i in indices.tolist()],
@@ -131,6 +135,7 @@ def load_domains(
     split: Split = 0.1,
     seed: int = 0,
     fit: Fit = "stretch",
+    storage: Storage = "memory",
     workers: int | None = None,
     progress: Report = ignore,
 ) -> DomainSet:
@@ -141,11 +146,15 @@ def load_domains(
     (``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``): then "test" is the second list, and "val" a share
     of the first. ``fit="stretch"`` resizes pictures to squares without keeping their aspect ratio, as is usual for these
     sets; "crop" takes the centre. Damaged pictures are listed in ``skipped`` and do not change the splits of the others.
+
+    A set that does not fit in memory raises `SettingError`. ``storage="stream"`` reads pictures whenever they are needed,
+    with ``workers`` threads; a damaged picture then raises an error when it is read. Training gives the same result.
     """
     found, outside = find_items(source)
     notes = empty_folders(found)
     items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
-    data = decode_items(assign(items, split, seed), size=size, fit=fit, workers=workers, progress=progress)
+    options: Any = {"size": size, "fit": fit, "storage": storage, "workers": workers, "progress": progress}
+    data = decode_items(assign(items, split, seed), **options)
     return replace(data, skipped=[*outside, *unlisted, *data.skipped], notes=notes)
 
 
@@ -155,42 +164,65 @@ def decode_items(
     size: int,
     fit: Fit = "stretch",
     classes: Sequence[str] | None = None,
+    storage: Storage = "memory",
     workers: int | None = None,
     progress: Report = ignore,
 ) -> DomainSet:
-    """Read all pictures into one tensor with ``workers`` threads (default: one per core).
+    """Read all pictures into one tensor with ``workers`` threads (default: one per core), or stream them.
 
     Classes are numbered alphabetically, or in the order of ``classes``.
     """
-    if size < 1:
-        raise ValueError(f"size must be at least 1 pixel, got {size}")
-    if fit not in ("stretch", "crop"):
-        raise ValueError(f"fit must be 'stretch' or 'crop', got {fit!r}")
-    check_memory(len(items) * 3 * size * size, f"{plural(len(items), 'picture')} of {size} x {size} pixels")
-    images = torch.empty(len(items), 3, size, size, dtype=torch.uint8)
-    read: list[Item] = []
-    skipped: Skipped = []
-    for item, image in read_all(items, functools.partial(_square, size=size, fit=fit), workers, progress, skipped):
-        images[len(read)] = image
-        read.append(item)
-    classes = sorted({i.label for i in items}) if classes is None else list(classes)
-    domains = sorted({i.domain for i in items})
+    check_stored(size, fit, storage)
+    names = classes or sorted({i.label for i in items}), sorted({i.domain for i in items})
+    read = functools.partial(_read_square, size=size, fit=fit)
+    if storage == "stream":
+        return labelled(StreamedImages(items, read, size, workers), items, *names)
+    images, found, skipped = empty_images(len(items), size), list[Item](), Skipped()
+    for item, image in read_all(items, read, workers, progress, skipped):
+        images[len(found)] = image
+        found.append(item)
+    return replace(labelled(images[: len(found)], found, *names), skipped=skipped)
+
+
+def labelled(
+    images: Tensor | StreamedImages, items: Sequence[Item], classes: Sequence[str], domains: Sequence[str]
+) -> DomainSet:
+    """Return the set of these pictures with the labels, domains and splits of their items."""
     splits: dict[str, dict[str, list[int]]] = {domain: {name: [] for name in SPLITS} for domain in domains}
-    for index, item in enumerate(read):
+    for index, item in enumerate(items):
         for name in item.splits:
             splits[item.domain][name].append(index)
     return DomainSet(
-        images[: len(read)],
-        torch.tensor([classes.index(item.label) for item in read]),
-        torch.tensor([domains.index(item.domain) for item in read]),
-        [item.name for item in read],
-        classes,
-        domains,
+        images,
+        torch.tensor([classes.index(item.label) for item in items], dtype=torch.int64),
+        torch.tensor([domains.index(item.domain) for item in items], dtype=torch.int64),
+        [item.name for item in items],
+        list(classes),
+        list(domains),
         {d: {name: torch.tensor(at, dtype=torch.int64) for name, at in own.items()} for d, own in splits.items()},
-        skipped,
     )
 
 
-def _square(item: Item, size: int, fit: Fit) -> Tensor:
-    image = read_rgb(item.source, item.name, size)
+def empty_images(count: int, size: int) -> Tensor:
+    """Return an uninitialized tensor for ``count`` pictures; raise `SettingError` if it does not fit in memory."""
+    what = f"{plural(count, 'picture')} of {size} x {size} pixels"
+    check_memory(count * 3 * size * size, what, remedy=STREAM)
+    return torch.empty(count, 3, size, size, dtype=torch.uint8)
+
+
+def check_stored(size: int, fit: Fit, storage: Storage) -> None:
+    """Raise `SettingError` unless pictures can be stored like this."""
+    if size < 1:
+        raise SettingError(f"size must be at least 1 pixel, got {size}", "size")
+    for name, value, choices in (("fit", fit, get_args(Fit)), ("storage", storage, get_args(Storage))):
+        if value not in choices:
+            raise SettingError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}", name)
+
+
+def square(image: Tensor, size: int, fit: Fit) -> Tensor:
+    """Return ``(..., h, w)`` resized to ``(..., size, size)``."""
     return resize(centre_crop(image) if fit == "crop" else image, (size, size))
+
+
+def _read_square(item: Item, size: int, fit: Fit) -> Tensor:
+    return square(read_rgb(item.source, item.name, size), size, fit)

@@ -21,20 +21,22 @@ CONTAINERS = (
 
 
 def check_memory(
-    needed: int, what: str, device: torch.device | str = "cpu", *, settings: str | tuple[str, ...] = "size"
+    needed: int,
+    what: str,
+    device: torch.device | str = "cpu",
+    *,
+    remedy: str = "a smaller size or fewer pictures",
+    settings: str | tuple[str, ...] = "size",
 ) -> None:
     """Raise `SettingError` if ``needed`` bytes for ``what``, such as "9991 pictures of 227 x 227", are not free on a device.
 
-    ``settings`` are the names of the arguments that make the data smaller.
+    ``settings`` are the names of the arguments that make the data smaller, as described by ``remedy``.
     """
     free = available_memory(device)
     if free is not None and needed > free:
         where = torch.device(device).type.replace("cuda", "GPU").replace("cpu", "main")
-        names = " or ".join([settings] if isinstance(settings, str) else settings)
-        raise SettingError(
-            f"{what} need {gigabytes(needed)} of {where} memory, but {gigabytes(free)} are free; "
-            f"use a smaller {names}, or fewer pictures", settings,
-        )  # fmt: skip
+        message = f"{what} need {gigabytes(needed)} of {where} memory, but {gigabytes(free)} are free"
+        raise SettingError(f"{message}; use {remedy}", settings)
 
 
 def available_memory(device: torch.device | str = "cpu") -> int | None:

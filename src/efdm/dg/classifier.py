@@ -11,8 +11,8 @@ from torch import nn
 
 from efdm.dg.settings import Settings, public, read_settings, run_label
 from efdm.errors import DamagedFileError
+from efdm.models import weights
 from efdm.models.backbones import build_backbone
-from efdm.models.weights import write_tensors
 from efdm.nn import stages_of
 from efdm.text import first_few
 from efdm.training.settings import FILE
@@ -48,7 +48,7 @@ def save_classifier(
         "method": settings.method, "train_domains": json.dumps(settings.train_domains),
         "settings": json.dumps(public(settings)), "stored_size": str(stored_size or settings.size),
     }  # fmt: skip
-    write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, metadata)
+    weights.write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, metadata)
 
 
 def find_classifier(path: Path) -> Path:
@@ -66,24 +66,19 @@ def find_classifier(path: Path) -> Path:
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:
-    """Load a classifier that `save_classifier` wrote. No code in the file is executed."""
-    from safetensors import safe_open
+    """Load a classifier that `save_classifier` wrote, or that of a finished run, given its folder.
 
-    path = Path(path)
+    No code in the file is executed.
+    """
+    path = find_classifier(Path(path))
     if not path.is_file():
         raise FileNotFoundError(f"file not found: {path}; a finished run contains its classifier as {MODEL}")
-    remedy = f"give the {MODEL} of a finished run"
-    try:
-        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
-            metadata = file.metadata() or {}
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except Exception as error:  # safetensors raises its own error type
-        raise DamagedFileError(path, f"not readable as safetensors ({error})", remedy) from error
+    metadata = weights.metadata(path)
     if metadata.get("format") != FORMAT:
-        raise DamagedFileError(path, "not a classifier", remedy)
+        raise DamagedFileError(path, "not a classifier", f"give the {MODEL} of a finished run")
     classes = json.loads(metadata["classes"])
     model = build_backbone(metadata["backbone"], len(classes))
-    model.load_state_dict(state)
+    model.load_state_dict(weights.read(path))
     model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     stored_size = int(metadata.get("stored_size") or metadata.get("kept") or metadata["size"])
     return Classifier(model.eval(), classes, int(metadata["size"]), json.loads(metadata["settings"]), stored_size)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
+from efdm.data.streaming import StreamedImages
 from efdm.nn.stages import eval_mode
 from efdm.recognition.pixels import prepared
 from efdm.training import autocast
@@ -17,12 +18,15 @@ BATCH = 256  # images per batch
 Counts = dict[str, list[int]]  # domain: [correct, count]
 
 
-def predict(model: nn.Module, images: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32") -> Tensor:
+def predict(
+    model: nn.Module, images: Tensor | StreamedImages, size: int, *, batch: int = BATCH, precision: str = "fp32"
+) -> Tensor:
     """Return class probabilities, float32 ``(n, k)`` on the CPU, of uint8 images ``(n, 3, side, side)``."""
     device = next(model.parameters()).device
+    parts = torch.arange(len(images)).split(batch)
     with eval_mode(model):
-        parts = [_logits(model, part.to(device), size, precision).float().softmax(1).cpu() for part in images.split(batch)]
-    return torch.cat(parts)
+        found = [_logits(model, images[part].to(device), size, precision).float().softmax(1).cpu() for part in parts]
+    return torch.cat(found)
 
 
 def count_correct(

@@ -26,7 +26,7 @@ SINGLE = (nn.Conv2d, nn.Linear)  # compiling these alone gains nothing
 def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
     """Insert the method into ``model`` and return the step that trains it on ``data``, given indices of images.
 
-    The data must be on the device of the settings; the model is moved there.
+    The data must be on the device of the settings; the model is moved there. Streamed images are a second input of the step.
     """
     device = torch.device(settings.device)
     model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -42,8 +42,9 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
                 module.eval()
     _check_mixed(model, settings)
 
-    def losses(indices: Tensor) -> dict[str, Tensor]:
-        images = augmented(data.images[indices], settings.augmentation, settings.size, generator)
+    def losses(indices: Tensor, streamed: Tensor | None = None) -> dict[str, Tensor]:
+        images = data.images[indices] if streamed is None else streamed
+        images = augmented(images, settings.augmentation, settings.size, generator)
         images, wanted = method.change(images, targets[indices])
         domains = data.domains[indices]
         with ExitStack() as stack:

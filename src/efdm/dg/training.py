@@ -13,8 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from efdm.data.domains import DomainSet
+from efdm.data.domains import STREAM, DomainSet
+from efdm.data.memory import check_memory
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
+from efdm.data.streaming import StreamedImages
+from efdm.data.torch_datasets import Datasets, from_datasets
 from efdm.dg.classifier import MODEL, load_classifier, save_classifier
 from efdm.dg.evaluate import evaluate
 from efdm.dg.settings import Settings, check, identity, public, read_settings, resolved, run_label
@@ -44,9 +47,17 @@ class Trained:
 
 
 def train(
-    settings: Settings, data: DomainSet, folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
+    settings: Settings,
+    data: DomainSet | Datasets,
+    folder: Path | None = None,
+    *,
+    resume: bool = False,
+    progress: Report = ignore,
 ) -> Trained:
     """Train a classifier and write model, records and log to ``folder``, if given.
+
+    Torch datasets, such as ``{"photo": dataset, "sketch": other}``, are read into memory by `efdm.data.from_datasets`, at
+    ``settings.size``.
 
     A run that was interrupted, by Ctrl-C, SIGTERM or ``kill -9``, continues from its last checkpoint with ``resume=True``
     and the same settings. On a CPU its losses are bit for bit those of an uninterrupted run. It may continue on another
@@ -59,6 +70,8 @@ def train(
         check_folder(folder, resume=resume)
     elif resume:
         raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
+    if not isinstance(data, DomainSet):
+        data = from_datasets(data, size=settings.size, progress=progress)
     trained: list[Trained] = []
     run = train_steps(settings, _on_device(data, settings.device), folder, progress=progress)
     side_by_side([run], device=torch.device(settings.device), lanes=1, finished=trained.append)
@@ -145,6 +158,9 @@ def _unless_diverged(work: Work[Trained], diverged: list[DivergedError]) -> Work
 
 
 def _on_device(data: DomainSet, device: str | torch.device) -> DomainSet:
+    if isinstance(data.images, Tensor) and data.images.device.type != torch.device(device).type:
+        what = f"{len(data)} pictures of {data.images.shape[-1]} pixels"
+        check_memory(data.images.nbytes, what, device, remedy=STREAM)
     moved = data.to(device)
     if moved.images.device.type == "cuda":
         torch.cuda.synchronize(moved.images.device)  # the streams of the lanes do not wait for the copy
@@ -179,8 +195,12 @@ class ClassifierTask(Task[Trained]):
         step = lambda: make_step(self.model, self.data, self.settings)  # noqa: E731
         return [Phase("train", self.settings.iterations, step, self._batches)]
 
-    def _batches(self, start: int) -> Iterator[tuple[Tensor]]:
+    def _batches(self, start: int) -> Iterator[tuple[Tensor, ...]]:
         chosen = islice(sampler(self.settings, self.data, start), self.settings.iterations - start)
+        if isinstance(self.data.images, StreamedImages):
+            for indices, images in self.data.images.ahead(chosen):
+                yield indices.to(images.device), images
+            return
         while block := list(islice(chosen, BLOCK)):
             for indices in torch.stack(block).to(self.settings.device).unbind(0):
                 yield (indices,)

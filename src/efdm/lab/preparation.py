@@ -13,6 +13,7 @@ from torch import nn
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet
+from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings
 from efdm.dg.methods import check_method, mixes
 from efdm.dg.settings import check, read_settings
@@ -84,7 +85,13 @@ def default_settings(dataset: str, backbone: str | None = None) -> dict[str, Any
 
 
 def prepare_classifier(
-    sources: Sequence[Path], out: Path, changes: Mapping[str, Any], *, resume: bool = False, progress: Report = ignore
+    sources: Sequence[Path],
+    out: Path,
+    changes: Mapping[str, Any],
+    *,
+    resume: bool = False,
+    storage: Storage = "memory",
+    progress: Report = ignore,
 ) -> tuple[Settings, DomainSet | None]:
     """Return the settings and pictures of a run in ``out`` for `efdm.dg.train`; no pictures if it is finished.
 
@@ -92,6 +99,7 @@ def prepare_classifier(
     ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
     """
     dataset = dataset_name(sources)
+    options: Any = {"progress": progress} if dataset == DIGITS else {"progress": progress, "storage": storage}
     finished = resume and (out / DONE).exists()
     if (out / sweep.RECIPE).exists():
         raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
@@ -102,7 +110,7 @@ def prepare_classifier(
         device = choose_device(changes.get("device") or before.device)
         settings = replace(before, **{**changes, "device": device})
         check_same_run(settings, out)
-        return settings, None if finished else load_dataset(dataset, sources, settings.size, progress=progress)
+        return settings, None if finished else load_dataset(dataset, sources, settings.size, **options)
     device = choose_device(changes.get("device"))
     known = {**default_settings(dataset, changes.get("backbone")), **changes, "device": device}
     check_method("method", known["method"])
@@ -111,7 +119,7 @@ def prepare_classifier(
     known |= device_settings(device, known)
     check(_settings(known, Settings.batch))
     known["stages"] = _stages(known)
-    data = load_dataset(dataset, sources, known.get("size", Settings.size), progress=progress)
+    data = load_dataset(dataset, sources, known.get("size", Settings.size), **options)
     settings = _settings(known, len(data.select(known["train_domains"], "train")))
     check(settings)
     out.mkdir(parents=True, exist_ok=True)

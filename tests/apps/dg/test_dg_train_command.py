@@ -208,3 +208,11 @@ def test_problems_found_with_the_pictures_are_named(
     result = run(*training(pictures, tmp_path / "out", **changes))
     assert result.exit_code == 2, result.output
     assert message in result.output
+
+
+def test_streamed_pictures_give_the_same_run(trained: Path, pictures: Path, tmp_path: Path) -> None:
+    result = run(*training(pictures, tmp_path / "out", iterations=40, lr=0.1, test_domains="rain"), "--storage", "stream")
+    assert result.exit_code == 0, result.output
+    first, second = (load_classifier(folder).model.state_dict() for folder in (trained, tmp_path / "out"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert run(*training(pictures, tmp_path / "other"), "--storage", "disk").exit_code == 2

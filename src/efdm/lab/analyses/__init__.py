@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from efdm.data.datasets import DIGITS, check_domains, load_dataset
-from efdm.dg.classifier import find_classifier, load_classifier
+from efdm.dg.classifier import load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import histogram, ties, tsne
 from efdm.lab.analyses.features import Sample, pick
@@ -93,12 +93,11 @@ def analyse_classifier(
     if "stage" in accepted and len(stages or ()) > 1:
         raise SettingError(f"{analysis} takes one stage, got {', '.join(stages or ())}", "stage")
     check_unlocked(out)
-    path = find_classifier(checkpoint)
-    classifier = load_classifier(path, device)
+    classifier = load_classifier(checkpoint, device)
     settings = classifier.settings
     sources = sources or ([Path(DIGITS)] if settings["data"] == DIGITS else [])
     if not sources:
-        raise SettingError(f"{path} was trained on {settings['data']}; give these or similar pictures", "data")
+        raise SettingError(f"{checkpoint} was trained on {settings['data']}; give these or similar pictures", "data")
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, progress=progress)
     if "stages" in accepted:
         options["stages"] = stages or classifier.stages

@@ -17,7 +17,7 @@ from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_accuracy
-from efdm.dg.classifier import find_classifier, load_classifier
+from efdm.dg.classifier import load_classifier
 from efdm.dg.predictions import (
     Columns,
     Labels,
@@ -57,7 +57,7 @@ def predict(
     with report_errors("interrupted; nothing was written"):
         if out is not None:
             check_predictions_path(out)
-        classifier = load_classifier(find_classifier(model), resolve_device(device))
+        classifier = load_classifier(model, resolve_device(device))
         with show_progress() as progress:
             predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
         if out is not None and predictions.found:

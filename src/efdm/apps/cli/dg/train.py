@@ -15,6 +15,7 @@ from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_skipped
 from efdm.data.domains import DomainSet
+from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.dg.classifier import MODEL
 from efdm.dg.methods import mixes, options_of
@@ -69,6 +70,9 @@ def train_command(
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.001 (digits: 0.1).")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Input size in pixels. Default: 224 (digits: 32).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the initial weights and all random draws. Default: 0.")] = None,
+    storage: Annotated[
+        Storage, typer.Option(help="memory, or stream to read pictures when they are needed, if they do not fit in memory.")
+    ] = "memory",
     set_: Set = None,
     device: DeviceOrNone = None,
     precision: Annotated[Word, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU (digits: fp32).")] = None,
@@ -90,7 +94,7 @@ def train_command(
             test_domains=parse_names("test_domains", test_domains),
         )  # fmt: skip
         with show_progress() as progress:
-            settings, pictures = prepare_classifier(data, out, changes, resume=resume, progress=progress)
+            settings, pictures = prepare_classifier(data, out, changes, resume=resume, storage=storage, progress=progress)
             if pictures is None:
                 print_text(f"the run is finished: {out / MODEL}")
                 return

@@ -1,0 +1,160 @@
+"""Datasets of ``torch.utils.data`` as a `DomainSet`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from efdm.data.domains import DomainSet, Fit, check_stored, empty_images, labelled, square
+from efdm.data.folders import Source
+from efdm.data.images import to_uint8
+from efdm.data.layouts import Item, Split, assign
+from efdm.data.streaming import Storage, StreamedImages
+from efdm.progress import Progress, Report, ignore
+
+Datasets = Mapping[str, "Dataset[Any] | DataLoader[Any]"] | Dataset[Any] | DataLoader[Any]
+PICTURE = "expected a PIL image of 8 bits, an array uint8 (h, w, 3), or a tensor (3, h, w), uint8 or float from 0 to 1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An item of a dataset. ``domain`` is None if the item itself contains it; ``classes`` are the names of labels."""
+
+    dataset: Any
+    index: int
+    domain: str | None
+    classes: Sequence[str] | None
+
+    def __str__(self) -> str:
+        return f"item {self.index}" + ("" if self.domain is None else f" of {self.domain!r}")
+
+
+def from_datasets(
+    datasets: Datasets,
+    *,
+    classes: Sequence[str] | None = None,
+    size: int = 227,
+    split: Split = 0.1,
+    seed: int = 0,
+    fit: Fit = "stretch",
+    storage: Storage = "memory",
+    workers: int = 1,
+    progress: Report = ignore,
+) -> DomainSet:
+    """Return the pictures of map-style datasets as a `DomainSet`.
+
+    Args:
+        datasets: a dataset of (picture, label) for each domain, by name, or one dataset of (picture, label, domain).
+            Pictures are PIL images, arrays uint8 ``(h, w, 3)``, or tensors ``(3, h, w)`` or ``(1, h, w)``, uint8 or floats
+            from 0 to 1. They are normalized in training, so leave out a transform that normalizes. Only the dataset of a
+            `DataLoader` is used, because the settings of a run define its batches.
+        classes: the names of the labels 0, 1, and so on. Default: the attribute ``classes`` of each dataset, or the labels.
+        split: the share of each class and domain for "val", or lists of names: "photo/dog/12" is item 12 of "photo".
+        storage: "memory" reads all pictures now, so random transforms are applied only once, and raises `SettingError` if
+            they do not fit. "stream" reads pictures, with their transforms, whenever they are needed.
+        workers: threads that read pictures. The datasets must be thread-safe if there are several.
+    """
+    check_stored(size, fit, storage)
+    entries = list(_entries(datasets, classes))
+    images = empty_images(len(entries), size) if storage == "memory" else None
+    items: list[Item] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for item, picture in pool.map(functools.partial(_read, size=size, fit=fit, storage=storage), entries):
+            if images is not None and picture is not None:
+                images[len(items)] = picture
+            items.append(item)
+            progress(Progress("reading pictures", len(items), len(entries)))
+    known = [name for entry in {id(e.classes): e for e in entries}.values() for name in entry.classes or ()]
+    used = sorted({item.label for item in items}, key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
+    domains = list(datasets) if isinstance(datasets, Mapping) else sorted({item.domain for item in items})
+    stream = functools.partial(_streamed, size=size, fit=fit)
+    stored = StreamedImages(entries, stream, size, workers) if images is None else images
+    return labelled(stored, assign(items, split, seed), list(dict.fromkeys([*known, *used])), domains)
+
+
+def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Entry]:
+    sources = datasets if isinstance(datasets, Mapping) else {None: datasets}
+    if not sources:
+        raise ValueError("no dataset given; expected one for each domain, by name")
+    for domain, source in sources.items():
+        dataset: Any = source.dataset if isinstance(source, DataLoader) else source
+        where = "the dataset" if domain is None else f"the dataset of {domain!r}"
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+            raise TypeError(f"{where} has no items by index; expected a map-style dataset, or a list of its items")
+        if len(dataset) == 0:
+            raise ValueError(f"{where} is empty")
+        inner = dataset
+        while not hasattr(inner, "classes") and hasattr(inner, "dataset"):  # Subset
+            inner = inner.dataset
+        names = classes or getattr(inner, "classes", None)
+        yield from (_Entry(dataset, index, domain, names) for index in range(len(dataset)))
+
+
+def _read(entry: _Entry, size: int, fit: Fit, storage: Storage) -> tuple[Item, Tensor | None]:
+    """Return the description of an item and, unless it is streamed, its picture."""
+    targets = getattr(entry.dataset, "targets", None)  # of torchvision's datasets; spares reading the picture
+    if storage == "stream" and targets is not None and not getattr(entry.dataset, "target_transform", None) and entry.domain:
+        return _item(entry, targets[entry.index], entry.domain), None
+    content = _content(entry)
+    item = _item(entry, content[1], entry.domain or str(_number(content[2])))
+    return item, _picture(entry, content, size, fit) if storage == "memory" else None
+
+
+def _streamed(entry: _Entry, size: int, fit: Fit) -> Tensor:
+    return _picture(entry, _content(entry), size, fit)
+
+
+def _content(entry: _Entry) -> Sequence[Any]:
+    content = entry.dataset[entry.index]
+    needed = ["picture", "label"] + ["domain"] * (entry.domain is None)
+    if not isinstance(content, tuple | list) or len(content) < len(needed):
+        what = f"{len(content)} values" if isinstance(content, tuple | list) else type(content).__name__
+        raise TypeError(f"{entry} is {what}, expected ({', '.join(needed)})")
+    return content
+
+
+def _item(entry: _Entry, label: Any, domain: str) -> Item:
+    label, names = _number(label), entry.classes
+    if isinstance(label, int):
+        if names is not None and not 0 <= label < len(names):
+            raise ValueError(f"{entry} has label {label}, expected 0 to {len(names) - 1} for {len(names)} classes")
+        label = str(label) if names is None else names[label]
+    if not isinstance(label, str):
+        raise TypeError(f"{entry} has label {label!r}, expected an integer or a name")
+    name = f"{domain}/{label}/{entry.index}"
+    return Item(name, domain, label, "", Source(name, name, Path(name)))
+
+
+def _number(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value  # a tensor or array of one number
+
+
+def _picture(entry: _Entry, content: Sequence[Any], size: int, fit: Fit) -> Tensor:
+    """Return the picture of an item as uint8 ``(3, size, size)``."""
+    picture = content[0]
+    if isinstance(picture, Image.Image) and picture.mode[0] not in "IF":  # 16 and 32 bits
+        picture = np.array(picture.convert("RGB"))
+    if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3:
+        picture = torch.from_numpy(picture).permute(2, 0, 1)
+    if not isinstance(picture, Tensor) or picture.ndim != 3 or len(picture) not in (1, 3):
+        what = f"{picture.dtype} {tuple(picture.shape)}" if hasattr(picture, "shape") else f"{picture!r:.60}"
+        raise TypeError(f"the picture of {entry} is {what}; {PICTURE}")
+    if picture.is_floating_point():
+        low, high = picture.min().item(), picture.max().item()
+        if not (low > -1e-3 and high < 1 + 1e-3):  # also for NaN; resizing may overshoot a little
+            message = f"the picture of {entry} has values from {low:.3g} to {high:.3g}, expected 0 to 1"
+            raise ValueError(f"{message}; leave out transforms that normalize")
+        picture = to_uint8(picture)
+    if picture.dtype != torch.uint8:
+        raise TypeError(f"the picture of {entry} is {picture.dtype}; {PICTURE}")
+    return square(picture.expand(3, -1, -1), size, fit)

@@ -1,0 +1,92 @@
+"""Training on datasets of torch, and on pictures that are read when they are needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dg_runs import Watch, settings, weights, without_clock
+from small_digits import small_digits
+from torch.utils.data import DataLoader, TensorDataset
+
+from efdm.data import from_datasets
+from efdm.data.domains import DomainSet
+from efdm.data.streaming import StreamedImages
+from efdm.dg import predict, training
+from efdm.dg.training import train, train_together
+from efdm.errors import SettingError
+
+pytestmark = pytest.mark.usefixtures("quickly")
+
+
+@pytest.fixture(scope="module")
+def data() -> DomainSet:
+    return small_digits(30)
+
+
+def datasets(data: DomainSet) -> dict[str, TensorDataset]:
+    return {d: TensorDataset(data.images[at := data.select(d)], data.labels[at]) for d in data.domain_names}
+
+
+def streamed(data: DomainSet) -> DomainSet:
+    images = StreamedImages(range(len(data)), lambda at: data.images[at], data.images.shape[-1], workers=2)
+    return dataclasses.replace(data, images=images)
+
+
+def test_datasets_and_loaders_train_like_their_pictures(data: DomainSet) -> None:
+    own = datasets(data)
+    loaders = {domain: DataLoader(dataset, 7, shuffle=True) for domain, dataset in own.items()}
+    expected = train(settings(iterations=2, evaluate_every=0), from_datasets(own, size=32))
+    for given in (own, loaders):
+        found = train(settings(iterations=2, evaluate_every=0), given)
+        assert torch.equal(weights(found), weights(expected))
+        assert found.classes == [str(digit) for digit in range(10)]
+    counts = expected.records[-1]["test"]["outline"]
+    assert counts[1] == 30
+
+
+def test_invalid_settings_are_refused_before_pictures_are_read(data: DomainSet) -> None:
+    with pytest.raises(SettingError, match="no-such"):
+        train(settings(method="no-such"), datasets(data), progress=lambda _: pytest.fail("read a picture"))
+
+
+def test_streamed_pictures_train_like_pictures_in_memory(data: DomainSet, tmp_path: Path) -> None:
+    """Also if the run is interrupted and resumed, in memory this time."""
+    wanted: Any = settings(method="efdmix-labels")
+    expected = train(wanted, data)
+    assert torch.equal(weights(train(wanted, streamed(data))), weights(expected))
+    with pytest.raises(KeyboardInterrupt):
+        train(wanted, streamed(data), tmp_path / "run", progress=Watch(4))
+    found = train(wanted, data, tmp_path / "run", resume=True)
+    assert torch.equal(weights(found), weights(expected))
+    assert [{**r, "environment": 0} for r in without_clock(found.records)] == [
+        {**r, "environment": 0} for r in without_clock(expected.records)
+    ]
+    images = data.images[:5]
+    assert torch.equal(
+        predict(found.model, streamed(data.subset(torch.arange(5))).images, 32), predict(found.model, images, 32)
+    )
+
+
+def test_a_set_larger_than_the_memory_of_the_device_is_refused(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("efdm.data.memory.available_memory", lambda device: data.images.nbytes - 1)
+    with pytest.raises(SettingError, match="120 pictures of 32 pixels need"):
+        training._on_device(data, "meta")
+    training._on_device(streamed(data), "meta")
+    training._on_device(data, "cpu")  # no copy
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_streamed_pictures_on_a_gpu(data: DomainSet) -> None:
+    """Equal up to the order of sums, with graphs and with two lanes."""
+    quick: Any = {"device": "cuda", "speed": "graph", "batch": 48, "lr": 0.005, "evaluate_every": 0}
+    runs = [settings(method=method, **quick) for method in ("erm", "efdmix")]
+    for lanes in (1, 2):
+        whole, stream = Watch(), Watch()
+        train_together(runs, data, lanes=lanes, progress=whole)
+        train_together(runs, streamed(data), lanes=lanes, progress=stream)
+        assert stream.losses == pytest.approx(whole.losses, rel=0.02)
