@@ -36,12 +36,12 @@ from baselines import three_sort
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step
-from efdm.dg.workers import set_threads
 from efdm.environment import environment
 from efdm.lab import load_recipe
 from efdm.models.backbones import build_backbone
 from efdm.nn import FeatureMix, draw, mix_after
 from efdm.nn.pairing import random_pairs
+from efdm.recognition.workers import set_threads
 from efdm.training.device import default_device
 from efdm.training.lanes import Work, side_by_side
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from efdm.dg import training
+from efdm.recognition import training
 
 
 @pytest.fixture(scope="module")

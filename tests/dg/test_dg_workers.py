@@ -16,9 +16,11 @@ from dg_runs import settings, without_clock
 from small_digits import small_digits
 
 from efdm.data.domains import DomainSet
-from efdm.dg import Settings, Trained, identity, train, workers
+from efdm.dg import Settings, Trained, identity, train
+from efdm.dg.training import ClassifierTask
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
 from efdm.progress import Progress, ignore
+from efdm.recognition import workers
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def work(wanted: list[Settings], data: DomainSet, folder: Path) -> Queue[Any]:
     messages = Queue[Any]()
-    workers._work(wanted, data, folder, 2, messages)
+    workers._work(ClassifierTask, wanted, data, folder, 2, messages)
     return messages
 
 
@@ -74,7 +76,7 @@ def test_a_stopped_worker_saves_its_run(
     (wanted,) = runs(0.1, log_every=1)
     try:
         with pytest.raises(SystemExit) as end:
-            workers._work([wanted], data, tmp_path, 1, Messages())
+            workers._work(ClassifierTask, [wanted], data, tmp_path, 1, Messages())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -113,7 +115,7 @@ def test_a_diverged_run_does_not_stop_the_others(data: DomainSet, tmp_path: Path
 def test_runs_in_another_process_equal_runs_in_this_one(data: DomainSet, tmp_path: Path) -> None:
     wanted, trained = runs(1e30, 0.1, 0.1), list[Trained]()
     with pytest.raises(DivergedError, match="1 of 3 runs diverged"):
-        workers.train_in_processes(wanted, data, tmp_path, 1, ignore, trained.append)
+        workers.train_in_processes(ClassifierTask, wanted, data, tmp_path, 1, ignore, trained.append)
     assert [t.settings.seed for t in trained] == [1, 2]
     for found in trained:
         assert without_clock(found.records) == without_clock(train(found.settings, data).records)
@@ -163,10 +165,10 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from dg_runs import settings
 from small_digits import small_digits
-from efdm.dg import workers
+from efdm.dg.training import train_runs
 if __name__ == "__main__":
     runs = [settings(seed=seed, iterations=10**6, log_every=10, evaluate_every=0, save_every=0) for seed in range(2)]
-    workers.train_runs(runs, small_digits(60), Path(sys.argv[1]), lanes=2)
+    train_runs(runs, small_digits(60), Path(sys.argv[1]), lanes=2)
 """
 
 

@@ -10,14 +10,9 @@ import torch
 from torch import nn
 
 from efdm.dg.settings import Settings, public, read_settings, run_label
-from efdm.errors import DamagedFileError
-from efdm.models import weights
-from efdm.models.backbones import build_backbone
 from efdm.nn import stages_of
-from efdm.text import first_few
-from efdm.training.settings import FILE
+from efdm.recognition.model_file import find_model, read_model, write_model
 
-MODEL = "model.safetensors"
 FORMAT = "efdm classifier 1"
 
 
@@ -48,21 +43,12 @@ def save_classifier(
         "method": settings.method, "train_domains": json.dumps(settings.train_domains),
         "settings": json.dumps(public(settings)), "stored_size": str(stored_size or settings.size),
     }  # fmt: skip
-    weights.write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, metadata)
+    write_model(model, path, metadata)
 
 
 def find_classifier(path: Path) -> Path:
-    """Return the model file for ``path``, which may be the file itself or the folder of a run.
-
-    Raise ValueError with a list of the runs if the folder holds several.
-    """
-    if not path.is_dir() or (path / MODEL).exists():
-        return path / MODEL if path.is_dir() else path
-    runs = sorted(found.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for found in path.glob(pattern))
-    if not runs:
-        return path / MODEL
-    shown = [f"{run} ({run_label(read_settings(run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]
-    raise ValueError(f"{path} holds {len(runs)} runs; choose one: {first_few([*shown, *map(str, runs[3:])])}")
+    """Return the model file for ``path``, see `efdm.recognition.model_file.find_model`."""
+    return find_model(path, lambda run: run_label(read_settings(run)))
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:
@@ -70,15 +56,9 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
 
     No code in the file is executed.
     """
-    path = find_classifier(Path(path))
-    if not path.is_file():
-        raise FileNotFoundError(f"file not found: {path}; a finished run contains its classifier as {MODEL}")
-    metadata = weights.metadata(path)
-    if metadata.get("format") != FORMAT:
-        raise DamagedFileError(path, "not a classifier", f"give the {MODEL} of a finished run")
+    metadata, load = read_model(find_classifier(Path(path)), FORMAT, "a classifier")
     classes = json.loads(metadata["classes"])
-    model = build_backbone(metadata["backbone"], len(classes))
-    model.load_state_dict(weights.read(path))
-    model = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     stored_size = int(metadata.get("stored_size") or metadata.get("kept") or metadata["size"])
-    return Classifier(model.eval(), classes, int(metadata["size"]), json.loads(metadata["settings"]), stored_size)
+    return Classifier(
+        load(len(classes), device), classes, int(metadata["size"]), json.loads(metadata["settings"]), stored_size
+    )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
 from efdm.dg.penalties import Coral, Penalty
 from efdm.nn import LAYERS, FeatureLayer, LayerRow, ManifoldMixup, mix_after
-from efdm.ops.choices import check_choice
+from efdm.recognition import methods
 
 Sampler = Literal["uniform", "domains"]
 
@@ -61,8 +61,7 @@ def _from_layer(row: LayerRow) -> Method:
         return Parts(row.make(generator=generator, **options))
 
     batches: Sampler = "uniform" if row.pairing == "random" else "domains"
-    domains = _DOMAINS[row.pairing]
-    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, domains)
+    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, methods.DOMAINS[row.pairing])
 
 
 def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
@@ -74,7 +73,6 @@ def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: A
     return Parts(mixup.layers, mixup)
 
 
-_DOMAINS = {"random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2)}  # "halves": each half of a batch is one domain
 _ROWS = (
     Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts()),
     *(_from_layer(row) for row in LAYERS.values()),
@@ -103,36 +101,15 @@ _ROWS = (
 
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
 
-# names used in the papers and in `MATCHERS`; records contain only the names of rows
-OTHER_NAMES: Mapping[str, str] = MappingProxyType({
-    "adain": "mixstyle",
-    "efdm": "efdmix",
-    "efdmix-fast": "efdmix",
-    "histogram-matching": "hm",
-    "baseline": "erm",
-    "vanilla": "erm",
-    "deepall": "erm",
-})  # fmt: skip
-
 
 def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> None:
     """Raise a ValueError unless ``value`` is one of ``rows``. The message suggests the row for a known synonym."""
-    spelled = value.lower().replace("_", "-").replace(" ", "-")
-    here = OTHER_NAMES.get(spelled, spelled)
-    if value not in rows and here in rows:
-        raise ValueError(f"{argument}={value!r} is called {here!r} here")
-    check_choice(argument, value, rows)
+    methods.check_method(argument, value, rows)
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all options of a method: the given ones, and the defaults of the others."""
-    check_method("method", method)
-    options = METHODS[method].options
-    for name in given:
-        if name not in options:
-            takes = f"its options are {', '.join(options)}" if options else "it has no options"
-            raise TypeError(f"method {method!r} has no option {name!r}; {takes}")
-    return {**options, **given}
+    return methods.options_of(method, given, METHODS)
 
 
 def mixes(method: str) -> bool:

@@ -12,7 +12,6 @@ from torch import Tensor
 from efdm.data import write_picture
 from efdm.data.domains import DomainSet
 from efdm.data.sheets import sheet
-from efdm.dg.workers import available_cores
 from efdm.lab.analyses.drawing import colour_of, new_figure, plain, save, with_spaces
 from efdm.lab.compare import contrast_sentence, difference
 from efdm.lab.preparation import prepare_sweep
@@ -24,6 +23,7 @@ from efdm.lab.results import numbers
 from efdm.lab.selection import STDS
 from efdm.lab.sweep import Study, run
 from efdm.progress import Report, ignore
+from efdm.recognition.workers import available_cores
 
 RECIPE = "digits_demo"
 SHEET, PLOT, TABLES = "domains.png", "accuracy.png", "tables.md"

@@ -12,8 +12,7 @@ from efdm import dg
 from efdm.dg.methods import check_method, mixes
 from efdm.dg.protocols import PROTOCOLS, Cell, Protocol
 from efdm.dg.settings import check, resolved, run_label
-from efdm.dg.training import sampler
-from efdm.dg.workers import train_runs
+from efdm.dg.training import sampler, train_runs
 from efdm.lab.selection import SCORES, Score
 
 
@@ -37,7 +36,7 @@ class LabTask:
         identity: returns the identity of a run.
         label: describes a run in a few words.
         sampler: returns the batches of a run; raises if they cannot be drawn.
-        train: trains several runs, see `efdm.dg.workers.train_runs`.
+        train: trains several runs, see `efdm.recognition.workers.train_runs`.
     """
 
     settings: type[Any]

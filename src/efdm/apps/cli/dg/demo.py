@@ -13,11 +13,11 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_tables
-from efdm.dg.classifier import MODEL
 from efdm.dg.settings import read_settings, run_label
 from efdm.lab import Study
 from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, plot_accuracy, run_demo
 from efdm.lab.sweep import check_folder
+from efdm.recognition.model_file import MODEL
 
 app = typer.Typer(add_completion=False)
 

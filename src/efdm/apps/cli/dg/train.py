@@ -17,11 +17,11 @@ from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_skip
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.dg.classifier import MODEL
 from efdm.dg.methods import mixes, options_of
-from efdm.dg.workers import set_threads
 from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
+from efdm.recognition.model_file import MODEL
+from efdm.recognition.workers import set_threads
 from efdm.text import plural
 from efdm.training.folder import CHECKPOINT
 

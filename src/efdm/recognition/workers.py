@@ -18,11 +18,19 @@ from typing import Any
 import torch
 import torch.multiprocessing as multiprocessing
 
-from efdm.data.domains import DomainSet
-from efdm.dg.settings import Settings, identity
-from efdm.dg.training import Trained, raise_diverged, train_steps, train_together
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
+from efdm.recognition.pixels import Size, height_and_width
+from efdm.recognition.settings import identity
+from efdm.recognition.training import (
+    Data,
+    RecognitionTask,
+    Settings,
+    Trained,
+    raise_diverged,
+    train_steps,
+    train_together,
+)
 from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
 
@@ -35,14 +43,15 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def set_threads(side: int, lanes: int = 1) -> None:
-    """Set the number of torch threads for images of ``side`` pixels: 1 if they are small, otherwise shared by the lanes."""
-    torch.set_num_threads(1 if side <= SMALL else max(1, torch.get_num_threads() // lanes))
+def set_threads(size: Size, lanes: int = 1) -> None:
+    """Set the number of torch threads for images of this size: 1 if they are small, otherwise shared by the lanes."""
+    torch.set_num_threads(1 if max(height_and_width(size)) <= SMALL else max(1, torch.get_num_threads() // lanes))
 
 
 def train_runs(
+    task: type[RecognitionTask[Settings, Data, Trained]],
     runs: Sequence[Settings],
-    data: DomainSet,
+    data: Data,
     folder: Path,
     *,
     lanes: int,
@@ -52,16 +61,17 @@ def train_runs(
     """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
     on_cpu = bool(runs) and torch.device(runs[0].device).type == "cpu"
     if on_cpu:
-        set_threads(data.images.shape[-1])
+        set_threads(runs[0].size)
     if on_cpu and lanes > 1:
-        train_in_processes(runs, data, folder, lanes, progress, finished)
+        train_in_processes(task, runs, data, folder, lanes, progress, finished)
     else:
-        train_together(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
+        train_together(task, runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def train_in_processes(
+    task: type[RecognitionTask[Settings, Data, Trained]],
     runs: Sequence[Settings],
-    data: DomainSet,
+    data: Data,
     folder: Path,
     lanes: int,
     progress: Report,
@@ -74,11 +84,11 @@ def train_in_processes(
     context = multiprocessing.get_context("spawn")  # a forked process would inherit locks of threads it does not have
     messages, lanes = context.Queue(), min(lanes, len(runs))
     shares = [list(runs[lane::lanes]) for lane in range(lanes)]
-    workers = [context.Process(target=_work, args=(share, data, folder, lanes, messages)) for share in shares]
+    workers = [context.Process(target=_work, args=(task, share, data, folder, lanes, messages)) for share in shares]
     by_name = {identity(settings): settings for settings in runs}
 
     def load(name: str) -> None:
-        finished(finish(train_steps(by_name[name], data, folder / name)))
+        finished(finish(train_steps(task, by_name[name], data, folder / name)))
 
     with stoppable():
         try:
@@ -124,7 +134,14 @@ def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: C
     return diverged
 
 
-def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, messages: Any) -> None:
+def _work(
+    task: type[RecognitionTask[Settings, Data, Trained]],
+    runs: Sequence[Settings],
+    data: Data,
+    folder: Path,
+    lanes: int,
+    messages: Any,
+) -> None:
     """Train runs one after the other and send messages to the parent.
 
     Messages are progress reports, the name or the DivergedError of each finished run, and finally None or an error.
@@ -143,11 +160,11 @@ def _work(runs: Sequence[Settings], data: DomainSet, folder: Path, lanes: int, m
     last: Exception | None = None
     try:
         _handle_stops(interrupt)  # SIGTERM as well: schedulers send it to all processes
-        set_threads(data.images.shape[-1], lanes)
+        set_threads(runs[0].size, lanes)
         for settings in runs:
             name = identity(settings)
             try:
-                with closing(train_steps(settings, data, folder / name, lanes=lanes, progress=report)) as run:
+                with closing(train_steps(task, settings, data, folder / name, lanes=lanes, progress=report)) as run:
                     finish(run)
                 messages.put(name)
             except DivergedError as error:

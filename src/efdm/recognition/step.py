@@ -1,0 +1,83 @@
+"""The parts of a training step that the tasks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from efdm.errors import SettingError
+from efdm.nn import domains_of_batch, feature_layers, find_stage, stages_of
+from efdm.recognition.settings import RecognitionSettings
+from efdm.training import autocast
+from efdm.training.compiled import compiled
+from efdm.training.step import Step
+
+SINGLE = (nn.Conv2d, nn.Linear)  # compiling these alone gains nothing
+
+
+def start_training(model: nn.Module, settings: RecognitionSettings) -> None:
+    """Switch a model, with the layers of its method, to training mode, except for frozen batch norms.
+
+    Raise SettingError for a stage that is a frozen batch norm, because features are mixed in training mode only.
+    """
+    model.train()
+    if settings.batchnorm == "frozen":  # running statistics are kept; scale and shift are trained
+        for module in model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+    stages = settings.stages if feature_layers(model) else ()
+    frozen = [name for name in stages if not find_stage(model, name).module.training]
+    if frozen:
+        message = f"stage {frozen[0]} is a batch norm, which batchnorm='frozen' keeps in eval mode, where nothing is mixed; "
+        raise SettingError(f"{message}use the enclosing module as the stage, or batchnorm='train'", ("stages", "batchnorm"))
+
+
+@contextmanager
+def forward_mode(settings: RecognitionSettings, domains: Tensor, parts: Sequence[nn.Module]) -> Iterator[None]:
+    """Run forward passes in this block in the precision of the settings, with domain labels and compiled ``parts``."""
+    with ExitStack() as stack:
+        stack.enter_context(autocast(domains.device, settings.precision))
+        stack.enter_context(domains_of_batch(domains))
+        if parts:
+            stack.enter_context(compiled(parts))
+        yield
+
+
+def step_of(
+    losses: Callable[..., dict[str, Tensor]], model: nn.Module, settings: RecognitionSettings, generator: torch.Generator
+) -> Step:
+    """Return the step that minimises ``losses``, which draw from ``generator``."""
+    # Dropout draws from the default generator. Lanes on a GPU share that generator, so dropout masks are not repeatable
+    # there.
+    return Step(
+        losses, {"model": model}, device=torch.device(settings.device), optimizer=settings.optimizer, lr=settings.lr,
+        momentum=settings.momentum, weight_decay=settings.weight_decay, speed=settings.speed, generator=generator,
+        seed=settings.seed,
+    )  # fmt: skip
+
+
+def parts_to_compile(
+    model: nn.Module, settings: RecognitionSettings, hooked: Iterable[nn.Module] = ()
+) -> Sequence[nn.Module]:
+    """Return the largest modules that contain neither the end of a stage nor a hook, except for single convolutions.
+
+    Max pooling is included, because its backward in channels_last format is slow unless compiled. Layers between stages are
+    never compiled, so all methods share the compiled code. ``hooked`` modules get a hook later.
+    Nothing is compiled unless ``settings.speed`` asks for it.
+    """
+    ends = {*hooked, *(model.get_submodule(name) for name in stages_of(model).values())}
+
+    def parts(module: nn.Module) -> Iterator[nn.Module]:
+        for child in module.children():
+            inside = [m for m in child.modules() if m is not child]
+            if any(m in ends or m._forward_hooks or m._forward_pre_hooks for m in inside):
+                yield from parts(child)
+            elif isinstance(child, nn.MaxPool2d) or (
+                any(True for _ in child.parameters()) and not isinstance(child, SINGLE)
+            ):
+                yield child
+
+    return list(parts(model)) if "compile" in settings.speed else []
