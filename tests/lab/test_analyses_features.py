@@ -49,6 +49,16 @@ def test_pictures_are_spread_evenly(data: DomainSet) -> None:
     assert torch.equal(pick(data, 1000, domains=[domain]), everything)
 
 
+def test_pictures_of_one_class(data: DomainSet) -> None:
+    picked = pick(data, 1, classes=["3"])
+    assert {data.classes[label] for label in data.labels[picked].tolist()} == {"3"}
+    assert data.domains[picked].bincount().tolist() == [1] * 4
+    assert Sample(two_stages(), data, picked, 32).metadata("x")["classes"] == ["3"]
+    assert "classes" not in Sample(two_stages(), data, pick(data, None), 32).metadata("x")
+    with pytest.raises(ValueError, match="classes='three' is not one of"):
+        pick(data, 1, classes=["three"])
+
+
 def test_empty_selections(data: DomainSet) -> None:
     with pytest.raises(ValueError, match="per_domain must be >= 1"):
         pick(data, 0)

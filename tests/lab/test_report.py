@@ -142,6 +142,20 @@ def test_the_smallest_equally_good_rate_is_chosen(behind: float, chosen: str, se
     assert f"Chosen: erm, lr {chosen}" in sentence
 
 
+@pytest.mark.parametrize(("behind", "chosen"), [(0.3, "lr 0.01, iterations 5"), (0.6, "lr 0.1, iterations 30")])
+def test_the_shortest_equally_good_schedule_is_chosen(behind: float, chosen: str) -> None:
+    """At equal length, the better learning rate is chosen."""
+
+    def accuracy(settings: Settings, step: int, split: str, domain: str) -> float:
+        return 90 - (settings.iterations == 5) * (behind + 0.2 * (settings.lr == 0.1)) - 0.1 * (settings.lr == 0.01)
+
+    recipe = small(
+        grid={"lr": (0.1, 0.01), "iterations": (5, 30)}, methods=["erm"], scores=("training-domain validation",),
+        selections=("last",), seeds=(0,),
+    )  # fmt: skip
+    assert f"Chosen: erm, {chosen}" in best_row(studied(recipe, accuracy))
+
+
 def of_pairs(settings: Settings, step: int, split: str, domain: str) -> float:
     """Runs without two domains are best early, runs without one are best at the end."""
     return {10: 90, 20: 80, 30: 70}[step] if len(settings.test_domains) == 2 else {10: 40, 20: 50, 30: 60}[step]

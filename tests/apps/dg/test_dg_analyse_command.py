@@ -46,6 +46,7 @@ def test_an_analysis_prints_its_summary_and_its_files(
         (("tsne", "--stage", "stage1", "--stage", "stage2"), "one stage"),
         (("histogram", "--channel", "99999"), "99999"),
         (("histogram", "--domains", "snow"), "'snow'"),
+        (("histogram", "--classes", "giraffe"), "'giraffe'"),
     ],
 )
 def test_wrong_arguments_are_named(

@@ -72,6 +72,7 @@ def analyse_classifier(
     *,
     stages: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
     per_domain: int | None = None,
     device: str | torch.device = "cpu",
     progress: Report = ignore,
@@ -80,9 +81,9 @@ def analyse_classifier(
     """Write the files of an analysis to ``out`` and return its numbers.
 
     ``checkpoint`` is a model.safetensors or the folder of its run. ``sources`` may be empty for a model of the digits.
-    ``per_domain`` pictures of each domain are used, by default as many as the analysis needs. Features are
-    taken after ``stages``: one for "histogram" and "tsne", by default the first that the method changed, several for "ties",
-    by default all. ``options`` are those of the analysis: ``channel``, ``perplexity``.
+    ``per_domain`` pictures of each domain are used, by default as many as the analysis needs, of some ``domains`` and
+    ``classes`` or of all. Features are taken after ``stages``: one for "histogram" and "tsne", by default the first that the
+    method changed, several for "ties", by default all. ``options`` are those of the analysis: ``channel``, ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
@@ -104,6 +105,6 @@ def analyse_classifier(
     elif stages or settings["stages"]:
         options["stage"] = (stages or settings["stages"])[0]
     check_domains("domains", domains or (), data)
-    indices = pick(data, per_domain or row.per_domain, domains=domains)
+    indices = pick(data, per_domain or row.per_domain, domains=domains, classes=classes)
     name = f"{settings['backbone']}, {settings['method']}"
     return row.analyse(Sample(classifier.model, data, indices, classifier.size, name), out, **options)

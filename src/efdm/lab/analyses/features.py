@@ -15,19 +15,32 @@ from efdm.environment import environment
 from efdm.errors import SettingError
 from efdm.nn import find_stage
 from efdm.nn.stages import Stage, eval_mode
+from efdm.ops.choices import check_choice
 from efdm.recognition.pixels import prepared
 from efdm.training import autocast
 
 
 def pick(
-    data: DomainSet, per_domain: int | None = 250, *, domains: Sequence[str] | None = None, split: str = "test"
+    data: DomainSet,
+    per_domain: int | None = 250,
+    *,
+    domains: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    split: str = "test",
 ) -> Tensor:
-    """Return indices of up to ``per_domain`` pictures of each domain (None: all), evenly distributed over its classes."""
+    """Return indices of up to ``per_domain`` pictures of each domain (None: all), evenly distributed over its classes.
+
+    ``classes`` keeps the pictures of some classes only.
+    """
     if per_domain is not None and per_domain < 1:
         raise SettingError(f"per_domain must be >= 1 or None, got {per_domain}", "per_domain")
+    for name in classes or ():
+        check_choice("classes", name, data.classes)
+    wanted = torch.tensor([name in (classes or data.classes) for name in data.classes])
     parts = []
     for domain in data.domain_names if domains is None else domains:
         found = data.select(domain, split)
+        found = found[wanted.to(found.device)[data.labels[found]]]
         take = len(found) if per_domain is None else min(per_domain, len(found))
         parts.append(found[torch.arange(take, device=found.device) * len(found) // max(take, 1)])
     picked = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
@@ -56,6 +69,11 @@ class Sample:
         return [self.data.domain_names[number] for number in self.data.domains[self.indices].unique().tolist()]
 
     @cached_property
+    def classes(self) -> list[str]:
+        """The classes of the selected pictures."""
+        return [self.data.classes[number] for number in self.data.labels[self.indices].unique().tolist()]
+
+    @cached_property
     def labels(self) -> Tensor:
         """The domain of each picture as an index into `domains`, on the CPU."""
         return self.data.domains[self.indices].unique(return_inverse=True)[1].cpu()
@@ -67,6 +85,7 @@ class Sample:
             "model": self.name or type(self.model).__name__,
             "size": self.size,
             "pictures": dict(zip(self.domains, self.labels.bincount().tolist(), strict=True)),
+            **({"classes": self.classes} if self.classes != list(self.data.classes) else {}),
             "environment": environment(device_of(self.model)),
         }
 

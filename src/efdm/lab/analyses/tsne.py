@@ -129,7 +129,8 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: flo
     rows = ((sample.domains[d], c, *at) for d, c, at in zip(labels.tolist(), classes, coordinates, strict=True))
     write_csv(out / "tsne.csv", head, rows)
     accuracy = {statistic: mean for statistic, (mean, _) in probes.items()}
-    draw(points, accuracy, labels, sample.domains, f"{content['model']}, {stage}", out / "tsne.png")
+    title = ", ".join([content["model"], stage, *content.get("classes", ())])
+    draw(points, accuracy, labels, sample.domains, title, out / "tsne.png")
     return content
 
 

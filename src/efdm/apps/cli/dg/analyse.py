@@ -33,6 +33,7 @@ def analyse(
     perplexity: Annotated[float | None, typer.Option(help="tsne only: the perplexity of t-SNE.")] = None,
     per_domain: Annotated[int | None, typer.Option(min=1, help="Pictures per domain. Default: set by the analysis.")] = None,
     domains: Annotated[Words, typer.Option(help="Domains, comma-separated. Default: all.")] = None,
+    classes: Annotated[Words, typer.Option(help="Classes, comma-separated. Default: all.")] = None,
     device: Device = "",
 ) -> None:
     """Analyse the features of a trained classifier: draw a figure and write its numbers."""
@@ -44,7 +45,8 @@ def analyse(
         with show_progress() as progress:
             numbers = analyse_classifier(
                 analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),
-                per_domain=per_domain, device=resolve_device(device), progress=progress, **options,
+                classes=parse_names("classes", classes), per_domain=per_domain, device=resolve_device(device),
+                progress=progress, **options,
             )  # fmt: skip
         row = ANALYSES[analysis]
         for line in (*row.summary(numbers), "", *(out / file for file in row.files)):
