@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from small_digits import small_digits
 
-from efdm.data import ImageSet
 from efdm.data.domains import DomainSet
 from efdm.data.fingerprint import check_same, describe
 from efdm.errors import RunFolderError
@@ -21,11 +19,11 @@ def data() -> DomainSet:
 
 
 def test_other_names_with_equal_counts_are_refused(data: DomainSet) -> None:
-    check_same(describe(data), small_digits(30), "run")
+    check_same(describe(data), describe(small_digits(30)), "run")
     other = replace(data, names=[f"new-{name}" for name in data.names])
     assert other.counts() == data.counts()
     with pytest.raises(RunFolderError, match=r"names.*choose another folder") as caught:
-        check_same(describe(data), other, "run")
+        check_same(describe(data), describe(other), "run")
     assert (caught.value.problem, caught.value.folder) == ("other data", Path("run"))
 
 
@@ -38,18 +36,9 @@ def test_fingerprint_covers_sizes_labels_and_splits(data: DomainSet) -> None:
 
 def test_description_with_counts_only_stays_readable(data: DomainSet) -> None:
     before = {"pictures": data.counts("class")}
-    check_same(before, data, "run")
+    check_same(before, describe(data), "run")
     first = data.domain_names[0]
     label = data.classes[0]
     before["pictures"] = {**before["pictures"], first: {**before["pictures"][first], label: 99}}
     with pytest.raises(RunFolderError, match=f"{first}/{label}: 99 before"):
-        check_same(before, data, "run")
-
-
-def test_image_set() -> None:
-    images = ImageSet([torch.zeros(3, 4, 5, dtype=torch.uint8)], ["a.png"])
-    check_same(describe(images), replace(images), "run")
-    with pytest.raises(RunFolderError):
-        check_same(describe(images), replace(images, names=["b.png"]), "run")
-    with pytest.raises(RunFolderError):
-        check_same(describe(images), replace(images, images=[torch.zeros(3, 5, 4, dtype=torch.uint8)]), "run")
+        check_same(before, describe(data), "run")

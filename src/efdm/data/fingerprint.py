@@ -7,30 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from efdm.data.domains import DomainSet
-from efdm.data.image_set import ImageSet
 from efdm.data.people import PersonSet
 from efdm.errors import RunFolderError
 
 SHA256 = "pictures_sha256"
 
 
-def describe(data: DomainSet | ImageSet | PersonSet) -> dict[str, Any]:
+def describe(data: DomainSet | PersonSet) -> dict[str, Any]:
     """Return the counts of a set (by domain and class, by domain and split, or by split) and its fingerprint, for JSON."""
-    if isinstance(data, ImageSet):
-        return {"pictures": len(data), SHA256: data.fingerprint()}
     if isinstance(data, PersonSet):
         return {"pictures": data.counts(), SHA256: data.fingerprint()}
     return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
 
 
-def check_same(
-    before: Mapping[str, Any], data: DomainSet | ImageSet | PersonSet | Mapping[str, Any], folder: str | os.PathLike[str]
-) -> None:
-    """Raise `RunFolderError` if ``data``, or its description, differs from the description ``before`` of ``folder``.
+def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
+    """Raise `RunFolderError` if the data that ``now`` describes differ from those with which ``folder`` was started.
 
     Entries missing from either description are not compared, because older folders hold only counts.
     """
-    now = data if isinstance(data, Mapping) else describe(data)
     for entry in ("pictures", "splits", SHA256):
         if entry in before and entry in now and before[entry] != now[entry]:
             what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])

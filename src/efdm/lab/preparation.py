@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,11 @@ from efdm.lab.recipe import Recipe, load_recipe
 from efdm.models.backbones import BACKBONES, build_backbone
 from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
+from efdm.training.checkpoint import read_checkpoint
 from efdm.training.device import check_device, default_device, device_defaults
 from efdm.training.files import write_json
-from efdm.training.folder import DONE, check_folder
+from efdm.training.fit import check_same_data
+from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_folder
 from efdm.training.settings import check_same_run
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
@@ -110,6 +113,9 @@ def prepare_classifier(
         device = choose_device(changes.get("device") or before.device)
         settings = replace(before, **{**changes, "device": device})
         check_same_run(settings, out)
+        if not finished:
+            read_checkpoint(out / CHECKPOINT, "cpu")  # a damaged one is reported before pictures are read
+        _check_same_data(dataset, sources, settings.size, out)
         return settings, None if finished else load_dataset(dataset, sources, settings.size, **options)
     device = choose_device(changes.get("device"))
     known = {**default_settings(dataset, changes.get("backbone")), **changes, "device": device}
@@ -125,6 +131,19 @@ def prepare_classifier(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / PICTURES, {"classes": data.classes, "pictures": data.counts("split"), "skipped": data.skipped})
     return settings, data
+
+
+def _check_same_data(dataset: str, sources: Sequence[Path], size: int, folder: Path) -> None:
+    """Raise RunFolderError if the run in ``folder`` was started with other data. Pictures are listed but not read."""
+    if not (folder / PICTURES).exists():  # a run that was started from Python
+        return
+    before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES))
+    options: Any = {} if dataset == DIGITS else {"storage": "stream"}
+    data = load_dataset(dataset, sources, size, **options)
+    skipped = {name for name, _ in pictures["skipped"]}
+    found = data.subset(torch.tensor([n for n, name in enumerate(data.names) if name not in skipped]))
+    fingerprint = found.fingerprint()
+    check_same_data(before.get("data", fingerprint), fingerprint, folder)  # missing in older runs
 
 
 def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

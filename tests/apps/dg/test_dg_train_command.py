@@ -141,6 +141,31 @@ def test_a_finished_run_is_recognised_before_pictures_are_read(trained: Path, pi
 
 
 @pytest.mark.usefixtures("no_reading")
+def test_a_finished_run_is_not_resumed_with_other_data(trained: Path, tmp_path: Path) -> None:
+    other = draw(tmp_path / "mine", ("day", "night", "rain"), ("cat", "dog"), 2)
+    result = run("train", "--data", other, "-o", trained, "--resume")
+    assert result.exit_code == 2
+    assert "other data" in result.output
+
+
+def test_a_run_with_damaged_pictures_resumes(tmp_path: Path) -> None:
+    source = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"), 3)
+    (source / "day" / "cat" / "torn.png").write_bytes(b"PNG")
+    assert run(*training(source, tmp_path / "out")).exit_code == 0
+    result = run("train", "--data", source, "-o", tmp_path / "out", "--resume")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.usefixtures("no_reading")
+def test_a_damaged_checkpoint_is_reported_before_pictures_are_read(trained: Path, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text((trained / "settings.json").read_text())
+    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
+    result = run("train", "--resume", "--data", pictures, "-o", tmp_path)
+    assert result.exit_code == 2
+    assert "damaged" in result.output
+
+
+@pytest.mark.usefixtures("no_reading")
 def test_other_settings_are_refused_before_pictures_are_read(trained: Path, pictures: Path, tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text((trained / "settings.json").read_text())
     (tmp_path / "checkpoint.pt").touch()
