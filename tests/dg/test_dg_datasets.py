@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from efdm.data import from_datasets
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages
-from efdm.dg import predict, training
-from efdm.dg.training import train, train_together
+from efdm.dg import predict
+from efdm.dg.training import ClassifierTask, train, train_together
 from efdm.errors import SettingError
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -74,9 +74,9 @@ def test_streamed_pictures_train_like_pictures_in_memory(data: DomainSet, tmp_pa
 def test_a_set_larger_than_the_memory_of_the_device_is_refused(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.data.memory.available_memory", lambda device: data.images.nbytes - 1)
     with pytest.raises(SettingError, match="120 pictures of 32 pixels need"):
-        training._on_device(data, "meta")
-    training._on_device(streamed(data), "meta")
-    training._on_device(data, "cpu")  # no copy
+        ClassifierTask.to_device(data, torch.device("meta"))
+    ClassifierTask.to_device(streamed(data), torch.device("meta"))
+    ClassifierTask.to_device(data, torch.device("cpu"))  # no copy
 
 
 @pytest.mark.gpu
