@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -77,12 +78,13 @@ def camera_pair(data: PersonSet, seed: int) -> list[Trial]:
 def person_camera(data: PersonSet, seed: int) -> list[Trial]:
     """Return one trial with a random picture of each person and camera as query and all other pictures as gallery."""
 
-    def draw(index: int) -> tuple[bytes, int]:
-        return sha256(f"{seed}/{PurePosixPath(key(data.names[index])).name}".encode()).digest(), index
+    def draw(person: int, camera: int, index: int) -> tuple[bytes, int]:
+        file = PurePosixPath(key(data.names[index])).name
+        return sha256(f"{seed}/{person}/{camera}/{file}".encode()).digest(), index
 
-    groups = _by_person_and_camera(data).values()
-    chosen = {min(at, key=draw) for at in groups}
-    return [Trial(_sorted(chosen), _sorted(i for at in groups for i in at if i not in chosen))]
+    groups = _by_person_and_camera(data)
+    chosen = {min(at, key=partial(draw, *group)) for group, at in groups.items()}
+    return [Trial(_sorted(chosen), _sorted(i for at in groups.values() for i in at if i not in chosen))]
 
 
 def _by_person_and_camera(data: PersonSet) -> dict[tuple[int, int], list[int]]:

@@ -67,7 +67,7 @@ def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", c
         chunk: distances in memory at a time.
         top: length of the CMC.
     """
-    vectors, others = _prepared(query.vectors, gallery.vectors, distance)
+    vectors, others = prepared_vectors(query.vectors, gallery.vectors, distance)
     between = DISTANCES[distance].between
     with full_precision():
         blocks = (between(part, others) for part in vectors.split(_rows(chunk, gallery)))
@@ -84,7 +84,7 @@ def rank_distances(distances: Tensor, query: Features, gallery: Features, *, chu
 def pairwise(query: Tensor, gallery: Tensor, distance: Distance = "cosine") -> Tensor:
     """Return the distances ``(q, g)`` between vectors ``(q, d)`` and ``(g, d)``."""
     with full_precision():
-        return DISTANCES[distance].between(*_prepared(query, gallery, distance))
+        return DISTANCES[distance].between(*prepared_vectors(query, gallery, distance))
 
 
 class DistanceRow(NamedTuple):
@@ -111,7 +111,8 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _prepared(query: Tensor, gallery: Tensor, distance: Distance) -> tuple[Tensor, Tensor]:
+def prepared_vectors(query: Tensor, gallery: Tensor, distance: Distance) -> tuple[Tensor, Tensor]:
+    """Return vectors ``(q, d)`` and ``(g, d)`` as the row of `DISTANCES` expects them."""
     if distance not in DISTANCES:
         raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
     if query.shape[1] != gallery.shape[1]:
