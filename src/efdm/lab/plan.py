@@ -15,7 +15,9 @@ from efdm.lab.recipe import Recipe
 from efdm.lab.selection import SELECTIONS
 from efdm.lab.tasks import FIXED
 from efdm.ops.choices import check_choice
-from efdm.training.settings import TrainSettings, public
+from efdm.recognition.methods import check_method
+from efdm.recognition.settings import RecognitionSettings, identity, resolved
+from efdm.training.settings import public
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,14 @@ def expand(
     grid, ``changes``.
     """
     for row in methods or ():
-        recipe.kind.check_method("methods", row, recipe.rows)
+        check_method("methods", row, recipe.rows)
     for column in columns or ():
         check_choice("domains", column, domains)
     for column in recipe.columns:
         check_choice("columns", column, domains)
     if fixed := sorted({*FIXED, "method", *recipe.grid, *(DRAWN if recipe.draws else ())} & set(changes)):
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
-    kind, protocol = recipe.kind, recipe.rules
+    protocol = recipe.rules
     cells = protocol.cells(domains)
     if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
         cells += protocol.validation_cells(domains)
@@ -73,8 +75,8 @@ def expand(
     for seed, row, hparams, cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
         method = recipe.rows[row].get("method", row)
         point = drawn(names.index(hparams), seed, method, cell) if recipe.draws else grid[hparams]
-        settings = kind.resolved(_settings(recipe, row, cell, seed, point, changes))
-        made.append((Planned(row, hparams, cell, seed, kind.identity(settings), public(settings)), settings))
+        settings = resolved(_settings(recipe, row, cell, seed, point, changes))
+        made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
 
 
@@ -98,7 +100,7 @@ def display(value: Any) -> str:
 
 def _settings(
     recipe: Recipe, row: str, cell: Cell, seed: int, hparams: Mapping[str, Any], changes: Mapping[str, Any]
-) -> TrainSettings:
+) -> RecognitionSettings:
     protocol, own = recipe.rules, recipe.rows[row]
     method = own.get("method", row)
     # stored size and held-out share determine the pictures, so they are part of the data set's name and of the identity

@@ -24,6 +24,7 @@ from efdm.lab.published import Published
 from efdm.lab.selection import SELECTIONS, STDS
 from efdm.lab.tasks import TASKS, LabTask
 from efdm.ops.choices import check_choice
+from efdm.recognition.methods import check_method
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 DOCSTRING_FIELDS = ("claim", "command", "time", "expected", "runs")  # each starts a line of every recipe's docstring
@@ -104,7 +105,7 @@ class Recipe:
         if self.grid and self.draws:
             raise SettingError("a recipe has a grid or draws, not both", ("grid", "draws"))
         for row, changes in self.rows.items():
-            self.kind.check_method("method", changes.get("method", row))
+            check_method("method", changes.get("method", row), self.kind.methods)
         points = [{name: value} for name, values in self.grid.items() for value in values]
         for changes in (self.settings, *points, *self.rows.values(), *self.columns.values()):
             for name in changes:
@@ -150,9 +151,11 @@ def as_json(recipe: Recipe) -> dict[str, Any]:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def recipes() -> dict[str, str]:
-    """Return the names of the packaged recipes and the first lines of their docstrings."""
-    return {path.stem: docstring(path).partition("\n")[0] for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"}
+def recipes(task: str = "") -> dict[str, str]:
+    """Return the names of the packaged recipes, or of those of a task, and the first lines of their docstrings."""
+    paths = [path for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"]
+    of_task = {path.stem: "reid" if path.stem.startswith("reid_") else "dg" for path in paths}
+    return {path.stem: docstring(path).partition("\n")[0] for path in paths if task in ("", of_task[path.stem])}
 
 
 def recipe_path(name_or_path: str | Path) -> Path:

@@ -32,6 +32,7 @@ from efdm.lab.selection import SELECTIONS, VALIDATION
 from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Progress, Report, ignore
+from efdm.recognition.settings import run_label
 from efdm.training.files import write_json
 from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
@@ -167,7 +168,7 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> No
             try:
                 recipe.kind.sampler(settings, pictures)
             except ValueError as error:
-                raise SettingError(f"{recipe.kind.label(settings)}: {error}", "batch") from error
+                raise SettingError(f"{run_label(settings)}: {error}", "batch") from error
 
 
 def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:

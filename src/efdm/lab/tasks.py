@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from efdm import dg
-from efdm.dg.methods import check_method, mixes
+from efdm.dg.methods import mixes
 from efdm.dg.protocols import PROTOCOLS, Cell, Protocol
-from efdm.dg.settings import check, resolved, run_label
+from efdm.dg.settings import check
 from efdm.dg.training import sampler, train_runs
 from efdm.lab.selection import SCORES, Score
+from efdm.recognition.settings import RecognitionSettings
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,7 @@ class LabTask:
     """One kind of training.
 
     Args:
-        settings: the class of its settings, with the fields "data", "train_domains", "test_domains", "method" and "seed".
-        methods: its methods, each with ``options``.
-        check_method: raises for a name that is not in its third argument, which defaults to all methods.
+        settings: the class of its settings.
         mixes: returns True if a method inserts layers after stages.
         method_settings: returns the settings that a method needs by default in a cell.
         protocols: its protocols.
@@ -31,30 +30,27 @@ class LabTask:
         default_scores: the measures that tables of a protocol show.
         layout: whether every score has its own table, with averages over columns.
         measures: sentences that explain the scores, if these are not accuracies.
-        resolved: returns settings with all options and checksums.
         check: raises for contradictory settings.
-        identity: returns the identity of a run.
-        label: describes a run in a few words.
         sampler: returns the batches of a run; raises if they cannot be drawn.
         train: trains several runs, see `efdm.recognition.workers.train_runs`.
     """
 
-    settings: type[Any]
-    methods: Mapping[str, Any]
-    check_method: Callable[..., None]
+    settings: type[RecognitionSettings]
     mixes: Callable[[str], bool]
     method_settings: Callable[[str, Cell], Mapping[str, Any]]
     protocols: Mapping[str, Protocol]
     scores: Mapping[str, Score]
     default_scores: Callable[[Protocol], tuple[str, ...]]
-    resolved: Callable[[Any], Any]
     check: Callable[[Any], None]
-    identity: Callable[[Any], str]
-    label: Callable[[Any], str]
     sampler: Callable[[Any, Any], object]
     train: Callable[..., None]
     layout: Literal["table per score", "one table"] = "table per score"
     measures: tuple[str, ...] = ()
+
+    @property
+    def methods(self) -> Mapping[str, Any]:
+        """The methods, each with ``options``."""
+        return self.settings.methods
 
     @cached_property
     def settable(self) -> tuple[str, ...]:
@@ -80,7 +76,6 @@ def _dg_scores(protocol: Protocol) -> tuple[str, ...]:
 
 TASKS: Mapping[str, LabTask] = MappingProxyType({
     "dg": LabTask(
-        dg.Settings, dg.METHODS, check_method, mixes, _dg_method_settings, PROTOCOLS, SCORES, _dg_scores,
-        resolved, check, dg.identity, run_label, sampler, train_runs,
+        dg.Settings, mixes, _dg_method_settings, PROTOCOLS, SCORES, _dg_scores, check, sampler, train_runs,
     ),
 })  # fmt: skip

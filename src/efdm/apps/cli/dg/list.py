@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from efdm.apps.cli.printing import console, print_text
-from efdm.dg import METHODS
 from efdm.lab import recipes
 from efdm.lab.recipe import docstring, docstring_fields, recipe_path
+from efdm.lab.tasks import TASKS
 from efdm.models.backbones import BACKBONES
 
 app = typer.Typer(add_completion=False)
@@ -21,17 +21,22 @@ app = typer.Typer(add_completion=False)
 @app.command("list")
 def list_command() -> None:
     """List recipes, methods and backbones."""
+    print_lists("dg")
+    print_text("Start with: efdm dg demo")
+
+
+def print_lists(task: str) -> None:
+    """Print recipes and methods of a task, and backbones."""
     _print("Recipes and their number of runs", (
         (name, about, docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
-        for name, about in recipes().items()
+        for name, about in recipes(task).items()
     ))  # fmt: skip
     _print("Methods, their options (--set options.NAME=VALUE), their batches and their sources", (
-        (row.name, row.about, "; ".join(filter(None, [_options(row.options), row.batches, row.source])))
-        for row in METHODS.values()
+        (row.name, row.about, "; ".join(filter(None, [_options(row.options), getattr(row, "batches", ""), row.source])))
+        for row in TASKS[task].methods.values()
     ))  # fmt: skip
     timm = ("NAME", "any timm model, such as resnet18.tv_in1k or mobilenetv2_100", "")
     _print("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])
-    print_text("Start with: efdm dg demo")
 
 
 def _options(options: Mapping[str, object]) -> str:

@@ -24,7 +24,7 @@ FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", ""
 
 @app.command()
 def table(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of `efdm dg run`; several of one recipe are merged.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
     form: Annotated[
         str,
         typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out."),
