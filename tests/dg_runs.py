@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from efdm.dg.settings import Settings
 from efdm.dg.training import Trained
@@ -26,10 +26,6 @@ def settings(**changes: Any) -> Settings:
 
 def weights(trained: Trained) -> Tensor:
     return torch.cat([v.detach().flatten().double().cpu() for v in trained.model.state_dict().values()])
-
-
-def parameters(model: nn.Module) -> Tensor:
-    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
 
 
 class Watch:

@@ -16,7 +16,7 @@ from efdm.data import from_datasets
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages
 from efdm.dg import predict
-from efdm.dg.training import ClassifierTask, train, train_together
+from efdm.dg.training import ClassifierTask, train
 from efdm.errors import SettingError
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -77,16 +77,3 @@ def test_a_set_larger_than_the_memory_of_the_device_is_refused(data: DomainSet, 
         ClassifierTask.to_device(data, torch.device("meta"))
     ClassifierTask.to_device(streamed(data), torch.device("meta"))
     ClassifierTask.to_device(data, torch.device("cpu"))  # no copy
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_streamed_pictures_on_a_gpu(data: DomainSet) -> None:
-    """Equal up to the order of sums, with graphs and with two lanes."""
-    quick: Any = {"device": "cuda", "speed": "graph", "batch": 48, "lr": 0.005, "evaluate_every": 0}
-    runs = [settings(method=method, **quick) for method in ("erm", "efdmix")]
-    for lanes in (1, 2):
-        whole, stream = Watch(), Watch()
-        train_together(runs, data, lanes=lanes, progress=whole)
-        train_together(runs, streamed(data), lanes=lanes, progress=stream)
-        assert stream.losses == pytest.approx(whole.losses, rel=0.02)
