@@ -46,6 +46,8 @@ def test_parts_limit_what_is_read(tmp_path: Path) -> None:
     assert len(part.select("train")) == 0
     with pytest.raises(ValueError, match="valid"):
         read_people(tmp_path, parts=("valid",))
+    with pytest.raises(SettingError, match="size"):
+        read_people(tmp_path, size=(0, 8))
     with pytest.raises(PictureError, match="query"):
         read_people(make_cuhk01(tmp_path / "other"), parts=("query",))
 
@@ -60,6 +62,7 @@ def test_damaged_pictures_are_named_or_skipped(tmp_path: Path) -> None:
     assert error.value.settings == ("damaged",)
     data = read_people(tmp_path, size=SMALL, damaged="skip")
     assert [name for name, _ in data.skipped] == ["0001/c1_0.png", "0002/c1_1.png"]
+    assert data.notes == ["2 pictures damaged: 0001/c1_0.png, 0002/c1_1.png"]
     assert len(data) == len(data.names) == len(data.people) == len(data.select("train")) == 14
 
 
@@ -78,6 +81,7 @@ def test_one_picture_of_two_people_is_reported(tmp_path: Path) -> None:
     (tmp_path / "0003" / "c1_0.png").write_bytes((tmp_path / "0001" / "c2_1.png").read_bytes())
     (tmp_path / "0002" / "c1_0.png").write_bytes((tmp_path / "0002" / "c1_1.png").read_bytes())
     (note,) = read_people(tmp_path, size=SMALL).notes
+    assert "1 picture the same" in note
     assert "0001/c2_1.png and 0003/c1_0.png" in note
 
 

@@ -17,6 +17,7 @@ from efdm.data.images import PictureError, StrPath, resize
 from efdm.data.memory import check_memory
 from efdm.data.people_layouts import find_people, missing
 from efdm.data.people_lists import SPLITS, Shot
+from efdm.errors import SettingError
 from efdm.progress import Report, ignore
 from efdm.text import first_few, make_unique, plural
 
@@ -141,11 +142,13 @@ def read_people(
     """Read a set for re-identification from a folder or zip with ``workers`` threads (default: one per core).
 
     ``layout`` is a row of `efdm.data.people_layouts`, by default the one that fits the file names. Pictures are resized to
-    ``size`` (height, width) without keeping their aspect ratio. ``split`` is one of several published splits, as of GRID.
-    ``parts`` limits the splits that are read, which saves memory. Sets without a published split, or without the file that
-    gives it, are all "train". A copy with too few pictures is read and reported in ``notes``; `check_complete` raises for
-    it. Damaged pictures raise `PictureError`, or are listed in ``skipped`` with ``damaged="skip"``.
+    ``size`` (height, width) without keeping their aspect ratio. ``split`` selects one of several published splits, such as
+    the ten of GRID. ``parts`` limits what is read to some splits, which saves memory. Pictures of a set without a published
+    split, or without the file that gives it, are "train". An incomplete copy is reported in ``notes``; `check_complete`
+    raises an error for it. Damaged pictures raise `PictureError`, or are skipped and reported with ``damaged="skip"``.
     """
+    if min(size) < 1:
+        raise SettingError(f"size must be a height and a width of at least 1 pixel, got {tuple(size)}", "size")
     if damaged not in ("raise", "skip"):
         raise ValueError(f"damaged must be 'raise' or 'skip', got {damaged!r}")
     if unknown := set(parts) - set(SPLITS):
@@ -159,9 +162,14 @@ def read_people(
     images = torch.empty(len(shots), 3, height, width, dtype=torch.uint8)
     read: list[Shot] = []
     skipped: Skipped = []
+    first: dict[int, Shot] = {}  # by hash of the pixels
+    identical: list[str] = []
     for shot, image in read_all(shots, functools.partial(_read, size=size), workers, progress, skipped):
         images[len(read)] = image
         read.append(shot)
+        other = first.setdefault(hash(image.numpy().tobytes()), shot)
+        if other.person != shot.person:  # CUHK01 has two such pairs
+            identical.append(f"{other.name} and {shot.name}")
     if skipped and damaged == "raise":
         reasons = first_few([reason for _, reason in skipped], 5)
         message = f"{path}: {len(skipped)} of {plural(len(shots), 'picture')} cannot be read: {reasons}"
@@ -171,7 +179,7 @@ def read_people(
         for name in SPLITS
     }
     data = PersonSet(
-        name=Path(path).stem if found.layout in UNNAMED else found.layout,
+        name=Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout,
         images=images[: len(read)],
         people=torch.tensor([shot.person for shot in read]),
         cameras=torch.tensor([shot.camera for shot in read]),
@@ -180,7 +188,9 @@ def read_people(
         sources=torch.zeros(len(read), dtype=torch.int64),
         skipped=[*found.skipped, *skipped],
     )
-    return replace(data, notes=[*found.notes, *_incomplete(data, parts), *_identical(data)])
+    reports = {"damaged": [name for name, _ in skipped], "the same for different people": identical}
+    notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
+    return replace(data, notes=[*found.notes, *_incomplete(data, parts), *notes])
 
 
 def check_complete(data: PersonSet, parts: Sequence[str] = SPLITS) -> None:
@@ -193,17 +203,6 @@ def check_complete(data: PersonSet, parts: Sequence[str] = SPLITS) -> None:
 
 def _incomplete(data: PersonSet, parts: Sequence[str]) -> list[str]:
     return missing(data.name, {part: len(data.splits[part]) for part in parts})
-
-
-def _identical(data: PersonSet) -> list[str]:
-    """Return a warning if different people have the same picture. CUHK01 has two such pairs."""
-    first: dict[int, int] = {}
-    pairs = []
-    for index, image in enumerate(data.images):
-        other = first.setdefault(hash(image.numpy().tobytes()), index)
-        if data.people[other] != data.people[index]:
-            pairs.append(f"{data.names[other]} and {data.names[index]}")
-    return [f"different people have the same picture: {first_few(pairs)}"] if pairs else []
 
 
 def _read(shot: Shot, size: tuple[int, int]) -> Tensor:

@@ -86,20 +86,17 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
         raise SettingError(f"split must be from 0 to {row.splits - 1} for {layout}, got {split}", "split")
     matches = _match(path, sources, row.pattern)
     strays = [source.name for source in sources if source.name not in matches and not _is_beside(source.name, row)]
-    if not matches or len(strays) > FEW * (len(matches) + len(strays)):
-        count = f"{len(strays)} of {plural(len(matches) + len(strays), 'picture')}"
-        raise PictureError(
-            f"{path}: {count} are not named as in {layout}: {first_few(strays)}; expected {row.example}", "layout"
-        )
+    total = len(matches) + len(strays)
+    if not matches or len(strays) > FEW * total:
+        wrong = f"{len(strays)} of {plural(total, 'picture')} are not named as in {layout}: {first_few(strays)}"
+        raise PictureError(f"{path}: {wrong}; expected names like {row.example}", "layout")
     _check_one_set(path, matches)
-    people = _numbers([row.person(match) for match in matches.values()])
-    cameras = _numbers([row.camera(match) for match in matches.values()])
-    shots = [
-        Shot(source, person, camera, row.parts[match["part"].lower()] if match.groupdict().get("part") else TRAIN)
-        for (source, match), person, camera in zip(_pairs(sources, matches), people, cameras, strict=True)
-        if person >= 0  # Market-1501 marks bad detections, which do not count, with -1
-    ]
-    divided, skipped, notes = row.divide(shots, path, split)
+    people = _numbers({name: row.person(match) for name, match in matches.items()})
+    cameras = _numbers({name: row.camera(match) for name, match in matches.items()})
+    parts = {name: row.parts.get((match.groupdict().get("part") or "").lower(), TRAIN) for name, match in matches.items()}
+    shots = [Shot(own, people[own.name], cameras[own.name], parts[own.name]) for own in sources if own.name in matches]
+    counted = [shot for shot in shots if shot.person >= 0]  # Market-1501 marks bad detections with -1
+    divided, skipped, notes = row.divide(counted, path, split)
     skipped = [(name, f"{name} is not named as in {layout}, like {row.example}") for name in strays] + skipped
     notes += [f"{plural(len(strays), 'picture')} with other names: {first_few(strays)}"] if strays else []
     return Found(layout, divided, skipped, notes + _shared(divided))
@@ -116,7 +113,8 @@ def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
 
 
 def _recognise(path: Path, sources: Sequence[Source]) -> str:
-    """Return the first layout with the most matching names."""
+    """Return the first layout with the most matching names, of about a thousand."""
+    sources = sources[:: max(1, len(sources) // 1000)]
     counts = {name: len(_match(path, sources, row.automatic or row.pattern)) for name, row in LAYOUTS.items()}
     best = max(counts, key=lambda name: counts[name])  # the first one of equals
     if not counts[best]:
@@ -135,10 +133,6 @@ def _match(path: Path, sources: Sequence[Source], pattern: str) -> dict[str, re.
     return {name: match for name, match in found.items() if match}
 
 
-def _pairs(sources: Sequence[Source], matches: Mapping[str, re.Match[str]]) -> list[tuple[Source, re.Match[str]]]:
-    return [(source, matches[source.name]) for source in sources if source.name in matches]
-
-
 def _is_beside(name: str, row: Layout) -> bool:
     return any(part in row.beside for part in PurePosixPath(name).parts[:-1])
 
@@ -153,13 +147,13 @@ def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:
         raise PictureError(f"{path}: several files of one picture: {first_few(twice, 4)}; keep one of each")
 
 
-def _numbers(texts: Sequence[str]) -> list[int]:
-    """Return the numbers in texts such as "0012" or "c3"; texts that are not numbered alike are numbered in order."""
-    found = [re.fullmatch(r"([a-z]*)(-?\d+)", text, re.IGNORECASE) for text in texts]
-    if all(found) and len({match[1].lower() for match in found if match}) == 1:
-        return [int(match[2]) for match in found if match]
-    order = {text: number for number, text in enumerate(sorted(set(texts)), 1)}
-    return [order[text] for text in texts]
+def _numbers(texts: Mapping[str, str]) -> dict[str, int]:
+    """Return the numbers in texts such as "0012" or "c3", or the ranks of texts that are not numbered alike."""
+    found = {name: re.fullmatch(r"([a-z]*)(-?\d+)", text, re.IGNORECASE) for name, text in texts.items()}
+    if len({match and match[1].lower() for match in found.values()}) == 1 and all(found.values()):
+        return {name: int(match[2]) for name, match in found.items() if match}
+    order = {text: number for number, text in enumerate(sorted(set(texts.values())), 1)}
+    return {name: order[text] for name, text in texts.items()}
 
 
 def _shared(shots: Sequence[Shot]) -> list[str]:
@@ -211,7 +205,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType({
     ),
     "grid": Layout(
         "probe/0001_1_25004_107_32_106_221.jpeg",
-        r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_\d+){5}",
+        r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_-?\d+)+",
         PEOPLE,
         divide=divide_grid,
         splits=10,
