@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from people import make_cuhk01, make_folders, make_grid, make_market, small_people
+from people import make_cuhk01, make_cuhk03, make_folders, make_grid, make_market, small_people
 from PIL import Image
 
 from efdm.data import PictureError, memory
@@ -44,6 +44,8 @@ def test_parts_limit_what_is_read(tmp_path: Path) -> None:
     kept = torch.cat([whole.select("query"), whole.select("gallery")]).sort().values
     assert part.images.equal(whole.images[kept])
     assert len(part.select("train")) == 0
+    both = read_people(make_cuhk03(tmp_path / "cuhk03"), "cuhk03-classic", size=SMALL, parts=("query",))
+    assert (len(both), len(both.select("query")), len(both.select("gallery"))) == (4, 4, 0)
     with pytest.raises(ValueError, match="valid"):
         read_people(tmp_path, parts=("valid",))
     with pytest.raises(SettingError, match="size"):

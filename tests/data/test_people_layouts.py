@@ -174,10 +174,11 @@ def test_pictures_missing_from_disk_or_lists_are_named(tmp_path: Path) -> None:
     names = {name for name, _ in found.skipped}
     assert names == {f"{gone}.jpg", "train/0000/0000_000_01_0303morning_0000_0.png"}
     assert any(gone in note for note in found.notes)
+    shutil.rmtree(tmp_path / "test")
+    without = find_people(tmp_path)
+    assert (people(without, "train"), people(without, "query"), len(without.skipped)) == ({0, 1, 2}, set(), 1)
     (tmp_path / "list_query.txt").unlink()
     assert any("list_query.txt" in note for note in find_people(tmp_path).notes)
-    shutil.rmtree(tmp_path / "test")
-    assert people(find_people(tmp_path), "train") == {0, 1, 2}
 
 
 def test_lists_of_another_set_raise(tmp_path: Path) -> None:
