@@ -43,6 +43,7 @@ bench: install
 	$(BIN)/python benchmarks/match_report.py --readme
 	$(BIN)/python benchmarks/pictures_report.py --readme
 	$(BIN)/python benchmarks/lab_report.py --readme
+	$(BIN)/python benchmarks/reproduction.py --readme
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache demo

@@ -102,10 +102,17 @@ def pages() -> list[Path]:
     return [path.with_name("README.md") for path in sorted((ROOT / "results").rglob("recipe.json"))]
 
 
+def title(recipe: str) -> str:
+    """Return the first sentence of a recipe."""
+    return lab.recipes()[recipe].rstrip(".")
+
+
 def page(path: Path) -> str:
-    """Return a page with updated tables, which start at the first third-level heading."""
-    tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(lab.read_study(path.parent)))
-    return path.read_text().split("\n### ")[0].rstrip() + "\n\n" + tables
+    """Return a page with updated tables, which start at the first third-level heading. A new page has a title only."""
+    study = lab.read_study(path.parent)
+    text = path.read_text() if path.exists() else f"# {title(study.recipe.name)}\n"
+    tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(study))
+    return text.split("\n### ")[0].rstrip() + "\n\n" + tables
 
 
 if __name__ == "__main__":

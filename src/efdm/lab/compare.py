@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from efdm.lab.results import Numbers
+from efdm.lab.results import Numbers, numbers
+from efdm.lab.sweep import Study
 from efdm.stats import standard_error
 
 Verdict = Literal["significant", "inconclusive", "incomplete"]
@@ -80,6 +81,14 @@ def holm(differences: Iterable[Difference]) -> list[Difference]:
         largest = max(largest, min(1.0, made[i].p * (len(complete) - place)))
         made[i] = replace(made[i], p_holm=largest)
     return made
+
+
+def comparison_parts(study: Study, selection: str = "last", score: str = "") -> dict[str, Numbers]:
+    """Return the numbers that are compared: those of every direction, by name, or all in one part for their averages."""
+    made = numbers(study, selection, score or study.recipe.scores[0])
+    if study.recipe.rules.heading == "direction":
+        return {f"{column}: ": replace(made, columns=[column]) for column in made.columns}
+    return {"": made}
 
 
 def compared(

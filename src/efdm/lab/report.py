@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_sentences, score_words
-from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, order_sentence
+from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
 from efdm.lab.results import Numbers, numbers, row_name, tabled
@@ -181,8 +181,8 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
     recipe = study.recipe
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
-    by_direction = recipe.rules.heading == "direction"  # directions are compared one by one, domains by their average
-    parts = {f"{c}: ": replace(made, columns=[c]) for c in made.columns} if by_direction else {"": made}
+    by_direction = recipe.rules.heading == "direction"
+    parts = comparison_parts(study, selection, score)
     found = dict(zip(parts, compared(list(parts.values()), recipe.orders, recipe.contrasts), strict=True))
     count = sum(map(len, found.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]

@@ -1,0 +1,77 @@
+"""The verdicts on the paper's claims follow from the records by fixed rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import reproduction
+from reproduction import FAILS, HOLDS, INCOMPLETE, OPEN, Claim, Row, verdict
+from sweeps import small, studied
+
+from efdm.dg.settings import Settings
+from efdm.lab import Recipe
+from efdm.lab.compare import Difference
+
+
+def difference(mean: float, error: float, p: float, *, seeds: int = 5, pairs: int = 20) -> Difference:
+    return Difference("a", "b", mean, error, pairs, 20, seeds, 10, {}, p, p)
+
+
+@pytest.mark.parametrize(
+    ("found", "better", "similar"),
+    [
+        (difference(2.0, 0.1, 0.001), HOLDS, FAILS),
+        (difference(-2.0, 0.1, 0.001), FAILS, FAILS),
+        (difference(2.0, 0.9, 0.2), OPEN, OPEN),
+        (difference(0.1, 0.2, 0.8), OPEN, HOLDS),
+        (difference(0.1, 0.8, 0.8), OPEN, OPEN),  # too uncertain to be called similar
+        (difference(-0.4, 0.05, 0.001), FAILS, HOLDS),  # significant, but less than a point
+        (difference(2.0, 0.1, 0.001, pairs=19), INCOMPLETE, INCOMPLETE),
+        (difference(2.0, 0.1, 0.001, seeds=2), OPEN, OPEN),
+    ],
+)
+def test_rules(found: Difference, better: str, similar: str) -> None:
+    assert (verdict(found), verdict(found, "similar")) == (better, similar)
+
+
+def by_method(settings: Settings, step: int, split: str, domain: str) -> float:
+    return 60 + settings.seed + {"erm": 0, "mixstyle": 4, "efdmix": 2 + 0.1 * settings.seed}[settings.method]
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """The rows of two claims on made-up records: MixStyle is better than ERM and than EFDMix."""
+    recipe: Recipe = small(methods=["erm", "mixstyle", "efdmix"], orders=(("erm", "mixstyle", "efdmix"),), seeds=range(5))
+    monkeypatch.setattr(reproduction.lab, "load_recipe", lambda name: recipe)
+    monkeypatch.setattr(reproduction.lab, "read_study", lambda folder: studied(recipe, by_method))
+    monkeypatch.setattr(reproduction, "folders", lambda: {"small": reproduction.RESULTS / "small"})
+    claims = [Claim("here", "up", "erm", "mixstyle", ("small",)), Claim("here", "down", "mixstyle", "efdmix", ("small",))]
+    backwards = Claim("here", "the other way round", "efdmix", "mixstyle", ("small",))
+    absent = Claim("here", "not run", "erm", "mixstyle", ("other",))
+    return [row for claim in (*claims, backwards, absent) for row in claim.rows()]
+
+
+def test_claims_are_judged_by_their_records(rows: list[Row]) -> None:
+    assert [row.verdict for row in rows] == [HOLDS, FAILS, HOLDS, reproduction.ABSENT]
+    assert rows[0].ours == "62.0 ± 0.7 → 66.0 ± 0.7 (+4.0 ± 0.0, p < 0.001; 5 seeds)"
+    assert rows[1].ours.startswith("66.0 ± 0.7 → 64.2 ± 0.8 (-1.8 ± 0.1, p")
+    assert rows[2].ours.startswith("64.2 ± 0.8 → 66.0 ± 0.7 (+1.8 ± 0.1, p")
+
+
+def test_every_claim_names_rows_that_a_recipe_compares() -> None:
+    for claim in reproduction.CLAIMS:
+        found = [row for row in claim.rows() if claim.recipes]
+        assert found or not claim.recipes, claim
+
+
+def test_every_record_of_the_table_exists() -> None:
+    for folder in re.findall(r"\]\(\.\./(results/[^)]+)\)", reproduction.reproduction_table()):
+        assert (reproduction.ROOT / folder).is_file()
+
+
+def test_published_numbers_are_shown() -> None:
+    shown = {(row.claim, row.network): row.paper for claim in reproduction.CLAIMS for row in claim.rows()}
+    assert shown["EFDMix (flow) is better than MixStyle", "ResNet-50"] == "85.8 → 86.6 (+0.8)"
+    assert shown["EFDMix (flow) is better than ERM, oracle", "ResNet-18"] == "86.7 → 87.9 (+1.2)"
+    assert shown["leave one out: EFDMix (flow) is better than EFDMix (stop)", "ResNet-18"] == "-"
