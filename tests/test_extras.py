@@ -11,6 +11,7 @@ EXTRAS = {
     "efdm.data": "style",
     "efdm.models.weights": "style",
     "efdm.dg": "dg",
+    "efdm.reid": "reid",
     "efdm.lab": "dg",
 }
 CODE = """

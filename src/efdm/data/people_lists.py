@@ -124,7 +124,7 @@ def _load(source: Source, read: Any, split: int) -> Any:
 
 
 def _mat(source: Source, *names: str) -> dict[str, Any]:
-    with requires("dg"):
+    with requires("reid"):
         from scipy.io import loadmat  # takes a second to import
     with source.open() as file:
         return dict(loadmat(file, variable_names=names))

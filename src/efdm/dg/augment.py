@@ -16,6 +16,7 @@ from efdm.recognition.pixels import (
     check_images,
     contrast,
     enlarged_windows,
+    first_fitting,
     gray,
     hue,
     normalized,
@@ -86,8 +87,6 @@ def _windows_of_area(
     u = uniform(2, 10, batch, device=device, generator=generator)
     share, ratio = area[0] + (area[1] - area[0]) * u[0], torch.exp((2 * u[1] - 1) * math.log(4 / 3))
     sides = torch.stack([(share / ratio).sqrt(), (share * ratio).sqrt()])  # (2, 10, b), relative to the side
-    fits = (sides <= 1).all(0)
-    first = fits.to(torch.uint8).argmax(0).expand(2, 1, batch)
-    heights, widths = torch.where(fits.any(0), sides.gather(1, first)[:, 0], 1.0) * side
+    heights, widths = first_fitting(sides, (sides <= 1).all(0), 1.0) * side
     down, right = uniform(2, batch, device=device, generator=generator)
     return Windows(down * (side - heights), right * (side - widths), heights, widths)

@@ -89,6 +89,12 @@ def _centres(start: Tensor, extent: Tensor, steps: Tensor, length: int, canvas: 
     return (2 * at + 1) / canvas - 1
 
 
+def first_fitting(sides: Tensor, fits: Tensor, otherwise: float) -> Tensor:
+    """Return the first of several heights and widths ``(2, tries, b)`` that fit, or ``otherwise``, as ``(2, b)``."""
+    first = fits.to(torch.uint8).argmax(0).expand(2, 1, -1)
+    return torch.where(fits.any(0), sides.gather(1, first)[:, 0], otherwise)
+
+
 def rectangles(size: tuple[int, int], center: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor]) -> Tensor:
     """Return masks ``(..., h, w)`` of rectangles, clipped to the picture, from integer centers and sides ``(...)``."""
     within = []

@@ -79,24 +79,26 @@ def check_options(settings: RecognitionSettings) -> dict[str, Any]:
 
 
 def check_domains(
-    settings: RecognitionSettings, available: int, needed: tuple[int, float], what: str = "training domains"
+    settings: RecognitionSettings, available: int | None, needed: tuple[int, float], what: str = "training domains"
 ) -> None:
     """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
 
-    ``available`` is the number of domains (``what``) in the training data, ``needed`` the smallest and the largest number
-    of them in a batch.
+    ``available`` is the number of domains (``what``) in the training data, or None before the data is known. ``needed`` are
+    the smallest and the largest number of them in a batch.
     """
     method, (least, most) = settings.methods[settings.method], needed
     if settings.batch < method.min_batch:
         message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {settings.batch}"
         raise SettingError(message, "batch")
     other = method.name.partition("-")[0] if "-" in method.name else "erm"
-    if available < least:
+    if available is not None and available < least:
         message = f"{method.name} needs at least {least} {what}, got {available}; add one, or use {other!r}"
         raise SettingError(message, ("train_domains", "method"))
     if settings.batches == "domains":
         parts = available if settings.domains_per_batch == "all" else settings.domains_per_batch
-        if parts > available:
+        if parts is None:
+            return
+        if available is not None and parts > available:
             message = f"domains_per_batch must be at most {available}, the number of {what}, or 'all'; got {parts}"
             raise SettingError(message, "domains_per_batch")
         if settings.batch % parts:

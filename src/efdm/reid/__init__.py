@@ -1,1 +1,35 @@
 """Person re-identification: train embeddings of pictures of people and rank a gallery by its distance to a query."""
+
+from efdm.errors import requires
+
+with requires("reid"):
+    from efdm.reid.embed import extract
+    from efdm.reid.evaluate import score
+    from efdm.reid.methods import METHODS
+    from efdm.reid.model import Embedder, load_embedder, save_embedder
+    from efdm.reid.protocols import PROTOCOLS, Trial, make_trials
+    from efdm.reid.retrieval import Features, Ranking, rank
+    from efdm.reid.sets import PersonSets
+    from efdm.reid.settings import Settings, identity
+    from efdm.reid.training import Trained, train, train_together
+
+__all__ = [
+    "METHODS",
+    "PROTOCOLS",
+    "Embedder",
+    "Features",
+    "PersonSets",
+    "Ranking",
+    "Settings",
+    "Trained",
+    "Trial",
+    "extract",
+    "identity",
+    "load_embedder",
+    "make_trials",
+    "rank",
+    "save_embedder",
+    "score",
+    "train",
+    "train_together",
+]

@@ -1,0 +1,102 @@
+"""Settings of the training of a re-identification network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from efdm.errors import SettingError
+from efdm.nn import LayerRow
+from efdm.ops.choices import check_choice
+from efdm.recognition.methods import DOMAINS
+from efdm.recognition.settings import (
+    RecognitionSettings,
+    check_domains,
+    check_options,
+    identity,
+    resolved,
+    run_label,
+)
+from efdm.reid.augment import Augmentation
+from efdm.reid.methods import METHODS
+from efdm.reid.protocols import PROTOCOLS
+from efdm.training import settings as training
+from efdm.training.settings import Count, Names, NonNegative, Share, public, validated
+
+__all__ = ["Settings", "check", "identity", "protocol_of", "public", "read_settings", "resolved", "run_label"]
+
+Size = Annotated[tuple[Count, Count], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+Augmentations = Annotated[tuple[Augmentation, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+Protocols = Annotated[dict[str, str], BeforeValidator(lambda v: dict(v) if isinstance(v, Mapping) else v)]
+
+
+@validated
+class Settings(RecognitionSettings):
+    """One run. A domain is a data set; see ``domain_labels`` for the domains of methods that pair them.
+
+    The defaults are those of the authors' code for OSNet and Market-1501 (``cfg_osnet.yaml`` of MixStyle's code, which
+    EFDM's code uses), except for ``weights`` (there ImageNet) and ``schedule`` (there a tenth after every 20 epochs).
+    """
+
+    protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; "official" unless given
+    protocol_seed: int = 0  # of protocols that draw queries
+    backbone: str = "osnet_x1_0"
+    stages: Names = ("conv2", "conv3")  # paper
+    domain_labels: Literal["cameras", "datasets"] = "cameras"
+    iterations: Count = 24_240  # 60 epochs of 404
+    batch: Count = 32
+    batches: Literal["uniform", "domains", "people"] = "uniform"
+    instances: Count = 4  # pictures of a person, for batches="people"; torchreid's default
+    lr: NonNegative = 0.01
+    classifier_lr: NonNegative = 5.0  # times lr; for SGD
+    weight_decay: NonNegative = 1e-5
+    label_smoothing: Share = 0.1
+    triplet_weight: NonNegative = 0.0  # of the batch-hard triplet loss
+    triplet_margin: NonNegative = 0.3  # torchreid's default
+    augmentation: Augmentations = ("flip", "jitter")
+    size: Size = (256, 128)
+
+    methods: ClassVar[Mapping[str, LayerRow]] = METHODS
+
+
+def check(settings: Settings) -> None:
+    """Raise SettingError for contradictory settings and for an unknown method, option or protocol."""
+    options = check_options(settings)
+    row = METHODS[settings.method]
+    row.make(generator=None, **options)  # layers check their arguments
+    known = len(settings.train_domains) if settings.domain_labels == "datasets" else None
+    check_domains(settings, known, DOMAINS[row.pairing], WHAT[settings.domain_labels])
+    for name, protocol in settings.protocols.items():
+        check_choice("protocols", protocol, PROTOCOLS)
+        if name not in settings.test_domains:
+            message = f"protocols names {name!r}, which is not a test domain ({', '.join(settings.test_domains)})"
+            raise SettingError(message, ("protocols", "test_domains"))
+    for name in {*settings.train_domains} & {*settings.test_domains}:
+        if protocol_of(settings, name) != "official":
+            message = f"protocol {protocol_of(settings, name)!r} would test on the training pictures of {name}"
+            raise SettingError(f"{message}; use 'official', or another test domain", ("protocols", "test_domains"))
+    if settings.batches == "people" and settings.batch % settings.instances:
+        message = f"batch must be a multiple of instances={settings.instances}, the pictures of a person"
+        raise SettingError(f"{message}, got {settings.batch}", ("batch", "instances"))
+    if settings.triplet_weight and (settings.batches != "people" or settings.instances < 2):
+        message = "the triplet loss needs batches with several pictures of each person"
+        raise SettingError(f"{message}; set batches='people' and instances >= 2", ("triplet_weight", "batches", "instances"))
+    if settings.classifier_lr != 1 and settings.optimizer != "sgd":
+        message = f"classifier_lr={settings.classifier_lr} needs optimizer='sgd', got {settings.optimizer!r}"
+        raise SettingError(f"{message}; use classifier_lr=1.0", ("classifier_lr", "optimizer"))
+
+
+WHAT: Mapping[str, str] = {"cameras": "cameras", "datasets": "training domains"}
+
+
+def protocol_of(settings: Settings, name: str) -> str:
+    """Return the protocol of a test domain."""
+    return settings.protocols.get(name, "official")
+
+
+def read_settings(folder: Path) -> Settings:
+    """Return the settings that the run in ``folder`` was started with."""
+    return training.read_settings(Settings, folder)

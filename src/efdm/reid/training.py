@@ -1,0 +1,163 @@
+"""Training of re-identification networks: one run, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from efdm.data.memory import check_memory
+from efdm.data.people import PersonSet
+from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
+from efdm.models import classifier_of
+from efdm.progress import Report, ignore
+from efdm.recognition import training, workers
+from efdm.recognition.model_file import MODEL
+from efdm.recognition.training import RecognitionTask
+from efdm.reid import settings as reid_settings
+from efdm.reid.evaluate import evaluate
+from efdm.reid.model import load_embedder, save_embedder
+from efdm.reid.protocols import make_trials
+from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
+from efdm.reid.settings import Settings, protocol_of
+from efdm.reid.step import make_step, scale_gradients
+from efdm.training.files import Record, rounded
+from efdm.training.lanes import Work
+from efdm.training.step import Step
+
+RANKS = (1, 5, 10)  # of the CMC, in records
+Sets = PersonSets | Mapping[str, PersonSet]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: the model in eval mode, and a record of each evaluation, the last at the end of the run."""
+
+    settings: Settings
+    model: nn.Module
+    records: list[Record]
+
+
+def train(
+    settings: Settings, data: Sets, folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
+) -> Trained:
+    """Train a network and write model, records and log to ``folder``, if given. See `efdm.recognition.training.train`.
+
+    ``data`` are sets by the names that the settings use for training and test domains.
+    """
+    return training.train(ReidTask, settings, lambda: _sets(data), folder, resume=resume, progress=progress)
+
+
+def train_together(
+    runs: Sequence[Settings],
+    data: Sets,
+    folder: Path | None = None,
+    *,
+    lanes: int = 1,
+    progress: Report = ignore,
+    finished: Callable[[Trained], None] = lambda _: None,
+) -> None:
+    """Train several networks. See `efdm.recognition.training.train_together`."""
+    training.train_together(ReidTask, runs, _sets(data), folder, lanes=lanes, progress=progress, finished=finished)
+
+
+def train_runs(
+    runs: Sequence[Settings],
+    data: Sets,
+    folder: Path,
+    *,
+    lanes: int,
+    progress: Report = ignore,
+    finished: Callable[[Trained], None] = lambda _: None,
+) -> None:
+    """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
+    workers.train_runs(ReidTask, runs, _sets(data), folder, lanes=lanes, progress=progress, finished=finished)
+
+
+def _sets(data: Sets) -> PersonSets:
+    return data if isinstance(data, PersonSets) else PersonSets(data)
+
+
+def sampler(settings: Settings, data: Sets, start: int = 0) -> Batches:
+    """Return the batches of indices into the joined training sets, from iteration ``start`` on."""
+    return _batches(settings, training_pictures(settings, _sets(data)), start)
+
+
+def _batches(settings: Settings, pictures: TrainingPictures, start: int) -> Batches:
+    common: dict[str, Any] = {"seed": settings.seed, "epochs": "endless", "start": start}
+    if settings.batches == "people":
+        return identity_batches(pictures.indices, pictures.people, settings.batch, instances=settings.instances, **common)
+    if settings.batches == "domains":
+        domains = pictures.domains[pictures.indices]
+        pools = [pictures.indices[domains == domain] for domain in domains.unique()]
+        return domain_batches(pools, settings.batch, domains=settings.domains_per_batch, **common)
+    return uniform_batches(pictures.indices, settings.batch, **common)
+
+
+class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
+    """Train a network to classify the people of some data sets, and rank the galleries of others by its features."""
+
+    def __init__(self, settings: Settings, data: PersonSets, folder: Path | None, *, resume: bool, lanes: int) -> None:
+        self.pictures = training_pictures(settings, data)
+        self.trials = {
+            name: make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
+            for name in settings.test_domains
+        }
+        self.handles: list[RemovableHandle] = []
+        super().__init__(settings, data, folder, resume=resume, lanes=lanes)
+
+    @classmethod
+    def load(cls, settings: Settings, data: PersonSets, folder: Path, records: list[Record]) -> Trained:
+        return Trained(settings, load_embedder(folder / MODEL, settings.device).model, records)
+
+    @staticmethod
+    def check(settings: Settings) -> None:
+        reid_settings.check(settings)
+
+    @staticmethod
+    def fingerprint_of(settings: Settings, data: PersonSets) -> str:
+        return data.fingerprint({*settings.train_domains, *settings.test_domains})
+
+    @staticmethod
+    def to_device(data: PersonSets, device: torch.device) -> PersonSets:
+        if device.type != "cpu":
+            check_memory(data.nbytes, f"the pictures of {', '.join(data.domain_names)}", device)
+        return data.to(device)
+
+    def count_classes(self) -> int:
+        return self.pictures.classes
+
+    def make_step(self) -> Step:
+        settings = self.settings
+        step = make_step(self.model, self.pictures, settings)
+        self.handles = scale_gradients(classifier_of(self.model), settings.classifier_lr, settings.weight_decay)
+        return step
+
+    def sampler(self, start: int) -> Batches:
+        return _batches(self.settings, self.pictures, start)
+
+    def metrics(self) -> Work[Record]:
+        settings, scores = self.settings, {}
+        for name, trials in self.trials.items():
+            data = self.data[name]
+            found = yield from evaluate(
+                self.model, data, trials, size=settings.size, precision=settings.precision, top=max(RANKS)
+            )
+            scores[name] = {
+                "protocol": protocol_of(settings, name), "trials": len(trials), "queries": len(trials[0].query),
+                "gallery": len(trials[0].gallery), "mAP": rounded(found.mean_ap),
+                **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
+            }  # fmt: skip
+        return {"people": self.pictures.classes, "pictures": len(self.pictures.indices), "test": scores}
+
+    def finish(self) -> Trained:
+        for handle in self.handles:
+            handle.remove()
+        if self.folder is not None:
+            save_embedder(self.model, self.folder / MODEL, people=self.pictures.classes, settings=self.settings)
+        return Trained(self.settings, self.model.eval(), self.records)
