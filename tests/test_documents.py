@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import documents
 import lab_report
@@ -40,6 +41,27 @@ def test_the_page_of_backbones_lists_their_table() -> None:
     page = (ROOT / "docs" / "models" / "backbones.md").read_text()
     assert page.partition(begin)[2].partition(end)[0] == "\n".join(lines)
     assert all(f"`{file}`" in page for file in ORIGINS)
+
+
+def test_lightning_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks are marked `py`, because lightning is not among the packages that the tests need."""
+    pytest.importorskip("lightning")
+    from efdm import EFDMix
+    from efdm.nn import feature_layers
+
+    mixed: list[bool] = []
+    forward = EFDMix.forward
+    monkeypatch.setattr(
+        EFDMix, "forward", lambda self, x, **named: (mixed.append(x.requires_grad), forward(self, x, **named))[1]
+    )
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec("\n".join(blocks((ROOT / "docs/guide/your-training-script.md").read_text(), "py")), names)
+    model = names["trainer"].lightning_module
+    assert mixed.count(True) == 2 * 2 * 3  # epochs, batches, stages
+    assert feature_layers(model.backbone) == []
+    plain = names["Classifier"]()
+    plain.load_state_dict(model.state_dict())
 
 
 def commands() -> list[str]:
