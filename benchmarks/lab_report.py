@@ -7,6 +7,7 @@ python benchmarks/lab_report.py --readme   update these tables and all pages in 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,31 +60,34 @@ def pacs_table() -> str:
     return markdown(["method", *(name.replace("_", " ") for name in table.head[3:]), "paper, ResNet-18"], rows)
 
 
-FEATURES = ROOT / "results" / "pacs" / "features"
-MODELS = {"erm": "ERM", "efdmix": "EFDMix"}  # folder of a model's analyses -> column
+# folder of analyses -> folder of each model's -> column
+FEATURES = {
+    ROOT / "results" / "pacs" / "features": {"erm": "ERM", "efdmix": "EFDMix"},
+    ROOT / "results" / "pacs-resnet18" / "features": {"erm": "ReLU", "erm-prelu": "PReLU"},
+}
 
 
-def analysed(analysis: str) -> dict[str, dict[str, Any]]:
+def analysed(folder: Path, analysis: str) -> dict[str, dict[str, Any]]:
     """Return the numbers of an analysis for each model."""
-    return {name: json.loads((FEATURES / folder / f"{analysis}.json").read_text()) for folder, name in MODELS.items()}
+    return {name: json.loads((folder / part / f"{analysis}.json").read_text()) for part, name in FEATURES[folder].items()}
 
 
-def histogram_table() -> str:
+def histogram_table(folder: Path) -> str:
     """Return the kurtosis and the distance to the normal distribution for each domain and model."""
-    found = {name: content["domains"] for name, content in analysed("histogram").items()}
+    found = {name: content["domains"] for name, content in analysed(folder, "histogram").items()}
     measures = {"kurtosis": "kurtosis", "distance_to_normal": "distance to normal"}
     rows = []
-    for domain in found["ERM"]:
+    for domain in next(iter(found.values())):
         middle = [found[name][domain]["median_over_channels"] for name in found]
         rows.append([domain, *(f"{each[measure]:.2f}" for measure in measures for each in middle)])
     return markdown(["domain", *(f"{words}, {name}" for words in measures.values() for name in found)], rows)
 
 
-def probe_table() -> str:
+def probe_table(folder: Path) -> str:
     """Return how well a linear probe predicts the domain from each feature statistic, in percent."""
-    found = {name: content["accuracy"] for name, content in analysed("tsne").items()}
+    found = {name: content["accuracy"] for name, content in analysed(folder, "tsne").items()}
     rows = []
-    for statistic in found["ERM"]:
+    for statistic in next(iter(found.values())):
         rows.append([statistic.replace("_", " "), *(f"{100 * each[statistic]['mean']:.1f}" for each in found.values())])
     return markdown(["statistic", *found], rows)
 
@@ -92,8 +96,12 @@ SCRIPT = "lab_report.py"
 TABLES = (
     Table(GUIDE, "cost table", SCRIPT, cost_table),
     Table(README, "PACS table", SCRIPT, pacs_table),
-    Table(FEATURES / "README.md", "histogram table", SCRIPT, histogram_table),
-    Table(FEATURES / "README.md", "probe table", SCRIPT, probe_table),
+    *(
+        Table(folder / "README.md", f"{name} table", SCRIPT, partial(render, folder))
+        for folder in FEATURES
+        if folder.exists()
+        for name, render in (("histogram", histogram_table), ("probe", probe_table))
+    ),
 )
 
 

@@ -10,7 +10,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -270,9 +270,9 @@ def of_activations(content: dict[str, Any]) -> tuple[str, bool]:
     return words, all(own[stage] > other[stage] for stage in own)
 
 
-def of_depth(content: dict[str, Any]) -> tuple[str, bool]:
-    own = _shares(content, "own")
-    return ", ".join(f"{share:.0f} %" for share in own.values()), all(a > b for a, b in pairwise(own.values()))
+def of_depth(content: dict[str, Any], activation: str = "own") -> tuple[str, bool]:
+    found = _shares(content, activation).values()
+    return ", ".join(f"{share:.0f} %" for share in found), all(a >= b for a, b in pairwise(found))
 
 
 def of_skewness(content: dict[str, Any]) -> tuple[str, bool]:
@@ -286,7 +286,13 @@ FIGURES: tuple[tuple[str, str, str, Callable[[dict[str, Any]], tuple[str, bool]]
     ("Figure 1", "features of a channel are not Gaussian (kurtosis 3)", "histogram", of_histogram),
     ("Figure 3", "nearly all values of a picture occur more than once", "ties", of_pictures),
     ("Figure 3", "ReLU gives more equal values than PReLU", "ties", of_activations),
-    ("Figure 3", "the share of equal values decreases with depth", "ties", of_depth),
+    ("Figure 3", "with ReLU, the share of equal values decreases with depth", "ties", of_depth),
+    (
+        "Figure 3",
+        "with PReLU, the share of equal values decreases with depth",
+        "ties",
+        partial(of_depth, activation="prelu"),
+    ),
     ("Figure 4", "skewness separates the domains", "tsne", of_skewness),
 )
 
