@@ -44,6 +44,16 @@ def test_crop_shows_the_middle() -> None:
     assert torch.equal(sheet([[wide]], cell=20, gap=0), GREEN)
 
 
+def test_cells_need_not_be_square() -> None:
+    tall = plain(1, 0, 0, 40, 20)
+    page = sheet([[tall, tall], [None, tall]], cell=(40, 20), gap=2)
+    assert page.shape == (3, 2 * 42 + 2, 2 * 22 + 2)
+    assert torch.equal(page[:, 44:84, 24:44], tall)
+    assert not inked(page[:, 44:84, 2:22])
+    wide = torch.cat([RED, GREEN, BLUE], -1)  # 20 x 60
+    assert torch.equal(sheet([[wide]], cell=(20, 10), gap=0), plain(0, 1, 0, 20, 10))
+
+
 def test_gray_half_precision_and_values_out_of_range() -> None:
     page = sheet([[torch.full((1, 9, 9), 2.0, dtype=torch.float16)]], cell=9, gap=0)
     assert torch.equal(page, torch.ones(3, 9, 9))

@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from efdm.data.images import centre_crop, resize
+from efdm.data.images import resize
 
 PAPER = (252, 251, 248)
 INK = (38, 36, 34)
@@ -22,14 +22,15 @@ def sheet(
     *,
     row_labels: Sequence[str] = (),
     column_labels: Sequence[str] = (),
-    cell: int = 256,
+    cell: int | tuple[int, int] = 256,
     gap: int | None = None,
     title: str = "",
 ) -> Tensor:
-    """Arrange pictures ``(3 or 1, h, w)`` in [0, 1], of any sizes, as one picture ``(3, H, W)`` of equal square cells.
+    """Arrange pictures ``(3 or 1, h, w)`` in [0, 1], of any sizes, as one picture ``(3, H, W)`` of equal cells.
 
-    A cell shows the centre of its picture, and ``None`` leaves it empty. ``gap`` defaults to a sixteenth of a cell. Labels
-    scale with the cell and are shortened if they are too long.
+    ``cell`` is the side of square cells or their (height, width). A cell shows the centre of its picture, and ``None``
+    leaves it empty. ``gap`` defaults to a sixteenth of a cell. Labels scale with the cell and are shortened if they are too
+    long.
 
     >>> import torch
     >>> from efdm.data.sheets import sheet
@@ -42,32 +43,42 @@ def sheet(
     for what, labels, count in (("row", row_labels, len(rows)), ("column", column_labels, columns)):
         if labels and len(labels) != count:
             raise ValueError(f"got {len(labels)} {what}_labels for {count} {what}s; give one for each, or none")
-    gap = max(1, cell // 16) if gap is None else gap
-    small, large = (ImageFont.load_default(max(least, round(cell * share))) for least, share in ((13, 0.066), (19, 0.11)))
+    high, wide = (cell, cell) if isinstance(cell, int) else cell
+    unit = max(high, wide)
+    gap = max(1, unit // 16) if gap is None else gap
+    small, large = (ImageFont.load_default(max(least, round(unit * share))) for least, share in ((13, 0.066), (19, 0.11)))
     line = _height(small)
     longest = max((small.getlength(label) for label in row_labels), default=0.0)
-    left = gap + (round(min(longest, cell)) + gap if row_labels else 0)
+    left = gap + (round(min(longest, unit)) + gap if row_labels else 0)
     top = gap + (round(1.9 * _height(large)) if title else 0) + (round(1.5 * line) if column_labels else 0)
-    pitch = cell + gap
-    width, height = left + columns * pitch, top + len(rows) * pitch
+    down, right = high + gap, wide + gap
+    width, height = left + columns * right, top + len(rows) * down
     image = Image.new("RGB", (width, height), PAPER)
     draw = ImageDraw.Draw(image)
     if title:
         draw.text((left, gap), _shorten(title, large, width - left - gap), font=large, fill=INK)
     for j, label in enumerate(column_labels):
-        place = (left + j * pitch + cell / 2, top - 0.45 * line)
-        draw.text(place, _shorten(label, small, cell), font=small, fill=FAINT, anchor="ms")
+        place = (left + j * right + wide / 2, top - 0.45 * line)
+        draw.text(place, _shorten(label, small, wide), font=small, fill=FAINT, anchor="ms")
     for i, label in enumerate(row_labels):
-        place = (left - gap, top + i * pitch + cell / 2)
-        draw.text(place, _shorten(label, small, cell), font=small, fill=FAINT, anchor="rm")
+        place = (left - gap, top + i * down + high / 2)
+        draw.text(place, _shorten(label, small, unit), font=small, fill=FAINT, anchor="rm")
     canvas = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
     for i, row in enumerate(rows):
         for j, picture in enumerate(row):
             if picture is not None:
-                y, x = top + i * pitch, left + j * pitch
-                square = centre_crop(picture.detach().to("cpu", torch.float32).clamp(0, 1))
-                canvas[:, y : y + cell, x : x + cell] = resize(square, (cell, cell))
+                y, x = top + i * down, left + j * right
+                shown = _cropped(picture.detach().to("cpu", torch.float32).clamp(0, 1), high, wide)
+                canvas[:, y : y + high, x : x + wide] = resize(shown, (high, wide))
     return canvas
+
+
+def _cropped(image: Tensor, height: int, width: int) -> Tensor:
+    """Return the largest part at the centre of ``(c, h, w)`` with the aspect ratio ``height : width``."""
+    tall, wide = image.shape[-2:]
+    rows, columns = min(tall, max(1, round(wide * height / width))), min(wide, max(1, round(tall * width / height)))
+    top, left = (tall - rows) // 2, (wide - columns) // 2
+    return image[:, top : top + rows, left : left + columns]
 
 
 def _height(font: Font) -> int:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from efdm.models import embedding, embedding_width
 from efdm.nn.stages import eval_mode
+from efdm.progress import Progress, Report, ignore
 from efdm.recognition.pixels import Size, prepared
 from efdm.training import autocast
 from efdm.training.lanes import Work, finish
@@ -15,17 +16,32 @@ from efdm.training.lanes import Work, finish
 BATCH = 256  # pictures per batch
 
 
-def extract(model: nn.Module, images: Tensor, *, size: Size, batch: int = BATCH, precision: str = "fp32") -> Tensor:
+def extract(
+    model: nn.Module,
+    images: Tensor,
+    *,
+    size: Size,
+    batch: int = BATCH,
+    precision: str = "fp32",
+    progress: Report = ignore,
+) -> Tensor:
     """Return the features of uint8 pictures ``(n, 3, h, w)``, float32 ``(n, d)`` of length 1, on the device of the model.
 
     The features are those that enter the classifier. Pictures are resized to ``size`` (height, width).
     """
     every = torch.arange(len(images), device=images.device)
-    return finish(extract_at(model, images, every, size=size, batch=batch, precision=precision))
+    return finish(extract_at(model, images, every, size=size, batch=batch, precision=precision, progress=progress))
 
 
 def extract_at(
-    model: nn.Module, images: Tensor, indices: Tensor, *, size: Size, batch: int = BATCH, precision: str = "fp32"
+    model: nn.Module,
+    images: Tensor,
+    indices: Tensor,
+    *,
+    size: Size,
+    batch: int = BATCH,
+    precision: str = "fp32",
+    progress: Report = ignore,
 ) -> Work[Tensor]:
     """Return the features of the pictures at ``indices``, as `extract` does, and yield after every batch."""
     device = next(model.parameters()).device
@@ -37,6 +53,7 @@ def extract_at(
         for start, at in zip(range(0, len(padded), batch), padded.split(batch), strict=False):
             part = found[start : start + batch]
             part.copy_(_features(model, images[at].to(device), size, precision)[: len(part)])
+            progress(Progress("extracting features", start + len(part), len(found)))
             yield
     return found
 

@@ -1,0 +1,214 @@
+"""Search a gallery for the people of query pictures: ranked lists, and sheets with framed pictures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from efdm.data.folders import Skipped, find_pictures
+from efdm.data.image_set import read_all, read_rgb
+from efdm.data.images import Picture, PictureError, StrPath, resize
+from efdm.data.memory import check_memory
+from efdm.data.people import UNNAMED, PersonSet
+from efdm.data.people_layouts import Found, find_people
+from efdm.data.people_lists import SPLITS, Shot
+from efdm.data.sheets import sheet
+from efdm.progress import Report, ignore
+from efdm.reid.embed import BATCH, extract
+from efdm.reid.retrieval import CHUNK, Distance, pairwise
+from efdm.text import plural
+
+Match = Literal["same", "other", "unknown"]
+UNKNOWN = -1  # person and camera of pictures that are not named as in a layout
+FRAMES: Mapping[Match, tuple[float, float, float]] = MappingProxyType({
+    "same": (0.0, 0.65, 0.25), "other": (0.85, 0.1, 0.1), "unknown": (0.6, 0.6, 0.6),
+})  # fmt: skip
+
+
+class Hit(NamedTuple):
+    """A picture of the gallery, and whether it shows the person of the query."""
+
+    name: str
+    distance: float
+    match: Match
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """Ranked pictures: ``ranked`` ``(q, top)`` are indices of the gallery for the queries at ``queries`` ``(q,)``.
+
+    Pictures of the query's person from its camera are left out, as is the query itself. Where the gallery has fewer other
+    pictures than ``top``, ``distances`` ``(q, top)`` are infinite.
+    """
+
+    query: PersonSet
+    gallery: PersonSet
+    queries: Tensor
+    ranked: Tensor
+    distances: Tensor
+
+    def hits(self, row: int) -> list[Hit]:
+        """Return the ranked pictures of a query, nearest first."""
+        person = int(self.query.people[self.queries[row]])
+        found = []
+        for index, distance in zip(self.ranked[row].tolist(), self.distances[row].tolist(), strict=True):
+            other = int(self.gallery.people[index])
+            match: Match = "unknown" if UNKNOWN in (person, other) else "same" if person == other else "other"
+            found.append(Hit(self.gallery.names[index], distance, match))
+        return [hit for hit in found if hit.distance < torch.inf]
+
+    def sheet(self, *, rows: int = 8, cell: tuple[int, int] = (160, 80), title: str = "") -> Picture:
+        """Return a sheet: queries on the left, their ranked pictures on the right.
+
+        Frames are green around pictures of the same person, red around others, and gray where the person is unknown. Of
+        more than ``rows`` queries, evenly spaced ones are shown.
+        """
+        chosen = torch.linspace(0, len(self.queries) - 1, min(rows, len(self.queries))).round().int().tolist()
+        lines, labels = [], []
+        for row in chosen:
+            hits, number = self.hits(row), int(self.queries[row])
+            pictures = [resize(self.gallery.images[i].cpu() / 255, cell) for i in self.ranked[row, : len(hits)].tolist()]
+            framed = [_framed(picture, FRAMES[hit.match]) for picture, hit in zip(pictures, hits, strict=True)]
+            lines.append([self.query.images[number].cpu() / 255, *framed])
+            labels.append(Path(self.query.names[number]).stem)
+        columns = ["query", *map(str, range(1, max(map(len, lines))))]
+        return Picture(sheet(lines, row_labels=labels, column_labels=columns, cell=cell, gap=6, title=title))
+
+
+def _framed(picture: Tensor, colour: tuple[float, float, float]) -> Tensor:
+    width = max(2, picture.shape[-1] // 16)
+    framed = torch.tensor(colour)[:, None, None].expand_as(picture).clone()
+    framed[:, width:-width, width:-width] = picture[:, width:-width, width:-width]
+    return framed
+
+
+def search(
+    model: nn.Module,
+    query: PersonSet,
+    gallery: PersonSet,
+    *,
+    size: tuple[int, int],
+    queries: Tensor | None = None,
+    top: int = 10,
+    distance: Distance = "cosine",
+    batch: int = BATCH,
+    precision: str = "fp32",
+    progress: Report = ignore,
+) -> SearchResult:
+    """Rank the gallery of a set for queries of the same or another set.
+
+    Args:
+        query: its pictures at ``queries``, by default its split "query", or all if it has none. People and cameras of two
+            sets are compared only if the sets have the same name.
+        gallery: its split "gallery" is searched, or all pictures if it has none.
+        size: input size of the network (height, width).
+    """
+    if top < 1:
+        raise ValueError(f"top must be >= 1, got {top}")
+    if query.name != gallery.name:
+        query = replace(query, people=torch.full_like(query.people, UNKNOWN))
+    own = _part(query, "query") if queries is None else queries.cpu()
+    others = _part(gallery, "gallery")
+    run = functools.partial(extract, model, size=size, batch=batch, precision=precision, progress=progress)
+    vectors = run(gallery.images[others])
+    found = []
+    for at, part in zip(*(x.split(max(1, CHUNK // len(others))) for x in (own, run(query.images[own]))), strict=True):
+        people, cameras = (values.cpu()[at, None] for values in (query.people, query.cameras))
+        same = (people == gallery.people.cpu()[others]) & (cameras == gallery.cameras.cpu()[others])
+        left_out = same & (people != UNKNOWN)
+        if query.images is gallery.images:
+            left_out |= at[:, None] == others
+        distances = pairwise(part, vectors, distance).cpu().masked_fill_(left_out, torch.inf)
+        found.append([values[:, :top] for values in distances.sort(dim=1, stable=True)])
+    distances, ranked = map(torch.cat, zip(*found, strict=True))
+    return SearchResult(query, gallery, own, others[ranked], distances)
+
+
+def _part(data: PersonSet, split: str) -> Tensor:
+    at = data.select(split).cpu()
+    return at if len(at) else torch.arange(len(data))
+
+
+def search_files(
+    model: nn.Module,
+    query: StrPath,
+    gallery: StrPath,
+    *,
+    size: tuple[int, int],
+    layout: str = "auto",
+    top: int = 10,
+    distance: Distance = "cosine",
+    batch: int = BATCH,
+    precision: str = "fp32",
+    progress: Report = ignore,
+) -> SearchResult:
+    """Rank the pictures of a folder or zip for a query picture, or for all pictures of a folder or zip.
+
+    ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are known where files are named as in
+    ``layout``; other pictures are searched as well. Unreadable pictures are listed in ``skipped`` of the sets.
+    """
+    run = functools.partial(search, model, size=size, top=top, distance=distance, batch=batch, precision=precision)
+    pictures = read_pictures(gallery, layout, size=size, progress=progress)
+    try:
+        inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
+    except ValueError:
+        return run(read_pictures(query, layout, size=size, progress=progress), pictures, progress=progress)
+    if inside == ".":
+        return run(pictures, pictures, progress=progress)
+    queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
+    if not queries:
+        raise PictureError(f"{query} holds no readable pictures; check the name")
+    return run(pictures, pictures, queries=torch.tensor(queries), progress=progress)
+
+
+def read_pictures(
+    path: StrPath, layout: str = "auto", *, size: tuple[int, int] = (256, 128), progress: Report = ignore
+) -> PersonSet:
+    """Read a picture, folder or zip. People and cameras are `UNKNOWN` where files are not named as in ``layout``.
+
+    The name of a single picture is completed by its folder, such as ``query`` of Market-1501.
+    """
+    path = Path(path)
+    sources = find_pictures(path)
+    folder = path if path.is_dir() or path.suffix.lower() == ".zip" else path.parent
+    try:
+        found = find_people(folder, layout)
+    except PictureError:
+        if layout != "auto":
+            raise
+        found = Found("unknown", [], [], [])
+    named = {shot.name: shot for shot in found.shots}
+    # pictures with other names belong to the gallery
+    others = ("gallery",) if any("gallery" in shot.splits for shot in found.shots) else ("train",)
+    shots = [named.get(source.name, Shot(source, UNKNOWN, UNKNOWN, others)) for source in sources]
+    check_memory(3 * len(shots) * size[0] * size[1], f"{plural(len(shots), 'picture')} of {size[0]} x {size[1]} pixels")
+    skipped: Skipped = []
+    images = torch.empty(len(shots), 3, *size, dtype=torch.uint8)
+    read: list[Shot] = []
+    for shot, image in read_all(shots, functools.partial(_read, size=size), None, progress, skipped):
+        images[len(read)] = image
+        read.append(shot)
+    return PersonSet(
+        name=folder.stem if found.layout in UNNAMED else found.layout,
+        images=images[: len(read)],
+        people=torch.tensor([shot.person for shot in read]),
+        cameras=torch.tensor([shot.camera for shot in read]),
+        names=tuple(shot.name for shot in read),
+        splits={
+            name: torch.tensor([i for i, shot in enumerate(read) if name in shot.splits], dtype=torch.int64)
+            for name in SPLITS
+        },
+        sources=torch.zeros(len(read), dtype=torch.int64),
+        skipped=skipped,
+    )
+
+
+def _read(shot: Shot, size: tuple[int, int]) -> Tensor:
+    return resize(read_rgb(shot.source, shot.name, max(size)), size)

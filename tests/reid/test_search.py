@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from people import make_market, small_people, write_person
+
+from efdm.data import PictureError
+from efdm.models.backbones import build_backbone
+from efdm.reid.embed import extract
+from efdm.reid.retrieval import pairwise
+from efdm.reid.search import FRAMES, UNKNOWN, read_pictures, search, search_files
+
+SIZE = (32, 16)
+
+
+@pytest.fixture(scope="module")
+def model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build_backbone("tiny", 5).eval()
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_market(tmp_path_factory.mktemp("market"), people=6, size=SIZE)
+
+
+def test_hits_are_the_nearest_pictures_other_than_those_of_the_same_camera(model: torch.nn.Module) -> None:
+    data = small_people(size=SIZE)
+    found = search(model, data, data, size=SIZE, top=5)
+    vectors = extract(model, data.images, size=SIZE)
+    for row, query in enumerate(data.select("query").tolist()):
+        person, camera = data.people[query], data.cameras[query]
+        allowed = [j for j in data.select("gallery").tolist() if (data.people[j], data.cameras[j]) != (person, camera)]
+        distances = pairwise(vectors[[query]], vectors[allowed])[0]
+        nearest = [allowed[j] for j in distances.argsort()[:5].tolist()]
+        hits = found.hits(row)
+        assert [hit.name for hit in hits] == [data.names[j] for j in nearest]
+        assert [hit.match for hit in hits] == ["same" if data.people[j] == person else "other" for j in nearest]
+        torch.testing.assert_close(torch.tensor([hit.distance for hit in hits]), distances.sort().values[:5])
+
+
+def test_people_of_other_sets_are_unknown(model: torch.nn.Module) -> None:
+    data = small_people(size=SIZE)
+    found = search(model, replace(data, name="another"), data, size=SIZE, top=100)
+    assert {hit.match for row in range(len(found.queries)) for hit in found.hits(row)} == {"unknown"}
+    assert len(found.hits(0)) == len(data.select("gallery"))
+
+
+def test_a_query_is_no_result_of_itself(model: torch.nn.Module) -> None:
+    data = small_people(people=2, cameras=1, size=SIZE)
+    data = replace(data, people=torch.full_like(data.people, UNKNOWN), splits=dict.fromkeys(data.splits, torch.arange(0)))
+    found = search(model, data, data, size=SIZE, top=10)
+    for row, name in enumerate(data.names):
+        assert sorted(hit.name for hit in found.hits(row)) == sorted(set(data.names) - {name})
+
+
+def test_sheet_frames_show_the_identity(model: torch.nn.Module) -> None:
+    data = small_people(size=SIZE)
+    found = search(model, data, data, size=SIZE, top=4)
+    bare = found.sheet(rows=2, cell=SIZE).rgb
+    assert found.sheet(rows=2, cell=SIZE, title="Search").rgb.shape[1] > bare.shape[1]
+    colours = {match: torch.tensor(colour)[:, None, None] for match, colour in FRAMES.items()}
+    for match, colour in colours.items():
+        shown = bool((bare - colour).abs().amax(0).lt(1e-3).sum() >= SIZE[1])
+        assert shown == any(hit.match == match for row in (0, len(found.queries) - 1) for hit in found.hits(row))
+
+
+def test_files_of_a_published_layout(model: torch.nn.Module, market: Path) -> None:
+    """The gallery is that of the set; the query may be one of its files, or a file with a name of the same layout."""
+    picture = sorted((market / "query").iterdir())[0]
+    person = int(picture.name[:4])
+    for gallery in (market, market / "bounding_box_test"):
+        found = search_files(model, picture, gallery, size=SIZE, top=100)
+        hits = found.hits(0)
+        names = [Path(hit.name).name for hit in hits]
+        assert [hit.match == "same" for hit in hits] == [int(name.split("_")[0]) == person for name in names]
+        assert "same" in {hit.match for hit in hits}
+        assert not any(name.startswith(picture.name[:7]) for name in names)
+        assert "0000_c1s1_000001_00.png" in names
+
+
+def test_files_below_a_folder_or_zip_are_queries(model: torch.nn.Module, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "people.zip", "w") as archive:
+        for person in ("ann", "bob"):
+            for camera in (1, 2):
+                write_person(tmp_path / "one.png", len(person), camera, 0, SIZE)
+                archive.write(tmp_path / "one.png", f"{person}/c{camera}_0.png")
+    found = search_files(model, tmp_path / "people.zip" / "ann", tmp_path / "people.zip", size=SIZE)
+    assert [found.query.names[i] for i in found.queries.tolist()] == ["ann/c1_0.png", "ann/c2_0.png"]
+    assert {hit.name: hit.match for hit in found.hits(0)} == {
+        "ann/c2_0.png": "same", "bob/c1_0.png": "other", "bob/c2_0.png": "other"
+    }  # fmt: skip
+    with pytest.raises(PictureError, match="carl"):
+        search_files(model, tmp_path / "people.zip" / "carl", tmp_path / "people.zip", size=SIZE)
+
+
+def test_pictures_without_names_of_a_layout_are_searched(model: torch.nn.Module, tmp_path: Path) -> None:
+    for number in range(5):
+        write_person(tmp_path / "gallery" / f"img {number}.png", number, 1, 0, SIZE)
+    write_person(tmp_path / "query.png", 3, 1, 0, SIZE)
+    (tmp_path / "gallery" / "damaged.png").write_bytes(b"no picture")
+    found = search_files(model, tmp_path / "query.png", tmp_path / "gallery", size=SIZE, top=3)
+    assert found.hits(0)[0].name == "img 3.png"
+    assert {hit.match for hit in found.hits(0)} == {"unknown"}
+    assert found.distances[0, 0] < 1e-5
+    assert [name for name, _ in found.gallery.skipped] == ["damaged.png"]
+
+
+def test_a_named_layout_is_required_to_fit(market: Path) -> None:
+    with pytest.raises(PictureError, match="cuhk01"):
+        read_pictures(market, "cuhk01", size=SIZE)
