@@ -2,30 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from retrieval import slow_rank
 
 from efdm.reid.retrieval import DISTANCES, Features, Ranking, pairwise, rank, rank_distances
-
-
-def slow_rank(distances: Tensor, query: Features, gallery: Features, top: int = 50) -> Ranking:
-    """Return mAP and CMC by their definitions, one gallery picture at a time.
-
-    Zheng et al., "Scalable Person Re-identification: A Benchmark", ICCV 2015: the precision at every match of a query is
-    averaged over its matches and then over the queries; the CMC counts queries with a match among the first k.
-    """
-    precisions, firsts = [], []
-    for i, row in enumerate(distances.tolist()):
-        person, camera = int(query.people[i]), int(query.cameras[i])
-        of_person = [p == person for p in gallery.people.tolist()]
-        junk = [same and c == camera for same, c in zip(of_person, gallery.cameras.tolist(), strict=True)]
-        listed = [of_person[j] for j in sorted(range(len(row)), key=lambda j: (row[j], j)) if not junk[j]]
-        if not any(listed):
-            continue
-        at = [position for position, is_match in enumerate(listed, 1) if is_match]
-        precisions.append(sum(sum(listed[:position]) / position for position in at) / len(at))
-        firsts.append(at[0])
-    cmc = [sum(first <= k for first in firsts) / len(firsts) for k in range(1, top + 1)]
-    return Ranking(sum(precisions) / len(precisions), torch.tensor(cmc, dtype=torch.float64))
 
 
 def random_case(

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+benchmark = pytest.importorskip("retrieval")
+
+
+def test_the_benchmark_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "retrieval.json"
+    small = ["--queries", "30", "--pictures", "3000", "--dimensions", "8", "--rounds", "2"]
+    monkeypatch.setattr(sys, "argv", ["retrieval.py", "--device", "cpu", "--out", str(out), *small])
+    benchmark.main()
+    record = json.loads(out.read_text())
+    assert (record["queries"], record["pictures"], record["dimensions"]) == (30, 3000, 8)
+    assert record["environment"]["device"] == "cpu"
+    rows = record["rows"]
+    assert list(rows)[:2] == ["efdm", "efdm_k_reciprocal"]
+    assert len(rows) > 2
+    assert all(row["seconds"] > 0 for row in rows.values())
+    assert all(row["difference"] < 1e-6 for name, row in rows.items() if name != "efdm_k_reciprocal")
+    assert 0 < rows["efdm"]["mean_ap"] < 1
