@@ -62,6 +62,7 @@ def pacs_table(network: str = next(iter(PACS))) -> str:
     table = lab.accuracy_table(study, "last", std="error")
     published = [line for line in study.recipe.published if line.source.startswith(PAPER)]
     paper = {line.row: f"{line.values['average'][0]:.1f}" for line in published}
+    paper |= {f"{row}-flow": average for row, average in paper.items() if row.startswith("efdmix")}  # the authors' code
     here = [(method, cells) for method, source, _, *cells in table.rows if source == "here"]
     rows = [[f"`{method}`", *cells, paper.get(method, "")] for method, cells in here]
     seeds = len({planned.seed for planned in study.plan})

@@ -86,6 +86,7 @@ def pacs_resnet(
         "selections": ("last",),
         "picture_size": 227,  # the stored size
         "published": lines,
+        "std": "error",
         "notes": (ORIGINS[common["weights"]], *notes),
         **fields,
     })  # fmt: skip
