@@ -4,7 +4,7 @@ import pytest
 import torch
 from retrieval import slow_rank
 
-from efdm.reid.retrieval import DISTANCES, Features, Ranking, pairwise, rank, rank_distances
+from efdm.reid.retrieval import DISTANCES, Features, Ranking, full_precision, pairwise, rank, rank_distances
 
 
 def random_case(
@@ -51,7 +51,9 @@ def test_equal_distances_rank_in_gallery_order(device: torch.device) -> None:
     distances = (query.vectors[:, None] - gallery.vectors).pow(2).sum(2).sqrt()
     assert len(distances.unique()) < 5
     expected = slow_rank(distances, query, gallery)
+    before = distances.clone()
     assert_same(rank_distances(distances, query, gallery), expected)
+    assert torch.equal(distances, before)
     reverse = torch.arange(len(gallery)).flip(0)
     assert rank_distances(distances[:, reverse], query, gallery.select(reverse)).mean_ap != expected.mean_ap
 
@@ -102,12 +104,17 @@ def test_a_perfect_embedding_scores_one() -> None:
     assert found.cmc.tolist() == [1] * 7
 
 
-def test_ranking_disables_tf32_and_restores_the_setting() -> None:
+def test_distances_do_not_use_tf32(device: torch.device) -> None:
+    query, gallery = random_case(0, device)
+    expected = pairwise(query.vectors.cpu(), gallery.vectors.cpu())
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high")
-        rank(*random_case(0))
+        torch.testing.assert_close(pairwise(query.vectors, gallery.vectors).cpu(), expected, atol=1e-6, rtol=0)
+        rank(query, gallery)
         assert torch.get_float32_matmul_precision() == "high"
+        with full_precision():
+            assert torch.get_float32_matmul_precision() == "highest"
     finally:
         torch.set_float32_matmul_precision(before)
 
