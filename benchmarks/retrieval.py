@@ -22,8 +22,8 @@ from torch import Tensor
 
 from efdm.environment import environment
 from efdm.models import allow_torchvision
-from efdm.reid.rerank import k_reciprocal
-from efdm.reid.retrieval import Features, Ranking, pairwise, rank, rank_distances
+from efdm.reid.evaluate import rank_again
+from efdm.reid.retrieval import Features, Ranking, pairwise, rank
 from efdm.training.device import default_device
 
 HERE = Path(__file__).parent
@@ -64,10 +64,6 @@ def slow_rank(distances: Tensor, query: Features, gallery: Features, top: int = 
         firsts.append(at[0])
     cmc = [sum(first <= k for first in firsts) / len(firsts) for k in range(1, top + 1)]
     return Ranking(sum(precisions) / len(precisions), torch.tensor(cmc, dtype=torch.float64))
-
-
-def reranked(query: Features, gallery: Features) -> Ranking:
-    return rank_distances(k_reciprocal(query, gallery), query, gallery)
 
 
 def definition(query: Features, gallery: Features) -> Ranking:
@@ -130,7 +126,7 @@ def main() -> None:
     query, gallery = made_up(options.queries, options.pictures, options.dimensions, options.device)
     theirs = torchreid_evaluators()
     few = query.select(torch.arange(min(10, len(query))))
-    cases: dict[str, tuple[Evaluator, Features]] = {"efdm": (rank, query), "efdm_k_reciprocal": (reranked, query)}
+    cases: dict[str, tuple[Evaluator, Features]] = {"efdm": (rank, query), "efdm_k_reciprocal": (rank_again, query)}
     cases |= {name: (evaluate, query) for name, evaluate in theirs.items()} or {"definition": (definition, few)}
     rows = {}
     for name, (evaluate, queries) in cases.items():
