@@ -162,7 +162,12 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "empty": ({"a": []}, {}, "'a' is empty"),
     "without index": ({"a": Endless()}, {}, "map-style"),
     "no tuple": ({"a": [{"image": 1}]}, {}, r"item 0 of 'a' is dict, expected \(picture, label\)"),
-    "no domain in the item": ([(NORMALIZED[0], 0)], {}, r"2 values, expected \(picture, label, domain\)"),
+    "no domain in the item": (
+        [(NORMALIZED[0], 0)],
+        {},
+        r"2 values, expected \(picture, label, domain\); or pass a dataset for each",
+    ),
+    "path": ("pictures", {}, "path pictures; read folders with load_domains"),
     "normalized": ({"a": [NORMALIZED]}, {}, "-2 to -2.*leave out transforms that normalize"),
     "shape": ({"a": [(torch.zeros(4, 4), 0)]}, {}, r"float32 \(4, 4\); expected a PIL"),
     "dtype": ({"a": [(torch.zeros(3, 4, 4, dtype=torch.int64), 0)]}, {}, "int64; expected a PIL"),

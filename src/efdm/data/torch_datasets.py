@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def from_datasets(
         classes: the names of the labels 0, 1, and so on. Default: the attribute ``classes`` of each dataset, or the labels.
         split: the share of each class and domain for "val", or lists of names: "photo/dog/12" is item 12 of "photo".
         storage: "memory" reads all pictures now, so random transforms are applied only once, and raises `SettingError` if
-            they do not fit. "stream" reads pictures, with their transforms, whenever they are needed.
+            they do not fit. "stream" reads pictures, with their transforms, whenever they are needed, also to evaluate.
         workers: processes that read pictures, as in `DataLoader`. Default: this process.
     """
     check_stored(size, fit, storage)
@@ -87,6 +88,8 @@ def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Ent
     for domain, source in sources.items():
         dataset: Any = source.dataset if isinstance(source, DataLoader) else source
         where = "the dataset" if domain is None else f"the dataset of {domain!r}"
+        if isinstance(dataset, str | os.PathLike):
+            raise TypeError(f"{where} is the path {dataset}; read folders with load_domains")
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
             raise TypeError(f"{where} has no items by index; expected a map-style dataset, or a list of its items")
         if len(dataset) == 0:
@@ -117,7 +120,8 @@ def _content(entry: _Entry) -> Sequence[Any]:
     needed = ["picture", "label"] + ["domain"] * (entry.domain is None)
     if not isinstance(content, tuple | list) or len(content) < len(needed):
         what = f"{len(content)} values" if isinstance(content, tuple | list) else type(content).__name__
-        raise TypeError(f"{entry} is {what}, expected ({', '.join(needed)})")
+        hint = "; or pass a dataset for each domain, by name" if entry.domain is None else ""
+        raise TypeError(f"{entry} is {what}, expected ({', '.join(needed)}){hint}")
     return content
 
 
