@@ -10,7 +10,6 @@ import pytest
 from sweeps import small_set
 
 from efdm.data.digits import STYLES
-from efdm.dg.settings import check
 from efdm.lab import Recipe, expand, load_recipe, recipes, run, tables
 from efdm.lab.published import AVERAGE, PACS, PRINTED, PUBLISHED
 from efdm.lab.recipe import DOCSTRING_FIELDS, FOLDER, as_json, docstring, docstring_fields, recipe_path
@@ -26,17 +25,20 @@ def test_packaged_recipes(name: str) -> None:
     """The docstring describes the recipe, its settings are valid, its published numbers fit, and it survives JSON."""
     described = docstring_fields(docstring(FOLDER / f"{name}.py"))
     assert set(described) == set(DOCSTRING_FIELDS)
-    assert f"efdm dg run {name} " in described["command"]
+    assert f"efdm {'reid' if name.startswith('reid_') else 'dg'} run {name} " in described["command"]
     recipe = load_recipe(name)
     assert recipe.name == name
     assert recipes()[name].endswith((".", "?"))
-    domains = DOMAINS[recipe.data]
+    domains = DOMAINS[recipe.data] if recipe.task == "dg" else tuple(recipe.data.split(", "))
     jobs = expand(recipe, domains)
     assert str(len(jobs)) == described["runs"].split()[0]
     assert len({planned.run for planned, _ in jobs}) == len(jobs)
     for _, settings in jobs:
-        check(settings)
-    assert all(set(line.values) <= {*domains, AVERAGE} for line in recipe.published)
+        recipe.kind.check(settings)
+    columns = {*domains, AVERAGE}
+    if recipe.task == "reid":
+        columns = {f"{recipe.rules.column(cell)} {score}" for cell in recipe.rules.cells(domains) for score in recipe.scores}
+    assert all(set(line.values) <= columns for line in recipe.published)
     assert not recipe.published or {line.row for line in recipe.published} & set(recipe.rows)
     back = Recipe(**json.loads(json.dumps(as_json(recipe))))
     assert as_json(back) == as_json(recipe)

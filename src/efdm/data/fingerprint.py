@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from efdm.data.domains import DomainSet
-from efdm.data.people import PersonSet
 from efdm.errors import RunFolderError
 
 SHA256 = "pictures_sha256"
 
 
-def describe(data: DomainSet | PersonSet) -> dict[str, Any]:
+class Counted(Protocol):
+    """Data such as a `PersonSet`."""
+
+    def counts(self) -> Mapping[str, Any]: ...
+    def fingerprint(self) -> str: ...
+
+
+def describe(data: DomainSet | Counted) -> dict[str, Any]:
     """Return the counts of a set (by domain and class, by domain and split, or by split) and its fingerprint, for JSON."""
-    if isinstance(data, PersonSet):
-        return {"pictures": data.counts(), SHA256: data.fingerprint()}
-    return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
+    if isinstance(data, DomainSet):
+        return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
+    return {"pictures": data.counts(), SHA256: data.fingerprint()}
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:

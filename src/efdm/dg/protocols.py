@@ -77,6 +77,11 @@ class Protocol:
     per_domain: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def splits_by_seed(self) -> bool:
+        """True if `pictures` depends on the seed."""
+        return self.held_out > 0
+
     def column(self, cell: Cell) -> str:
         """Return the name of the column of a cell."""
         if self.heading == "direction":

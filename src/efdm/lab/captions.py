@@ -15,6 +15,7 @@ from efdm.lab.sweep import Study
 FACTS: Mapping[str, str] = {
     "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "iterations {}", "batch": "batch {}",
     "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "weight_decay": "weight decay {}",
+    "label_smoothing": "label smoothing {}",
     "schedule": "{} schedule", "augmentation": "augmentation {}", "size": "{} px", "batchnorm": "batch normalization {}",
     "precision": "{}",
 }  # fmt: skip
@@ -28,7 +29,7 @@ PICTURES: Mapping[str, tuple[str, str]] = {
 
 def score_sentences(study: Study, scores: Sequence[str], scored: str = "") -> list[str]:
     """Return sentences that say what the scores measure and which pictures are scored."""
-    return [*study.recipe.kind.measures] or [f"Accuracy in %{score_words(study, scores[0], scored)}."]
+    return study.recipe.kind.measures(study.plan) or [f"Accuracy in %{score_words(study, scores[0], scored)}."]
 
 
 def score_words(study: Study, score: str, scored: str = "") -> str:
@@ -71,7 +72,7 @@ def _values(study: Study, row: str, name: str) -> str:
 
 def _word(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
+        return (" x " if all(isinstance(part, int) for part in value) else " ").join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else display(value)
 
 

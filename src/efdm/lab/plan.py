@@ -106,6 +106,7 @@ def _settings(
     # stored size and held-out share determine the pictures, so they are part of the data set's name and of the identity
     stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
     held_out = f", {protocol.held_out:.0%} held out by seed" if protocol.held_out else ""
+    by_seed = ", split by seed" if protocol.splits_by_seed and not protocol.held_out else ""
     side = getattr(cell, recipe.listed)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
     return recipe.kind.settings(**{
@@ -117,7 +118,7 @@ def _settings(
         **hparams,
         **changes,
         "method": method,
-        "data": recipe.data + stored + held_out,
+        "data": recipe.data + stored + held_out + by_seed,
         "train_domains": cell.train,
         "test_domains": cell.test,
         "seed": seed,

@@ -24,6 +24,8 @@ from efdm.lab.recipe import Recipe, load_recipe
 from efdm.models.backbones import BACKBONES, build_backbone
 from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
+from efdm.recognition.pixels import height_and_width
+from efdm.recognition.settings import RecognitionSettings
 from efdm.training.checkpoint import read_checkpoint
 from efdm.training.device import check_device, default_device, device_defaults
 from efdm.training.files import write_json
@@ -60,15 +62,20 @@ def prepare_sweep(
         check_method("methods", row, recipe.rows)
     if domains:
         check_domains("domains", domains, list_domains(recipe.data, sources))
-    settings = {**recipe.settings, **changes}
-    device = choose_device(settings.get("device"))
-    changes = {**device_settings(device, settings, runs="many"), **changes, "device": device}
-    if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
-        check_backbone(settings)
+    changes = sweep_settings(recipe, out, changes)
     data = sweep.load_data(recipe, sources, size=changes.get("size", 0), progress=progress, **pacs)
     # runs on another split or on a part of PACS must not be mistaken for runs on PACS
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
+
+
+def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``changes`` with defaults for this machine. Raise for a device or backbone that cannot be used."""
+    settings = {**recipe.settings, **changes}
+    device = choose_device(settings.get("device"))
+    if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
+        check_backbone(settings, recipe.kind.settings)
+    return {**device_settings(device, settings, runs="many"), **changes, "device": device}
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------
@@ -203,14 +210,15 @@ def device_settings(device: str, known: Mapping[str, Any], *, runs: Literal["one
     return {name: value for name, value in made.items() if name not in known}
 
 
-def check_backbone(settings: Mapping[str, Any]) -> nn.Module:
+def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings] = Settings) -> nn.Module:
     """Build the backbone with its weights and raise `SettingError` if it does not accept pictures of the given size."""
-    name, size = settings.get("backbone", Settings.backbone), settings.get("size", Settings.size)
-    model = build_backbone(name, 2, weights=settings.get("weights", Settings.weights))
+    name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
+    height, width = height_and_width(settings.get("size", defaults.size))
+    model = build_backbone(name, 2, weights=weights)
     try:
         with torch.no_grad():
-            model.eval()(torch.zeros(1, 3, size, size))
+            model.eval()(torch.zeros(1, 3, height, width))
     except (AssertionError, RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise SettingError(f"{name} does not accept pictures of {size} x {size} pixels ({reason})", "size") from error
+        raise SettingError(f"{name} does not accept pictures of {height} x {width} pixels ({reason})", "size") from error
     return model.train()

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from efdm.dg.protocols import Protocol
 from efdm.errors import SettingError
 from efdm.lab.published import Published
-from efdm.lab.selection import SELECTIONS, STDS
+from efdm.lab.selection import STDS
 from efdm.lab.tasks import TASKS, LabTask
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import check_method
@@ -37,7 +37,8 @@ class Recipe:
 
     Args:
         protocol: a protocol of the task.
-        data: "pacs", "digits", or a name of your own for a folder ``domain/class/picture``.
+        data: "pacs", "digits", or a name of your own for a folder ``domain/class/picture``. For re-identification, the
+            names of the data sets, such as "market, grid", in the order of columns.
         methods: maps each row of the table to changes of the settings. The row's name is the method unless the changes
             contain ``method``. A list of names means no changes.
         settings: changes to the defaults of the task's settings, such as `efdm.dg.Settings`, for all runs.
@@ -46,7 +47,7 @@ class Recipe:
         seeds: each method is trained with each seed.
         grid: maps settings to values; every combination is trained. Selection rules choose among them; "last" lists them.
         draws: hyperparameters are drawn this many times for every seed, see `efdm.lab.draws`; used like a grid.
-        selections: rows of `SELECTIONS`; each gives a table.
+        selections: rows of `SELECTIONS`; each gives a table. The default depends on the task.
         scores: rows of `SCORES`; the default depends on task and protocol.
         orders: chains of rows, each claimed to be better than the one before.
         contrasts: pairs of rows to compare without a claim.
@@ -54,7 +55,7 @@ class Recipe:
         std: a row of `STDS`: the spread after the ±.
         picture_size: the size at which pictures are held in memory; 0 is ``settings["size"]``.
         notes: sentences to print under the table.
-        task: a row of `TASKS`.
+        task: a row of `TASKS`: "dg", domain generalization, or "reid", re-identification.
         name: defaults to the name of the file.
     """
 
@@ -66,7 +67,7 @@ class Recipe:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     draws: int = 0
-    selections: tuple[str, ...] = ("last", "training-domain validation", "oracle")
+    selections: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
     orders: tuple[tuple[str, ...], ...] = ()
     contrasts: tuple[tuple[str, str], ...] = ()
@@ -87,6 +88,8 @@ class Recipe:
             object.__setattr__(self, name, value)
         if not isinstance(self.methods, Mapping):
             object.__setattr__(self, "methods", {row: {} for row in self.methods})
+        if not self.selections:
+            object.__setattr__(self, "selections", self.kind.default_selections)
         if not self.scores:
             object.__setattr__(self, "scores", self.kind.default_scores(self.rules))
         self._check()
@@ -94,14 +97,14 @@ class Recipe:
     def _check(self) -> None:
         choices = {
             "std": ((self.std,), STDS),
-            "selections": (self.selections, SELECTIONS),
+            "selections": (self.selections, self.kind.selections),
             "scores": (self.scores, self.kind.scores),
         }
         for argument, (names, allowed) in choices.items():
             for name in names:
                 check_choice(argument, name, allowed)
-        if not self.methods or not self.seeds or not self.selections:
-            raise SettingError("a recipe needs at least one method, one seed and one selection")
+        if not self.methods or not self.seeds:
+            raise SettingError("a recipe needs at least one method and one seed")
         if self.grid and self.draws:
             raise SettingError("a recipe has a grid or draws, not both", ("grid", "draws"))
         for row, changes in self.rows.items():

@@ -35,7 +35,10 @@ def read_records(*paths: Path) -> list[Record]:
 
 def _check_counts(path: Path, record: Record) -> None:
     for split in ("val", "test"):
-        for domain, (correct, count) in record.get(split, {}).items():
+        for domain, counts in record.get(split, {}).items():
+            if isinstance(counts, Mapping):  # scores of re-identification
+                continue
+            correct, count = counts
             if not 0 <= correct <= count:
                 where = f"run {record['run']}, step {record['step']}, {split} of {domain}"
                 remedy = "delete the lines of this run to repeat it"

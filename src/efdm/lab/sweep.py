@@ -33,6 +33,7 @@ from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.settings import run_label
+from efdm.reid import PersonSets
 from efdm.training.files import write_json
 from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
@@ -77,7 +78,7 @@ def load_data(
 
 def run(
     recipe: Recipe,
-    data: DomainSet | Sources | None,
+    data: DomainSet | PersonSets | Sources | None,
     out: Path,
     *,
     seeds: Sequence[int] | None = None,
@@ -93,6 +94,7 @@ def run(
     """Train the missing runs of a recipe and append their records to those in the folder ``out``.
 
     Args:
+        data: the pictures; for domain generalization also the folders or zips to read.
         seeds, methods, domains: restrict the recipe to these seeds, rows and columns. A later call for the same folder may
             select others; tables show everything that was ever planned there.
         shard: ``(i, n)`` takes every n-th of the selected runs, starting with the i-th (counted from 1), for n machines or
@@ -109,7 +111,7 @@ def run(
     check_folder(out)
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
     size = changes.get("size", 0)
-    pictures = data if isinstance(data, DomainSet) else load_data(recipe, data, size=size, progress=progress)
+    pictures = data if isinstance(data, DomainSet | PersonSets) else load_data(recipe, data, size=size, progress=progress)
     jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
     index, count = shard
     if not 1 <= index <= count:
@@ -146,17 +148,17 @@ def run(
         return study
 
 
-def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: DomainSet) -> Iterator[tuple[list[Settings], DomainSet]]:
+def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[tuple[list[Settings], Any]]:
     """Yield all runs with their pictures together, or seed by seed if every seed has its own splits."""
     protocol = recipe.rules
-    for seed, same in groupby(runs, key=lambda settings: settings.seed if protocol.held_out else 0):
+    for seed, same in groupby(runs, key=lambda settings: settings.seed if protocol.splits_by_seed else 0):
         yield list(same), protocol.pictures(data, seed)
 
 
 # --- checks before the first run -------------------------------------------------------------------------------------
 
 
-def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
+def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if not recipe.rules.held_out:
         _check_val(recipe, runs, data)
@@ -171,9 +173,11 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> No
                 raise SettingError(f"{run_label(settings)}: {error}", "batch") from error
 
 
-def _check_val(recipe: Recipe, runs: Sequence[Settings], data: DomainSet) -> None:
+def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     users = {name: SELECTIONS[name].val for name in recipe.selections}
     users |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
+    if set(users.values()) == {"unused"}:
+        return
     empty = {domain for domain in data.domain_names if not len(data.splits[domain]["val"])}
     for name, side in users.items():
         used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains", ())}
@@ -209,15 +213,17 @@ def check_folder(out: Path) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet, device: str) -> Study:
+def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str) -> Study:
     """Write the recipe and the plan, merged with those of earlier calls."""
-    content = {"recipe": recipe, "domains": data.domain_names, **describe(data), "plan": plan}
+    description = describe(data)
+    content = {"recipe": recipe, "domains": data.domain_names, **description, "plan": plan}
     if (out / RECIPE).exists():
         content |= _merged(_read(out), content, out)
     (out / DONE).unlink(missing_ok=True)
     written = {"recipe": as_json(content["recipe"]), "plan": plan_as_json(content["plan"])}
     write_json(out / RECIPE, {**content, **written})
-    path, here = out / "environment.json", {**environment(device), "pictures": data.counts("split"), "skipped": data.skipped}
+    counts = description.get("splits", description["pictures"])
+    path, here = out / "environment.json", {**environment(device), "pictures": counts, "skipped": data.skipped}
     entries = json.loads(path.read_text()) if path.exists() else []
     if (here := json.loads(json.dumps(here))) not in entries:
         write_json(path, [*entries, here])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import permutations
 from types import MappingProxyType
 from typing import Any, Literal
 
-from efdm import dg
-from efdm.dg.methods import mixes
-from efdm.dg.protocols import PROTOCOLS, Cell, Protocol
-from efdm.dg.settings import check
-from efdm.dg.training import sampler, train_runs
-from efdm.lab.selection import SCORES, Score
+from efdm import dg, reid
+from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
+from efdm.errors import SettingError
+from efdm.lab.selection import SCORES, SELECTIONS, VALIDATION, Score, Selection
 from efdm.recognition.settings import RecognitionSettings
 
 
@@ -29,7 +29,8 @@ class LabTask:
         scores: its measures, each a function of a record, a cell and the scored part of the test domains, in percent.
         default_scores: the measures that tables of a protocol show.
         layout: whether every score has its own table, with averages over columns.
-        measures: sentences that explain the scores, if these are not accuracies.
+        selections, default_selections: the selection rules that its records allow, and those of a recipe that names none.
+        measures: returns sentences that explain the scores, if these are not accuracies, from the planned runs.
         check: raises for contradictory settings.
         sampler: returns the batches of a run; raises if they cannot be drawn.
         train: trains several runs, see `efdm.recognition.workers.train_runs`.
@@ -45,7 +46,9 @@ class LabTask:
     sampler: Callable[[Any, Any], object]
     train: Callable[..., None]
     layout: Literal["table per score", "one table"] = "table per score"
-    measures: tuple[str, ...] = ()
+    measures: Callable[[Sequence[Any]], list[str]] = lambda plan: []
+    selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)
+    default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
 
     @property
     def methods(self) -> Mapping[str, Any]:
@@ -74,8 +77,90 @@ def _dg_scores(protocol: Protocol) -> tuple[str, ...]:
     return ("pooled",) if protocol.listed == "test" else ("pooled", "mean of domains")
 
 
-TASKS: Mapping[str, LabTask] = MappingProxyType({
-    "dg": LabTask(
-        dg.Settings, mixes, _dg_method_settings, PROTOCOLS, SCORES, _dg_scores, check, sampler, train_runs,
+# --- re-identification -----------------------------------------------------------------------------------------------
+
+RETRIEVAL_SCORES: Mapping[str, str] = {"mAP": "mAP", "R1": "rank1", "R5": "rank5", "R10": "rank10"}  # name -> in records
+
+
+def _retrieval(entry: str) -> Score:
+    return lambda record, cell, scored: 100 * statistics.fmean(record["test"][name][entry] for name in cell.test)
+
+
+def protocols_of(plan: Sequence[Any]) -> dict[str, str]:
+    """Return the protocol of each test set of re-identification, from planned runs."""
+    return {name: planned.settings["protocols"].get(name, "official") for planned in plan for name in planned.cell.test}
+
+
+def _retrieval_sentences(plan: Sequence[Any]) -> list[str]:
+    """Return sentences on the scores and on the protocol of each test set."""
+    protocols = "; ".join(f"{name} {row} ({reid.PROTOCOLS[row].about})" for name, row in protocols_of(plan).items())
+    return [
+        "In %: mAP is the mean average precision, Rk the share of queries with a match among the first k. Gallery pictures "
+        "of the query's person and camera are left out, distances are cosines.",
+        f"Test protocols: {protocols}.",
+    ]
+
+
+def _pairs(names: Sequence[str]) -> list[Cell]:
+    """Return the cells that train on one set and test on another, for all pairs.
+
+    >>> _pairs(["market", "grid"])
+    [Cell(train=('market',), test=('grid',)), Cell(train=('grid',), test=('market',))]
+    """
+    return [Cell((source,), (target,)) for source, target in permutations(names, 2)]
+
+
+@dataclass(frozen=True)
+class SplitBySeed(Protocol):
+    """A protocol that takes another of the published splits for each seed."""
+
+    @property
+    def splits_by_seed(self) -> bool:
+        return True
+
+    def pictures(self, data: Any, seed: int) -> Any:
+        try:
+            return data.with_split(seed)
+        except SettingError as error:
+            raise SettingError(f"seed {seed}: {error}", "seeds") from error
+
+
+_REID_PROTOCOLS = (
+    Protocol("cross-dataset", "train on one data set, test on another", _pairs, "test", "direction"),
+    SplitBySeed(
+        "cross-dataset, split by seed", "train on one data set, test on another, with the published split of the seed's "
+        "number", _pairs, "test", "direction",
     ),
-})  # fmt: skip
+    Protocol("leave-one-out", "train on all data sets but one, test on that one", leave_out, "test", "direction"),
+)  # fmt: skip
+
+TASKS: Mapping[str, LabTask] = MappingProxyType(
+    {
+        "dg": LabTask(
+            dg.Settings,
+            mixes=dg.methods.mixes,
+            method_settings=_dg_method_settings,
+            protocols=PROTOCOLS,
+            scores=SCORES,
+            default_scores=_dg_scores,
+            check=dg.settings.check,
+            sampler=dg.training.sampler,
+            train=dg.training.train_runs,
+        ),
+        "reid": LabTask(
+            reid.Settings,
+            mixes=reid.methods.mixes,
+            method_settings=lambda method, cell: {} if reid.METHODS[method].pairing == "random" else {"batches": "domains"},
+            protocols=MappingProxyType({row.name: row for row in _REID_PROTOCOLS}),
+            scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
+            default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
+            check=reid.settings.check,
+            sampler=reid.training.sampler,
+            train=reid.training.train_runs,
+            layout="one table",
+            measures=_retrieval_sentences,
+            selections=MappingProxyType({"last": SELECTIONS["last"]}),
+            default_selections=("last",),
+        ),
+    }
+)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import nn
 
 from efdm.data.people import PersonSet
-from efdm.errors import SettingError
+from efdm.progress import Report, ignore
 from efdm.recognition.pixels import Size
 from efdm.reid.embed import BATCH, extract_at
 from efdm.reid.protocols import Trial
@@ -19,14 +18,6 @@ from efdm.reid.retrieval import Distance, Features, Ranking, rank, rank_distance
 from efdm.training.lanes import Work
 
 Reranking = Literal["none", "k-reciprocal"]
-
-
-def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
-    """Rank the gallery by `k_reciprocal` distances."""
-    return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
-
-
-RERANKINGS: Mapping[str, Callable[..., Ranking]] = MappingProxyType({"none": rank, "k-reciprocal": rank_again})
 
 
 def score(
@@ -38,13 +29,13 @@ def score(
     top: int = 50,
 ) -> Ranking:
     """Return mAP and CMC, averaged over trials. ``features`` are of all pictures of the set."""
-    if reranking not in RERANKINGS:
-        raise SettingError(f"reranking must be one of {', '.join(RERANKINGS)}, got {reranking!r}", "reranking")
-    ranking_of = RERANKINGS[reranking]
-    found = [
-        ranking_of(features.select(trial.query), features.select(trial.gallery), distance=distance, top=top)
-        for trial in trials
-    ]
+    found = []
+    for trial in trials:
+        query, gallery = features.select(trial.query), features.select(trial.gallery)
+        if reranking == "none":
+            found.append(rank(query, gallery, distance=distance, top=top))
+        else:
+            found.append(rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top))
     mean_ap = sum(ranking.mean_ap for ranking in found) / len(found)
     return Ranking(mean_ap, torch.stack([ranking.cmc for ranking in found]).mean(0))
 
@@ -60,13 +51,14 @@ def evaluate(
     distance: Distance = "cosine",
     reranking: Reranking = "none",
     top: int = 50,
+    progress: Report = ignore,
 ) -> Work[Ranking]:
     """Return the `score` of a network, computing features only for the pictures of the trials.
 
     Yields after every batch; `efdm.training.lanes.finish` runs it to completion.
     """
     at = torch.cat([indices for trial in trials for indices in trial]).unique()
-    vectors = yield from extract_at(model, data.images, at, size=size, batch=batch, precision=precision)
+    vectors = yield from extract_at(model, data.images, at, size=size, batch=batch, precision=precision, progress=progress)
     every = torch.zeros(len(data), vectors.shape[1], device=vectors.device)
     every[at.to(every.device)] = vectors
     features = Features(every, data.people.to(every.device), data.cameras.to(every.device))

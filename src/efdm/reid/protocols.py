@@ -52,6 +52,13 @@ def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> l
     return PROTOCOLS[protocol].trials(data, seed)
 
 
+def default_protocol(data: PersonSet) -> str:
+    """Return "official" for a set with published queries and gallery, otherwise the protocol that fits its cameras."""
+    if len(data.select("query")) and len(data.select("gallery")):
+        return "official"
+    return "camera-pair" if len(data.cameras.unique()) == 2 else "person-camera"
+
+
 def official(data: PersonSet, seed: int) -> list[Trial]:
     """Return the published queries and gallery."""
     trial = Trial(data.select("query").cpu(), data.select("gallery").cpu())

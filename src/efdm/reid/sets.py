@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from efdm.data.folders import Skipped
 from efdm.data.image_set import digest
 from efdm.data.people import PersonSet, join
 from efdm.errors import SettingError
@@ -41,6 +42,20 @@ class PersonSets:
     def nbytes(self) -> int:
         """The memory of all pictures in bytes."""
         return sum(data.images.nbytes for data in self.sets.values())
+
+    @property
+    def skipped(self) -> Skipped:
+        """The pictures that are not in the sets, with the reasons."""
+        return [(f"{name}/{file}", reason) for name, data in self.sets.items() for file, reason in data.skipped]
+
+    @property
+    def notes(self) -> list[str]:
+        """Warnings about the copies."""
+        return [f"{name}: {note}" for name, data in self.sets.items() for note in data.notes]
+
+    def counts(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return the number of pictures, people and cameras of each set and split."""
+        return {name: data.counts() for name, data in self.sets.items()}
 
     def to(self, device: torch.device | str) -> PersonSets:
         """Return the sets on a device."""

@@ -22,7 +22,8 @@ from efdm.recognition.training import RecognitionTask
 from efdm.reid import settings as reid_settings
 from efdm.reid.evaluate import evaluate
 from efdm.reid.model import load_embedder, save_embedder
-from efdm.reid.protocols import make_trials
+from efdm.reid.protocols import Trial, make_trials
+from efdm.reid.retrieval import Ranking
 from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
 from efdm.reid.settings import Settings, protocol_of
 from efdm.reid.step import make_step, scale_gradients
@@ -99,6 +100,14 @@ def _batches(settings: Settings, pictures: TrainingPictures, start: int) -> Batc
     return uniform_batches(pictures.indices, settings.batch, **common)
 
 
+def score_entries(found: Ranking, trials: Sequence[Trial], protocol: str) -> Record:
+    """Return the entries of a record for one test set. Scores are from 0 to 1."""
+    return {
+        "protocol": protocol, "trials": len(trials), "queries": len(trials[0].query), "gallery": len(trials[0].gallery),
+        "mAP": rounded(found.mean_ap), **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
+    }  # fmt: skip
+
+
 class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     """Train a network to classify the people of some data sets, and rank the galleries of others by its features."""
 
@@ -148,11 +157,7 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
             found = yield from evaluate(
                 self.model, data, trials, size=settings.size, precision=settings.precision, top=max(RANKS)
             )
-            scores[name] = {
-                "protocol": protocol_of(settings, name), "trials": len(trials), "queries": len(trials[0].query),
-                "gallery": len(trials[0].gallery), "mAP": rounded(found.mean_ap),
-                **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
-            }  # fmt: skip
+            scores[name] = score_entries(found, trials, protocol_of(settings, name))
         return {"people": self.pictures.classes, "pictures": len(self.pictures.indices), "test": scores}
 
     def finish(self) -> Trained:

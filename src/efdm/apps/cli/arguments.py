@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Annotated, Any, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -19,8 +20,16 @@ Word = str | None
 Words = list[str] | None
 Set = Annotated[Words, typer.Option("--set", help="Any other setting as NAME=VALUE; repeat for several.")]
 DeviceOrNone = Annotated[Word, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
+Layouts = Annotated[
+    Words,
+    typer.Option(help="Layout of a set as NAME=LAYOUT, if it is not recognised; see `efdm reid list`. Repeat for several."),
+]
+DamagedPictures = Annotated[
+    Literal["raise", "skip"], typer.Option(help="raise: stop at pictures that cannot be read; skip: leave them out.")
+]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."
+SETS_HELP = "A data set as NAME=PATH of a folder or zip; repeat for several."
 
 
 def parse_names(setting: str, values: Sequence[str] | None, known: Sequence[str] = ()) -> list[str] | None:
@@ -30,6 +39,32 @@ def parse_names(setting: str, values: Sequence[str] | None, known: Sequence[str]
     if values and not names:
         raise SettingError(f"{setting} must not be empty", setting)
     return names or None
+
+
+def parse_sets(words: Sequence[str] | None, setting: str = "data") -> dict[str, Path]:
+    """Parse NAME=PATH pairs. A path alone is named by its file or folder, without extension."""
+    sets: dict[str, Path] = {}
+    for word in words or ():
+        name, equals, rest = word.partition("=")
+        path = Path(rest if equals and not Path(word).exists() else word)
+        name = name if str(path) != word else path.resolve().stem
+        if not name or not str(path):
+            raise SettingError(f"{setting} must be NAME=PATH or a path, got {word!r}", setting)
+        if name in sets:
+            raise SettingError(f"two data sets are named {name!r}; name them with NAME=PATH", setting)
+        sets[name] = path
+    return sets
+
+
+def parse_layouts(words: Sequence[str] | None) -> dict[str, str]:
+    """Parse NAME=LAYOUT pairs."""
+    pairs = [word.partition("=") for word in words or ()]
+    for name, equals, layout in pairs:
+        if not (name and equals and layout):
+            raise SettingError(
+                f"layout must be NAME=LAYOUT, such as market=market1501, got {name}{equals}{layout}", "layout"
+            )
+    return {name: layout for name, _, layout in pairs}
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
@@ -84,7 +119,8 @@ def parse_settings(words: Sequence[str], task: str = "dg") -> dict[str, Any]:
 
 def _parse_value(text: str, hint: Any) -> Any:
     if get_origin(hint) is tuple:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        return tuple(map(_json_or_text, parts)) if int in get_args(hint) else tuple(parts)
     return text if hint is str else _json_or_text(text)
 
 

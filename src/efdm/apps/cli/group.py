@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),
     "weights": Command("efdm.apps.cli.weights", "List weight files, locate them, and normalise a VGG.", "style"),
     "dg": Command("efdm.apps.cli.dg", "Domain generalization: train and compare classifiers.", "dg"),
+    "reid": Command("efdm.apps.cli.reid", "Re-identification: train, test and compare networks that find people.", "reid"),
     "info": Command("efdm.apps.cli.info", "Show versions, devices, and the kernel for a shape and dtype.", "cli"),
 }
 
@@ -75,7 +76,7 @@ def lazy_app(help_text: str, table: Mapping[str, Command]) -> typer.Typer:
     return made
 
 
-app = lazy_app("Exact feature distribution matching: style transfer and domain generalization.", COMMANDS)
+app = lazy_app("Exact feature distribution matching: style transfer, domain generalization and re-identification.", COMMANDS)
 
 
 def _print_version(wanted: bool) -> None:
@@ -90,4 +91,4 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Exact feature distribution matching: style transfer and domain generalization."""
+    """Exact feature distribution matching: style transfer, domain generalization and re-identification."""

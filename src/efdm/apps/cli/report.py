@@ -17,6 +17,7 @@ from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
+from efdm.reid import PersonSets
 from efdm.text import first_few
 
 
@@ -63,9 +64,9 @@ def print_data_warnings(data: DomainSet, domains: Sequence[str], test_domains: S
         print_warning(f"classes differ between domains: {'; '.join(differences)}; check the spelling of folder names")
 
 
-def print_skipped(data: DomainSet, file: Path) -> None:
+def print_skipped(data: DomainSet | PersonSets, file: Path) -> None:
     """Print how many pictures were skipped, the first reasons, and the file that lists all of them."""
     if data.skipped:
         reasons = first_few([reason for _, reason in data.skipped])
-        total = len(data) + len(data.skipped)
-        print_text(f"skipped {len(data.skipped)} of {total} pictures ({reasons}); see {file}")
+        total = f" of {len(data) + len(data.skipped)}" if isinstance(data, DomainSet) else ""
+        print_text(f"skipped {len(data.skipped)}{total} pictures ({reasons}); see {file}")

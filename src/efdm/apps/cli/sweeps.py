@@ -60,8 +60,8 @@ def run_sweep(
     lanes: int,
     note: Words,
     warn: Callable[[Any], None],
-) -> None:
-    """Prepare and run a sweep and print its tables. ``warn`` prints what is unusual about the data."""
+) -> tuple[lab.Study, Any]:
+    """Prepare and run a sweep and print its tables. Return study and data. ``warn`` prints warnings about the data."""
     rows, columns = parse_names("methods", methods, list(recipe.rows)), parse_names("domains", domains)
     numbers, part = parse_seeds(seeds), parse_shard(shard)
     try:
@@ -79,6 +79,7 @@ def run_sweep(
     print_tables(lab.tables(study))
     print_text(f"\nrecords, models and logs: {out}")
     print_text(f"print the tables again: efdm {recipe.task} table {out}")
+    return study, data
 
 
 def interrupted(out: Path, task: str) -> str:

@@ -27,23 +27,24 @@ def list_command() -> None:
 
 def print_lists(task: str) -> None:
     """Print recipes and methods of a task, and backbones."""
-    _print("Recipes and their number of runs", (
+    print_rows("Recipes and their number of runs", (
         (name, about, docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")[0])
         for name, about in recipes(task).items()
     ))  # fmt: skip
-    _print("Methods, their options (--set options.NAME=VALUE), their batches and their sources", (
+    print_rows("Methods, their options (--set options.NAME=VALUE), their batches and their sources", (
         (row.name, row.about, "; ".join(filter(None, [_options(row.options), getattr(row, "batches", ""), row.source])))
         for row in TASKS[task].methods.values()
     ))  # fmt: skip
     timm = ("NAME", "any timm model, such as resnet18.tv_in1k or mobilenetv2_100", "")
-    _print("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])
+    print_rows("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])
 
 
 def _options(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
-def _print(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
+def print_rows(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Print a table without lines below its title."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     for name, about, details in rows:

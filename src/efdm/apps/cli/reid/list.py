@@ -1,0 +1,19 @@
+"""``efdm reid list``."""
+
+from __future__ import annotations
+
+import typer
+
+from efdm.apps.cli.dg.list import print_lists, print_rows
+from efdm.data.people_layouts import LAYOUTS
+from efdm.reid import PROTOCOLS
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("list")
+def list_command() -> None:
+    """List recipes, methods, backbones, protocols and layouts."""
+    print_lists("reid")
+    print_rows("Protocols of test sets", ((row.name, row.about, "") for row in PROTOCOLS.values()))
+    print_rows("Layouts of data sets, recognised by their file names", ((n, row.example, "") for n, row in LAYOUTS.items()))

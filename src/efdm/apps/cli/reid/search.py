@@ -1,0 +1,60 @@
+"""``efdm reid search``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.apps.cli.arguments import MODEL_HELP
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.reid import load_embedder
+from efdm.reid.search import SearchResult, search_files
+from efdm.text import first_few
+
+app = typer.Typer(add_completion=False)
+
+PRINTED = 10  # queries
+
+
+@app.command()
+def search(
+    query: Annotated[Path, typer.Argument(help="A picture, or a folder or zip of pictures; it may be part of GALLERY.")],
+    gallery: Annotated[Path, typer.Argument(help="The folder or zip to search.")],
+    model: Annotated[Path, typer.Option(help=MODEL_HELP)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Picture file for the sheet, such as sheet.png.")],
+    top: Annotated[int, typer.Option(min=1, help="Pictures per query.")] = 10,
+    rows: Annotated[int, typer.Option(min=1, help="Queries on the sheet; of more, evenly spaced ones are shown.")] = 8,
+    layout: Annotated[str, typer.Option(help="Layout of the file names, see `efdm reid list`.")] = "auto",
+    device: Device = "",
+) -> None:
+    """Search pictures for people and draw the ranked results.
+
+    Where file names give the person, frames are green around pictures of the query's person and red around others, and
+    pictures of that person from the query's camera are left out.
+    """
+    with report_errors("interrupted; nothing was written"):
+        embedder = load_embedder(model, resolve_device(device))
+        with show_progress() as progress:
+            found = search_files(
+                embedder.model, query, gallery, size=embedder.size, layout=layout, top=top, progress=progress
+            )
+        found.sheet(rows=rows).save(out)
+        _print_nearest(found)
+        print_text(f"\nsheet: {out}")
+
+
+def _print_nearest(found: SearchResult) -> None:
+    """Print the nearest picture for the first queries, the number of others, and skipped pictures."""
+    for row, index in enumerate(found.queries[:PRINTED].tolist()):
+        hits = found.hits(row)
+        nearest = f"{hits[0].name}, distance {hits[0].distance:.3f}, {hits[0].match} person" if hits else "no other picture"
+        print_text(f"{found.query.names[index]}: {nearest}")
+    if (more := len(found.queries) - PRINTED) > 0:
+        print_text(f"and {more} more queries")
+    if skipped := dict.fromkeys((*found.query.skipped, *found.gallery.skipped)):
+        print_text(f"skipped {len(skipped)} pictures ({first_few([reason for _, reason in skipped])})")

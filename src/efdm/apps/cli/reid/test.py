@@ -1,0 +1,61 @@
+"""``efdm reid test``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.apps.cli.arguments import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_layouts, parse_sets
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.reid.report import print_notes, print_scores
+from efdm.data.images import write_bytes
+from efdm.errors import SettingError
+from efdm.lab.people import score_files
+from efdm.reid import PROTOCOLS, load_embedder
+from efdm.reid.evaluate import Reranking
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("test")
+def measure(
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
+    data: Annotated[list[str], typer.Option(help=SETS_HELP)],
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(PROTOCOLS)}. Default: official if the set has queries and a gallery, otherwise "
+            "camera-pair for two cameras and person-camera for more."
+        ),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the queries that person-camera draws.")] = 0,
+    split: Annotated[int, typer.Option(min=0, help="One of several published splits, such as the 10 of GRID.")] = 0,
+    rerank: Annotated[bool, typer.Option("--rerank", help="Re-rank the gallery by k-reciprocal encoding.")] = False,
+    layout: Layouts = None,
+    damaged: DamagedPictures = "raise",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores to a .json file.")] = None,
+    device: Device = "",
+) -> None:
+    """Measure mAP and CMC of a trained network."""
+    with report_errors("interrupted; nothing was written"):
+        if out is not None and out.suffix.lower() != ".json":
+            raise SettingError(f"{out} must end in .json", "out")
+        embedder = load_embedder(model, resolve_device(device))
+        with show_progress() as progress:
+            reranking: Reranking = "k-reciprocal" if rerank else "none"
+            sets, scores = score_files(
+                embedder, parse_sets(data), protocol=protocol, seed=seed, reranking=reranking, split=split,
+                layouts=parse_layouts(layout), damaged=damaged, progress=progress,
+            )  # fmt: skip
+        print_notes(sets)
+        print_scores(scores)
+        if out is not None:
+            content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}
+            write_bytes(out, (json.dumps(content, indent=1) + "\n").encode())
+            print_text(out)

@@ -1,0 +1,119 @@
+"""``efdm reid train``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.apps.cli.arguments import (
+    SETS_HELP,
+    DamagedPictures,
+    DeviceOrNone,
+    Layouts,
+    Set,
+    Word,
+    Words,
+    collect_settings,
+    parse_layouts,
+    parse_names,
+    parse_sets,
+)
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.reid.report import print_notes, print_scores, print_trials
+from efdm.lab.people import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
+from efdm.models.backbones import BACKBONES
+from efdm.recognition.model_file import MODEL
+from efdm.recognition.workers import set_threads
+from efdm.reid import METHODS, PersonSets, Settings, train
+from efdm.reid.methods import mixes
+from efdm.text import plural
+from efdm.training.folder import CHECKPOINT
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("train")
+def train_command(
+    data: Annotated[list[str], typer.Option(help=f"Training sets. {SETS_HELP}")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
+    test: Annotated[Words, typer.Option(help="Test sets, as --data. Default: none.")] = None,
+    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = None,
+    backbone: Annotated[
+        Word, typer.Option(help=f"Any timm model, or {', '.join(BACKBONES)}. Default: {Settings.backbone}.")
+    ] = None,
+    weights: Annotated[
+        Word, typer.Option(help="Initial weights: a .safetensors or .pth file, timm (may download), or random (default).")
+    ] = None,
+    stages: Annotated[
+        Words, typer.Option(help="Stages after which features are mixed, comma-separated. Default: the first two.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS}.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help=f"Pictures per step. Default: {Settings.batch}.")] = None,
+    lr: Annotated[float | None, typer.Option(help=f"Learning rate. Default: {Settings.lr}.")] = None,
+    size: Annotated[Word, typer.Option(help="Input height,width in pixels. Default: 256,128.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the initial weights and all random draws. Default: 0.")] = None,
+    split: Annotated[int, typer.Option(min=0, help="One of several published splits, such as the 10 of GRID.")] = 0,
+    layout: Layouts = None,
+    damaged: DamagedPictures = "raise",
+    set_: Set = None,
+    device: DeviceOrNone = None,
+    precision: Annotated[Word, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU.")] = None,
+    speed: Annotated[Word, typer.Option(help="plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with the same settings.")] = False,
+) -> None:
+    """Train a network on pictures of people.
+
+    Writes model.safetensors for `efdm reid test` and `efdm reid search`. With --test, mAP and CMC on those sets are
+    reported, by the official protocol where a set has queries and a gallery.
+    """
+    with report_errors(lambda: _interrupted(out, {"--data": data, "--test": test or [], "--layout": layout or []}, split)):
+        changes = collect_settings(
+            [*(set_ or []), *([f"size={size}"] if size else [])], "reid",
+            method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, seed=seed,
+            device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),
+        )  # fmt: skip
+        with show_progress() as progress:
+            settings, sets = prepare_embedder(
+                parse_sets(data), parse_sets(test, "test"), out, changes, split=split, layouts=parse_layouts(layout),
+                damaged=damaged, resume=resume, progress=progress,
+            )  # fmt: skip
+            if sets is None:
+                print_text(f"the run is finished: {out / MODEL}")
+                return
+            _print_plan(settings, sets)
+            if settings.device == "cpu":
+                set_threads(settings.size)
+            trained = train(settings, sets, out, resume=resume, progress=progress)
+        if settings.test_domains:
+            print_scores(trained.records[-1]["test"])
+        print_trials(save_trials(sets, settings.protocols, out, settings.protocol_seed))
+        print_text(f"\ntrained {settings.method}: {out / MODEL}")
+        print_text(f"next: efdm reid search QUERY GALLERY --model {out / MODEL} -o sheet.png")
+
+
+def _interrupted(out: Path, options: Mapping[str, Sequence[str]], split: int) -> str:
+    if not (out / CHECKPOINT).exists():
+        return "interrupted before the first step"
+    words = [word for option, values in options.items() for value in values for word in (option, value)]
+    words += ["--split", str(split)] if split else []
+    return f"interrupted; resume with: {shlex.join(['efdm', 'reid', 'train', '--resume', *words, '-o', str(out)])}"
+
+
+def _print_plan(settings: Settings, data: PersonSets) -> None:
+    for name in settings.train_domains:
+        count = data[name].counts()["train"]
+        print_text(f"{name}: {count['pictures']} training pictures of {count['people']} people, {count['cameras']} cameras")
+    stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
+    print_text(
+        f"{settings.method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
+        f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
+    )
+    print_notes(data)

@@ -1,0 +1,223 @@
+"""Data sets of re-identification by name, the preparation of a sweep or a single run, and scores of a trained network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+
+from efdm.data.people import PersonSet, read_people
+from efdm.data.people_layouts import LAYOUTS, find_people
+from efdm.data.people_lists import SPLITS
+from efdm.dg.protocols import Cell
+from efdm.errors import SettingError
+from efdm.lab import sweep
+from efdm.lab.preparation import check_backbone, choose_device, device_settings, sweep_settings
+from efdm.lab.recipe import Recipe
+from efdm.lab.tasks import TASKS
+from efdm.nn import find_stage, stages_at
+from efdm.ops.choices import check_choice
+from efdm.progress import Report, ignore
+from efdm.recognition.methods import check_method
+from efdm.reid import Embedder, PersonSets, Settings
+from efdm.reid.evaluate import Reranking, evaluate
+from efdm.reid.methods import METHODS, mixes
+from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
+from efdm.reid.settings import check, read_settings
+from efdm.reid.training import RANKS, score_entries
+from efdm.training.folder import DONE, check_folder
+from efdm.training.lanes import finish
+from efdm.training.settings import check_same_run
+
+Damaged = Literal["raise", "skip"]
+NO_LAYOUTS: Mapping[str, str] = MappingProxyType({})
+EPOCHS, MIN_ITERATIONS = 60, 300  # paper: 60 epochs
+TRIALS = "trials-{}.json"  # file in the folder of a run or sweep with the queries and the gallery of a test set
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FileSets(PersonSets):
+    """Sets that were read from ``paths`` with ``layouts``, so that another of their published splits can be chosen."""
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    layouts: Mapping[str, str] = field(default_factory=dict)
+
+    def with_split(self, split: int) -> FileSets:
+        """Return the sets with one of their published splits. Sets with a single split stay as they are."""
+        sets = {name: _with_split(self[name], self.paths[name], self.layouts[name], split) for name in self.sets}
+        return FileSets(sets, paths=self.paths, layouts=self.layouts)
+
+
+def _with_split(data: PersonSet, path: Path, layout: str, split: int) -> PersonSet:
+    if LAYOUTS[layout].splits == 1:
+        return data
+    index = {name: i for i, name in enumerate(data.names)}
+    shots = find_people(path, layout, split).shots
+    splits = {part: torch.tensor([index[shot.name] for shot in shots if part in shot.splits]) for part in SPLITS}
+    return replace(data, splits={part: at.sort().values for part, at in splits.items()})
+
+
+def read_sets(
+    paths: Mapping[str, Path],
+    *,
+    size: tuple[int, int] = Settings.size,
+    split: int = 0,
+    layouts: Mapping[str, str] = NO_LAYOUTS,
+    damaged: Damaged = "raise",
+    progress: Report = ignore,
+) -> FileSets:
+    """Read several sets, each a folder or zip. The other arguments are those of `read_people`.
+
+    ``layouts`` names the layouts of sets that are not recognised. ``split`` applies to sets with several published splits.
+    """
+    for name in layouts:
+        check_choice("layout", name, paths)
+    # errors in names are reported before pictures are read
+    found = {name: find_people(path, layouts.get(name, "auto")).layout for name, path in paths.items()}
+    splits = {name: split if LAYOUTS[layout].splits > 1 else 0 for name, layout in found.items()}
+    for name, number in splits.items():
+        if number:
+            find_people(paths[name], found[name], number)
+    options: Any = {"size": size, "damaged": damaged, "progress": progress}
+    sets = {name: read_people(path, found[name], split=splits[name], **options) for name, path in paths.items()}
+    return FileSets(sets, paths=paths, layouts=found)
+
+
+# --- a sweep ---------------------------------------------------------------------------------------------------------
+
+
+def prepare_reid_sweep(
+    recipe: Recipe,
+    paths: Mapping[str, Path],
+    out: Path,
+    *,
+    methods: Sequence[str] | None = None,
+    domains: Sequence[str] | None = None,
+    changes: Mapping[str, Any],
+    progress: Report = ignore,
+    **reading: Any,
+) -> tuple[Recipe, PersonSets, dict[str, Any]]:
+    """Return the recipe, its sets and the settings that override the recipe's: the arguments of `efdm.lab.run`.
+
+    ``reading`` are arguments of `read_sets`.
+    """
+    sweep.check_folder(out)
+    names = recipe.data.split(", ")
+    if set(paths) != set(names):
+        given = ", ".join(paths) or "none"
+        raise SettingError(f"{recipe.name} needs the data sets {', '.join(names)} by these names, got {given}", "data")
+    for row in methods or ():
+        check_method("methods", row, recipe.rows)
+    for name in domains or ():
+        check_choice("domains", name, names)
+    changes = sweep_settings(recipe, out, changes)
+    size = {"size": Settings.size, **recipe.settings, **changes}["size"]
+    return recipe, read_sets({name: paths[name] for name in names}, size=size, progress=progress, **reading), changes
+
+
+def save_trials(data: PersonSets, protocols: Mapping[str, str], folder: Path, seed: int = 0) -> list[Path]:
+    """Write the queries and galleries of protocols that are not "official", by test set, and return the files."""
+    drawn = {folder / TRIALS.format(name): (name, row) for name, row in protocols.items() if row != "official"}
+    for path, (name, row) in drawn.items():
+        write_trials(path, make_trials(data[name], row, seed), data[name], protocol=row, seed=seed)
+    return list(drawn)
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def prepare_embedder(
+    train: Mapping[str, Path],
+    test: Mapping[str, Path],
+    out: Path,
+    changes: Mapping[str, Any],
+    *,
+    split: int = 0,
+    resume: bool = False,
+    progress: Report = ignore,
+    **reading: Any,
+) -> tuple[Settings, PersonSets | None]:
+    """Return the settings and sets of a run in ``out`` for `efdm.reid.train`; no sets if it is finished.
+
+    ``changes`` are settings; the others follow the sets, the backbone, the number of pictures and the device. With
+    ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
+    ``reading`` are arguments of `read_sets`.
+    """
+    reading |= {"split": split, "progress": progress}
+    for name in {*train} & {*test}:
+        if train[name] != test[name]:
+            raise SettingError(f"{name!r} names two data sets, {train[name]} and {test[name]}; rename one", ("data", "test"))
+    paths = {**train, **test}
+    finished = resume and (out / DONE).exists()
+    if (out / sweep.RECIPE).exists():
+        raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
+    if not finished:
+        check_folder(out, resume=resume)
+    if resume:
+        before = read_settings(out)
+        settings = replace(before, **{**changes, "device": choose_device(changes.get("device") or before.device)})
+        check_same_run(settings, out)
+        return settings, None if finished else read_sets(paths, size=settings.size, **reading)
+    device = choose_device(changes.get("device"))
+    method = changes.get("method", "efdmix")
+    check_method("method", method, METHODS)
+    cell = Cell(tuple(train), tuple(test))
+    known: dict[str, Any] = {**TASKS["reid"].method_settings(method, cell), "method": method, **changes, "device": device}
+    name = ", ".join([*paths, *([f"split {split}"] if split else [])])
+    known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test}
+    known |= device_settings(device, known)
+    check(Settings(**known))
+    known["stages"] = _stages(known)
+    data = read_sets(paths, size=known.get("size", Settings.size), **reading)
+    known.setdefault("protocols", {name: default_protocol(data[name]) for name in test})
+    count = sum(len(data[name].select("train")) for name in train)
+    epochs = EPOCHS * count // known.get("batch", Settings.batch)
+    settings = Settings(**{"iterations": max(MIN_ITERATIONS, epochs), **known})
+    check(settings)
+    return settings, data
+
+
+def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the given stages, or the first two of the backbone, as in the paper; raise for a stage it does not have."""
+    model = check_backbone(known, Settings)
+    stages = tuple(known.get("stages") or stages_at(model)[:2])
+    if "stages" in known or mixes(known["method"]):
+        for stage in stages:
+            find_stage(model, stage)
+    return stages
+
+
+# --- scores of a trained network -------------------------------------------------------------------------------------
+
+
+def score_files(
+    embedder: Embedder,
+    paths: Mapping[str, Path],
+    *,
+    protocol: str = "auto",
+    seed: int = 0,
+    reranking: Reranking = "none",
+    progress: Report = ignore,
+    **reading: Any,
+) -> tuple[PersonSets, dict[str, dict[str, Any]]]:
+    """Return the sets that were read, and the scores of a network on each, from 0 to 1, as in a record.
+
+    ``protocol`` is a row of `efdm.reid.PROTOCOLS`, or "auto" for `default_protocol` of each set. ``reading`` are arguments
+    of `read_sets`.
+    """
+    check_choice("protocol", protocol, ("auto", *PROTOCOLS))
+    data = read_sets(paths, size=embedder.size, progress=progress, **reading)
+    scores = {}
+    for name, people in data.sets.items():
+        row = default_protocol(people) if protocol == "auto" else protocol
+        trials = make_trials(people, row, seed)
+        options: Any = {"size": embedder.size, "reranking": reranking, "top": max(RANKS), "progress": progress}
+        scores[name] = score_entries(finish(evaluate(embedder.model, people, trials, **options)), trials, row)
+    return data, scores

@@ -1,0 +1,27 @@
+"""Re-identification, Market-1501's training half and CUHK01, ResNet-18 from ImageNet, a short schedule.
+
+claim     ERM < MixStyle < EFDMix in both directions: trained on Market-1501 and tested on CUHK01, and back.
+command   efdm reid run reid_market_cuhk01_resnet18 --data market=market1501.zip --data cuhk01=cuhk01.zip
+          --weights resnet18.safetensors -o runs/reid18 --lanes 4
+time      not measured
+expected  not measured; the paper has no numbers for these sets
+runs      30 (5 methods x 2 directions x 3 seeds)
+
+Both directions cross data sets, cameras and countries. CUHK01 as test: queries are camera A and the gallery is camera B, all
+971 people, averaged over the choice of one query per person. Market's training half as test: one picture for each person
+and camera, drawn by a hash of its name, is a query, and the rest is the gallery. Queries and galleries are written beside
+the records. Numbers of Market's official test are not comparable.
+
+About 30 epochs for either training set, with the learning rate of the authors' code scaled to 64 pictures.
+"""
+
+from efdm.lab import reid_market_cuhk01
+from efdm.models.backbones import ORIGINS
+
+WEIGHTS = "resnet18.timm.fp16.safetensors"
+
+recipe = reid_market_cuhk01(
+    {"backbone": "resnet18", "weights": WEIGHTS, "stages": ("layer1", "layer2"), "lr": 0.02, "weight_decay": 5e-4},
+    iterations={"market": 6000, "cuhk01": 1800},
+    notes=(ORIGINS[WEIGHTS],),
+)

@@ -1,0 +1,38 @@
+"""Fixtures for tests of `efdm reid`: small copies of data sets and a trained model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from people import make_cuhk01, make_grid, make_market
+
+# Imports of the commands are inside the fixtures, because they skip the tests where typer is not installed.
+
+
+@pytest.fixture(autouse=True)
+def _no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard takes seconds to import."""
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with small copies of Market-1501, GRID and CUHK01."""
+    made = tmp_path_factory.mktemp("people")
+    make_market(made / "market", people=6, cameras=3, shots=2, size=(32, 16))
+    make_grid(made / "grid")
+    make_cuhk01(made / "cuhk01")
+    return made
+
+
+@pytest.fixture(scope="session")
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of `efdm reid train`."""
+    from reid_commands import run, sets, training
+
+    out = tmp_path_factory.mktemp("trained") / "run"
+    result = run(*training(folder, out, *sets(folder, "market", "cuhk01", option="--test")))
+    assert result.exit_code == 0, result.output
+    return out

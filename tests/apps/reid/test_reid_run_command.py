@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from reid_commands import run, sets, sweeping
+
+from efdm.lab import read_study
+from efdm.progress import Progress
+
+
+def runs_of(out: Path) -> list[str]:
+    return [json.loads(line)["run"] for line in (out / "records.jsonl").read_text().splitlines()]
+
+
+def test_the_papers_recipe_runs_on_small_copies(folder: Path, tmp_path: Path) -> None:
+    """Seed 1 uses split 1 of GRID."""
+    out = tmp_path / "out"
+    result = run(*sweeping("reid_market_grid_osnet", folder, out, "--seeds", "2"))
+    assert result.exit_code == 0, result.output
+    assert "market → grid mAP" in result.output
+    assert "33.3 ± 0.4" in result.output  # published
+    assert "split of the seed's number" in result.output
+    study = read_study(out)
+    assert not study.missing
+    assert {planned.settings["data"] for planned in study.plan} == {"market, grid, split by seed"}
+    assert [planned.settings["iterations"] for planned in study.plan] == [2] * 8
+    assert not list(out.glob("trials-*"))
+
+
+def test_a_recipe_is_run_once_and_its_tables_are_written(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = sweeping("reid_market_cuhk01_osnet", folder, out, "--note", "Drawn [people].")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert "4/4" in result.output
+    assert "cuhk01 camera-pair" in result.output
+    assert "market person-camera" in result.output
+    assert "Drawn [people]." in result.output
+    assert f"efdm reid table {out}" in result.output
+    assert {path.name for path in out.glob("trials-*")} == {"trials-market.json", "trials-cuhk01.json"}
+    before = runs_of(out)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert runs_of(out) == before
+    assert run("table", out, "-o", tmp_path / "table.csv").exit_code == 0
+    head, first, *_ = csv.reader((tmp_path / "table.csv").open())
+    assert [name for name in head if name.endswith("mean")] == [
+        f"{direction} {score} mean"
+        for direction in ("market → cuhk01", "cuhk01 → market")
+        for score in ("mAP", "R1", "R5", "R10")
+    ]
+    record = next(json.loads(line) for line in (out / "records.jsonl").read_text().splitlines())
+    assert float(first[3]) == pytest.approx(100 * record["test"]["cuhk01"]["mAP"], abs=1e-3)
+
+
+def test_shards_merge_into_one_table(folder: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for number, out in enumerate(folders, 1):
+        result = run(*sweeping("reid_market_cuhk01_resnet18", folder, out, "--shard", f"{number}/2"))
+        assert result.exit_code == 0, result.output
+    assert len({*runs_of(folders[0]), *runs_of(folders[1])}) == 4
+    assert "incomplete" in run("table", folders[0]).output
+    merged = run("table", *folders)
+    assert merged.exit_code == 0, merged.output
+    assert "incomplete" not in merged.output
+
+
+def test_an_interrupted_sweep_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    words = sweeping("reid_market_cuhk01_osnet", folder, out)
+
+    def stop(_: object, report: Progress) -> None:
+        if report.label == "runs" and report.done == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("efdm.apps.cli.progress.Lines.__call__", stop)
+        result = run(*words)
+    assert result.exit_code == 130
+    assert f"efdm reid table {out}" in result.output
+    first = runs_of(out)
+    assert len(first) == 2
+    assert run(*words).exit_code == 0
+    assert runs_of(out)[:2] == first
+    assert len(set(runs_of(out))) == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "words"),
+    [
+        (["market"], [], ["market, grid", "got market", "--data"]),
+        (["market", "cuhk01"], [], ["market, grid", "--data"]),
+        (["market", "grid"], ["--domains", "cuhk01"], ["'cuhk01'", "--domains"]),
+        (["market", "grid"], ["--methods", "efdm"], ["'efdmix'"]),
+        (["market", "grid"], ["--seeds", "10,"], ["seed 10", "from 0 to 9", "--seeds"]),
+        (["market", "grid"], ["--set", "lrate=1"], ["'lrate'", "--set"]),
+    ],
+    ids=["one set", "other set", "domain", "method", "seed", "setting"],
+)
+def test_mistakes_are_explained(names: list[str], more: list[str], words: list[str], folder: Path, tmp_path: Path) -> None:
+    given = ["run", "reid_market_grid_osnet", *sets(folder, *names), "-o", tmp_path / "out", "--weights", "random"]
+    result = run(*given, "--device", "cpu", "--set", "backbone=tiny", "--set", "stages=stage1", "--set", "size=32,16", *more)
+    assert result.exit_code == 2, result.output
+    for word in words:
+        assert word in result.output.splitlines()[-1], result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_recipes_of_the_other_group_are_refused(tmp_path: Path) -> None:
+    from dg_commands import run as run_dg
+
+    for result, right in (
+        (run("run", "digits_demo", "-o", tmp_path / "out"), "efdm dg run digits_demo"),
+        (run_dg("run", "reid_market_grid_osnet", "-o", tmp_path / "out"), "efdm reid run reid_market_grid_osnet"),
+    ):
+        assert result.exit_code == 2
+        assert right in result.output
+
+
+def test_lists_have_the_recipes_of_their_group() -> None:
+    from dg_commands import run as run_dg
+
+    here, there = run("list").output, run_dg("list").output
+    for text in ("reid_market_grid_osnet", "camera-pair", "msmt17", "osnet_x1_0", "efdmix-flow"):
+        assert text in here, text
+    assert "digits_demo" not in here
+    assert "digits_demo" in there
+    assert "reid_" not in there

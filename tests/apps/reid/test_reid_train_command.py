@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from reid_commands import run, sets, training
+
+from efdm.data.people import read_people
+from efdm.progress import Progress
+from efdm.reid import load_embedder
+from efdm.reid.protocols import make_trials, read_trials
+
+
+def last_record(out: Path) -> dict[str, object]:
+    return json.loads((out / "records.jsonl").read_text().splitlines()[-1])
+
+
+def test_a_run_writes_a_model_records_and_drawn_queries(trained: Path, folder: Path) -> None:
+    embedder = load_embedder(trained)
+    assert embedder.size == (32, 16)
+    record = last_record(trained)
+    assert {name: found["protocol"] for name, found in record["test"].items()} == {
+        "market": "official", "cuhk01": "camera-pair",
+    }  # fmt: skip
+    data = read_people(folder / "cuhk01", size=(32, 16))
+    written = read_trials(trained / "trials-cuhk01.json", data)
+    assert all(
+        a.equal(b) for x, y in zip(written, make_trials(data, "camera-pair"), strict=True) for a, b in zip(x, y, strict=True)
+    )
+    assert not (trained / "trials-market.json").exists()
+
+
+def test_the_plan_and_the_scores_are_printed(folder: Path, tmp_path: Path) -> None:
+    result = run(*training(folder, tmp_path / "run", *sets(folder, "grid", option="--test"), "--method", "erm"))
+    assert result.exit_code == 0, result.output
+    assert "market: 18 training pictures of 3 people, 3 cameras" in result.output
+    assert "erm in tiny, weights random: 2 iterations of 4 pictures on cpu" in result.output
+    assert "expected 12936" in result.output  # a partial copy is reported
+    assert "official: the published queries and gallery." in result.output
+    line = next(line for line in result.output.splitlines() if line.startswith("grid ") and "official" in line)
+    assert float(line.split()[1]) == pytest.approx(100 * last_record(tmp_path / "run")["test"]["grid"]["mAP"], abs=0.05)
+
+
+def test_defaults_follow_the_data_and_the_backbone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from efdm.apps.cli.reid import train as module
+
+    def stop(*given: object, **_: object) -> None:
+        found.append(given[0])
+        raise KeyboardInterrupt
+
+    found = []
+    monkeypatch.setattr(module, "train", stop)
+    result = run("train", *sets(folder, "market"), "-o", tmp_path / "run", "--backbone", "osnet_x0_25", "--device", "cpu")
+    assert "interrupted before the first step" in result.output
+    (settings,) = found
+    assert (settings.method, settings.stages, settings.iterations) == ("efdmix", ("conv2", "conv3"), 300)
+    assert settings.size == (256, 128)
+
+
+def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    words = training(folder, out, "--set", "log_every=1", "--set", "save_every=1")
+
+    def stop(_: object, report: Progress) -> None:
+        if "trained on" in report.label:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("efdm.apps.cli.progress.Lines.__call__", stop)
+        result = run(*words)
+    assert result.exit_code == 130
+    command = result.output.strip().splitlines()[-1].partition("resume with: efdm reid ")[2]
+    assert "--resume" in command
+    assert not (out / "done").exists()
+    result = run(*command.split(), "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert last_record(out)["step"] == 2
+    result = run(*command.split(), "--device", "cpu")
+    assert (result.exit_code, "finished" in result.output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--test", "market={folder}/grid"], ["'market'", "two data sets", "--test"]),
+        (["--data", "{folder}/nowhere"], ["nowhere does not exist"]),
+        (["--data", "other={folder}/market", "--layout", "other=grid"], ["not named as in grid", "--layout"]),
+        (["--layout", "grid"], ["NAME=LAYOUT", "--layout"]),
+        (["--test", "cuhk01={folder}/cuhk01", "--set", 'protocols={{"cuhk01": "oficial"}}'], ["'oficial'", "'official'"]),
+        (["--test", "market={folder}/market", "--set", 'protocols={{"market": "person-camera"}}'], ["training pictures"]),
+        (["--set", "size=32"], ["size", "--size"]),
+        (["--method", "efdm"], ["'efdmix'"]),
+        (["--test", "grid={folder}/grid", "--split", "12"], ["from 0 to 9", "--split"]),
+        (["--set", "triplet_weight=1"], ["triplet", "--set triplet_weight"]),
+    ],
+    ids=["name", "path", "layout", "pair", "protocol", "seen", "size", "method", "split", "triplet"],
+)  # fmt: skip
+def test_mistakes_are_explained_before_training(more: list[str], words: list[str], folder: Path, tmp_path: Path) -> None:
+    result = run(*training(folder, tmp_path / "run", *(word.format(folder=folder) for word in more)))
+    assert result.exit_code == 2, result.output
+    assert "reading" not in result.output
+    for word in words:
+        assert word in result.output.splitlines()[-1], result.output
+    assert not (tmp_path / "run").exists()

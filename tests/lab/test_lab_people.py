@@ -1,0 +1,127 @@
+"""Re-identification in the lab: sets by name, tables, comparisons and published numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from people import make_grid, make_market, small_people
+from sweeps import reid_study, small_reid
+
+from efdm.data.people import read_people
+from efdm.dg.protocols import Cell
+from efdm.errors import SettingError
+from efdm.lab import Recipe, accuracy_table, comparison_table, expand, render, tables
+from efdm.lab.people import FileSets, read_sets, save_trials
+from efdm.lab.published import DIRECTIONS, MEASURES, PUBLISHED
+from efdm.lab.records import append_records, read_records
+from efdm.reid import PersonSets
+from efdm.reid.protocols import make_trials, read_trials
+
+SIZE = (16, 8)
+PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper" / "efdm-cvpr2022.tex"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> dict[str, Path]:
+    return {"market": make_market(tmp_path / "market"), "grid": make_grid(tmp_path / "grid")}
+
+
+def test_another_split_equals_reading_it(paths: dict[str, Path]) -> None:
+    sets = read_sets(paths, size=SIZE)
+    for split in (0, 3, 9):
+        found = sets.with_split(split)
+        assert isinstance(found, FileSets)
+        assert found["market"] is sets["market"]
+        assert found["grid"].fingerprint() == read_people(paths["grid"], split=split, size=SIZE).fingerprint()
+        assert found["grid"].fingerprint() == read_sets(paths, size=SIZE, split=split)["grid"].fingerprint()
+    assert len({sets.with_split(split).fingerprint() for split in range(10)}) > 5
+    with pytest.raises(SettingError, match="from 0 to 9"):
+        read_sets(paths, size=SIZE, split=10)
+
+
+def test_layouts_are_given_by_name(paths: dict[str, Path]) -> None:
+    assert read_sets({"market": paths["market"]}, size=SIZE, layouts={"market": "market-like"}).layouts == {
+        "market": "market-like"
+    }
+    with pytest.raises(SettingError, match="layout"):
+        read_sets(paths, size=SIZE, layouts={"markt": "market1501"})
+
+
+def test_only_drawn_queries_are_written(tmp_path: Path) -> None:
+    data = PersonSets({"a": small_people(), "b": small_people()})
+    (path,) = save_trials(data, {"a": "official", "b": "person-camera"}, tmp_path, seed=2)
+    (found,), (expected,) = read_trials(path, data["b"]), make_trials(data["b"], "person-camera", 2)
+    assert found.query.equal(expected.query)
+    assert found.gallery.equal(expected.gallery)
+
+
+def test_cells_are_the_pairs_of_sets() -> None:
+    recipe = small_reid()
+    cells = [planned.cell for planned, _ in expand(recipe, ["a", "b", "c"], seeds=[0], methods=["erm"])]
+    assert len(cells) == len(set(cells)) == 6
+    assert Cell(("a",), ("b",)) in cells
+    back = replace(recipe, protocol="leave-one-out")
+    assert recipe.rules.column(cells[0]) == "a → b"
+    assert next(p.cell.train for p, _ in expand(back, ["a", "b", "c"], seeds=[0], methods=["erm"])) == ("b", "c")
+
+
+def test_a_split_by_seed_is_another_run() -> None:
+    once, each = small_reid(), small_reid(protocol="cross-dataset, split by seed")
+    assert not {p.run for p, _ in expand(once, ["a", "b"])} & {p.run for p, _ in expand(each, ["a", "b"])}
+
+
+def test_one_table_has_all_scores_of_all_directions() -> None:
+    study = reid_study()
+    table = accuracy_table(study)
+    assert table.head[3:] == [f"{to} {score}" for to in ("a → b", "b → a") for score in ("mAP", "R1", "R5", "R10")]
+    assert [row[0] for row in table.rows] == ["erm", "efdmix"]
+    assert table.rows[0][3:] == ["30.0 ± 0.6", "40.0 ± 0.6", "50.0 ± 0.6", "60.0 ± 0.6", "5.0 ± 0.6", "15.0 ± 0.6",
+                                 "25.0 ± 0.6", "35.0 ± 0.6"]  # fmt: skip
+    caption = " ".join(table.caption)
+    assert "b official (the published queries and gallery)" in caption
+    assert "a person-camera" in caption
+    assert "standard error" in caption
+    assert "domain" not in caption
+    single = accuracy_table(study, score="R1")
+    assert single.head[3:] == ["a → b", "b → a", "average"]
+    assert all("$\\to$" in render(table, "latex") for table in tables(study)[:1])
+
+
+def test_directions_are_compared_one_by_one() -> None:
+    """EFDMix gains 2 on a → b, in every seed, and loses 1 on b → a."""
+    table = comparison_table(reid_study())
+    assert [row[:2] for row in table.rows] == [["a → b: efdmix - erm", "+2.00"], ["b → a: efdmix - erm", "-1.00"]]
+    caption = " ".join(table.caption)
+    assert "corrected for the 2 comparisons" in caption
+    assert "a → b: Order erm < efdmix: supported." in caption
+    assert "b → a: Order erm < efdmix: contradicted." in caption
+
+
+def test_only_the_last_step_can_be_selected() -> None:
+    assert small_reid().selections == ("last",)
+    with pytest.raises(ValueError, match="oracle"):
+        small_reid(selections=("oracle",))
+    with pytest.raises(ValueError, match="pooled"):
+        small_reid(scores=("pooled",))
+    with pytest.raises(ValueError, match="task"):
+        Recipe(task="segmentation", protocol="leave-one-out", data="a", methods=["erm"])
+
+
+def test_records_with_scores_are_read(tmp_path: Path) -> None:
+    record = {"run": "x", "step": 1, "last": True, "test": {"a": {"mAP": 0.5, "protocol": "official"}}}
+    append_records(tmp_path / "records.jsonl", [record])
+    assert read_records(tmp_path / "records.jsonl") == [record]
+
+
+def test_published_numbers_are_those_of_the_paper() -> None:
+    if not PAPER.is_file():
+        pytest.skip(f"needs {PAPER}")
+    text = PAPER.read_text().partition("GRID$\\to$MarKet1501")[2].partition("\\end{tabular}")[0]
+    lines = [line for line in text.splitlines() if "$\\pm$" in line]
+    expected = [[tuple(map(float, pair)) for pair in re.findall(r"([\d.]+)\}?\$\\pm\$([\d.]+)", line)] for line in lines]
+    published = PUBLISHED["market, grid", "cross-dataset", "osnet_x1_0"]
+    found = [[line.values[f"{to} {m}"] for to in DIRECTIONS for m in MEASURES] for line in published]
+    assert found == expected
