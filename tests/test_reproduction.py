@@ -7,7 +7,7 @@ import re
 import pytest
 import reproduction
 from reproduction import FAILS, HOLDS, INCOMPLETE, OPEN, Claim, Row, verdict
-from sweeps import small, studied
+from sweeps import small, studied, without
 
 from efdm.dg.settings import Settings
 from efdm.lab import Recipe
@@ -57,6 +57,19 @@ def test_claims_are_judged_by_their_records(rows: list[Row]) -> None:
     assert rows[0].ours == "62.0 ± 0.7 → 66.0 ± 0.7 (+4.0 ± 0.0, p < 0.001; 5 seeds)"
     assert rows[1].ours.startswith("66.0 ± 0.7 → 64.2 ± 0.8 (-1.8 ± 0.1, p")
     assert rows[2].ours.startswith("64.2 ± 0.8 → 66.0 ± 0.7 (+1.8 ± 0.1, p")
+
+
+def test_an_interrupted_sweep_is_judged_by_its_complete_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = small(methods=["erm", "mixstyle"], orders=(("erm", "mixstyle"),), seeds=range(5))
+    whole = studied(recipe, by_method)
+    monkeypatch.setattr(reproduction.lab, "load_recipe", lambda name: recipe)
+    monkeypatch.setattr(reproduction, "folders", lambda: {"small": reproduction.RESULTS / "small"})
+    claim = Claim("here", "up", "erm", "mixstyle", ("small",))
+    for missing, says, words in (([-1], HOLDS, "4 seeds)"), (range(len(whole.plan)), INCOMPLETE, "no complete seed")):
+        monkeypatch.setattr(reproduction.lab, "read_study", lambda folder, m=missing: without(whole, *m))
+        (row,) = claim.rows()
+        assert row.verdict == says
+        assert row.ours.endswith(words)
 
 
 def test_every_claim_names_rows_that_a_recipe_compares() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from efdm.data import from_datasets, load_domains, memory
-from efdm.data.streaming import StreamedImages
+from efdm.data.streaming import StreamedImages, batches_of
 from efdm.errors import SettingError
 
 
@@ -121,11 +121,17 @@ def test_streams_read_only_what_is_needed_and_apply_transforms_each_time() -> No
     assert dataset.read == 2
     some = data.subset(torch.tensor([5, 0]))
     assert some.images[torch.tensor([0, 1])][:, 0, 0, 0].tolist() == [15, 10]
-    batches = [torch.tensor([n % 6, 0]) for n in range(9)]
-    found = list(data.to("cpu").images.ahead(batches))
-    assert [at.tolist() for at, _ in found] == [at.tolist() for at in batches]
-    assert [pictures[0, 0, 0, 0].item() - 10 for _, pictures in found] == [n % 6 for n in range(9)]
-    assert dataset.read == 4 + 18
+    list(batches_of(data.images, [torch.tensor([1, 2]), torch.tensor([1])]))
+    assert dataset.read == 2 + 2 + 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_a_stream_keep_their_order(workers: int) -> None:
+    data = from_datasets({"a": Grays(10)}, size=4, storage="stream", workers=workers)
+    batches = [torch.tensor([n % 6, 0]) for n in range(9)] + [torch.tensor([], dtype=torch.int64), torch.tensor([3])]
+    found = list(batches_of(data.images, batches))
+    assert [at.tolist() for at, _ in found] == [at.tolist() for at in batches if len(at)]
+    assert [pictures[:, 0, 0, 0].tolist() for _, pictures in found] == [(at + 10).tolist() for at, _ in found]
 
 
 def test_streams_can_be_sent_to_another_process(folder: Path) -> None:
@@ -156,7 +162,12 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "empty": ({"a": []}, {}, "'a' is empty"),
     "without index": ({"a": Endless()}, {}, "map-style"),
     "no tuple": ({"a": [{"image": 1}]}, {}, r"item 0 of 'a' is dict, expected \(picture, label\)"),
-    "no domain in the item": ([(NORMALIZED[0], 0)], {}, r"2 values, expected \(picture, label, domain\)"),
+    "no domain in the item": (
+        [(NORMALIZED[0], 0)],
+        {},
+        r"2 values, expected \(picture, label, domain\); or pass a dataset for each",
+    ),
+    "path": ("pictures", {}, "path pictures; read folders with load_domains"),
     "normalized": ({"a": [NORMALIZED]}, {}, "-2 to -2.*leave out transforms that normalize"),
     "shape": ({"a": [(torch.zeros(4, 4), 0)]}, {}, r"float32 \(4, 4\); expected a PIL"),
     "dtype": ({"a": [(torch.zeros(3, 4, 4, dtype=torch.int64), 0)]}, {}, "int64; expected a PIL"),

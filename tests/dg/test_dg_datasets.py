@@ -32,7 +32,7 @@ def datasets(data: DomainSet) -> dict[str, TensorDataset]:
 
 
 def streamed(data: DomainSet) -> DomainSet:
-    images = StreamedImages(range(len(data)), lambda at: data.images[at], data.images.shape[-1], workers=2)
+    images = StreamedImages(range(len(data)), lambda at: data.images[at], data.images.shape[-1])
     return dataclasses.replace(data, images=images)
 
 

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from people import small_people
 
+from efdm.errors import SettingError
 from efdm.models import embedding
 from efdm.models.backbones import build_backbone
 from efdm.recognition.pixels import prepared
@@ -91,3 +92,5 @@ def test_reranking_is_a_choice() -> None:
     expected = rank_distances(k_reciprocal(query, gallery), query, gallery)
     found = score(features, [trial], reranking="k-reciprocal")
     assert found.mean_ap == expected.mean_ap != score(features, [trial]).mean_ap
+    with pytest.raises(SettingError, match="none, k-reciprocal, got 'k'"):
+        score(features, [trial], reranking="k")  # type: ignore[arg-type]

@@ -2,30 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from retrieval import slow_rank
 
-from efdm.reid.retrieval import DISTANCES, Features, Ranking, pairwise, rank, rank_distances
-
-
-def slow_rank(distances: Tensor, query: Features, gallery: Features, top: int = 50) -> Ranking:
-    """Return mAP and CMC by their definitions, one gallery picture at a time.
-
-    Zheng et al., "Scalable Person Re-identification: A Benchmark", ICCV 2015: the precision at every match of a query is
-    averaged over its matches and then over the queries; the CMC counts queries with a match among the first k.
-    """
-    precisions, firsts = [], []
-    for i, row in enumerate(distances.tolist()):
-        person, camera = int(query.people[i]), int(query.cameras[i])
-        of_person = [p == person for p in gallery.people.tolist()]
-        junk = [same and c == camera for same, c in zip(of_person, gallery.cameras.tolist(), strict=True)]
-        listed = [of_person[j] for j in sorted(range(len(row)), key=lambda j: (row[j], j)) if not junk[j]]
-        if not any(listed):
-            continue
-        at = [position for position, is_match in enumerate(listed, 1) if is_match]
-        precisions.append(sum(sum(listed[:position]) / position for position in at) / len(at))
-        firsts.append(at[0])
-    cmc = [sum(first <= k for first in firsts) / len(firsts) for k in range(1, top + 1)]
-    return Ranking(sum(precisions) / len(precisions), torch.tensor(cmc, dtype=torch.float64))
+from efdm.reid.retrieval import DISTANCES, Features, Ranking, full_precision, pairwise, rank, rank_distances
 
 
 def random_case(
@@ -72,7 +51,9 @@ def test_equal_distances_rank_in_gallery_order(device: torch.device) -> None:
     distances = (query.vectors[:, None] - gallery.vectors).pow(2).sum(2).sqrt()
     assert len(distances.unique()) < 5
     expected = slow_rank(distances, query, gallery)
+    before = distances.clone()
     assert_same(rank_distances(distances, query, gallery), expected)
+    assert torch.equal(distances, before)
     reverse = torch.arange(len(gallery)).flip(0)
     assert rank_distances(distances[:, reverse], query, gallery.select(reverse)).mean_ap != expected.mean_ap
 
@@ -123,12 +104,17 @@ def test_a_perfect_embedding_scores_one() -> None:
     assert found.cmc.tolist() == [1] * 7
 
 
-def test_ranking_disables_tf32_and_restores_the_setting() -> None:
+def test_distances_do_not_use_tf32(device: torch.device) -> None:
+    query, gallery = random_case(0, device)
+    expected = pairwise(query.vectors.cpu(), gallery.vectors.cpu())
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high")
-        rank(*random_case(0))
+        torch.testing.assert_close(pairwise(query.vectors, gallery.vectors).cpu(), expected, atol=1e-6, rtol=0)
+        rank(query, gallery)
         assert torch.get_float32_matmul_precision() == "high"
+        with full_precision():
+            assert torch.get_float32_matmul_precision() == "highest"
     finally:
         torch.set_float32_matmul_precision(before)
 

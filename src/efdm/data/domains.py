@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -148,7 +149,7 @@ def load_domains(
     sets; "crop" takes the centre. Damaged pictures are listed in ``skipped`` and do not change the splits of the others.
 
     A set that does not fit in memory raises `SettingError`. ``storage="stream"`` reads pictures whenever they are needed,
-    with ``workers`` threads; a damaged picture then raises an error when it is read. Training gives the same result.
+    in ``workers`` processes; a damaged picture then raises an error when it is read. Training gives the same result.
     """
     found, outside = find_items(source)
     notes = empty_folders(found)
@@ -176,7 +177,7 @@ def decode_items(
     names = classes or sorted({i.label for i in items}), sorted({i.domain for i in items})
     read = functools.partial(_read_square, size=size, fit=fit)
     if storage == "stream":
-        return labelled(StreamedImages(items, read, size, workers), items, *names)
+        return labelled(StreamedImages(items, read, size, workers or os.cpu_count() or 1), items, *names)
     images, found, skipped = empty_images(len(items), size), list[Item](), Skipped()
     for item, image in read_all(items, read, workers, progress, skipped):
         images[len(found)] = image

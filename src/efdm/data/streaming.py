@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 Storage = Literal["memory", "stream"]
-AHEAD = 4  # batches that are read before they are needed
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedImages:
     """Stands in for a tensor of pictures, uint8 ``(n, 3, size, size)`` on ``device``. Indexing it reads the pictures.
 
-    ``read(item)`` returns one picture, uint8 ``(3, size, size)`` on the CPU. It is called from ``workers`` threads (default:
-    one per core).
+    ``read(item)`` returns one picture, uint8 ``(3, size, size)`` on the CPU. `batches_of` reads ahead in ``workers``
+    processes, or in this process if there are none.
     """
 
     items: Sequence[Any]
     read: Callable[[Any], Tensor]
     size: int
-    workers: int | None = None
+    workers: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    _pool: list[ThreadPoolExecutor] = field(default_factory=list, init=False, repr=False)
     dtype = torch.uint8
 
     @property
@@ -40,18 +36,7 @@ class StreamedImages:
         return len(self.items)
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        return self._stacked(self._submit(indices))
-
-    def ahead(self, batches: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield each batch of indices with its pictures, while the pictures of the next batches are read."""
-        waiting: deque[tuple[Tensor, list[Future[Tensor]]]] = deque()
-        for indices in batches:
-            waiting.append((indices, self._submit(indices)))
-            if len(waiting) > AHEAD:
-                first, pictures = waiting.popleft()
-                yield first, self._stacked(pictures)
-        for indices, pictures in waiting:
-            yield indices, self._stacked(pictures)
+        return torch.stack([self.read(self.items[i]) for i in indices.tolist()]).to(self.device)
 
     def to(self, device: torch.device | str) -> StreamedImages:
         return replace(self, device=torch.device(device))
@@ -59,13 +44,31 @@ class StreamedImages:
     def subset(self, indices: Tensor) -> StreamedImages:
         return replace(self, items=[self.items[i] for i in indices.tolist()])
 
-    def _submit(self, indices: Tensor) -> list[Future[Tensor]]:
-        if not self._pool:
-            self._pool.append(ThreadPoolExecutor(self.workers or os.cpu_count() or 1))
-        return [self._pool[0].submit(self.read, self.items[i]) for i in indices.tolist()]
 
-    def _stacked(self, pictures: Sequence[Future[Tensor]]) -> Tensor:
-        return torch.stack([picture.result() for picture in pictures]).to(self.device)
+def batches_of(images: Tensor | StreamedImages, batches: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield each batch of indices with its pictures, on the device of the images."""
+    if isinstance(images, Tensor):
+        yield from ((at, images[at]) for at in (at.to(images.device) for at in batches))
+        return
+    # pictures are not pinned: the thread that pins them would disturb the capture of a CUDA graph
+    chosen: Any = (at.tolist() for at in batches if len(at))
+    for indices, pictures in DataLoader(_Read(images.items, images.read), batch_sampler=chosen, num_workers=images.workers):
+        yield indices.to(images.device), pictures.to(images.device)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": []}  # threads cannot be sent to another process
+
+def read_each(items: Sequence[Any], read: Callable[[Any], Any], workers: int = 0) -> Iterator[Any]:
+    """Yield ``read(item)`` of each item, in order, read in ``workers`` processes."""
+    for _, result in DataLoader(_Read(items, read), batch_size=None, num_workers=workers):
+        yield result
+
+
+@dataclass(frozen=True)
+class _Read(Dataset[tuple[int, Any]]):
+    items: Sequence[Any]
+    read: Callable[[Any], Any]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        return index, self.read(self.items[index])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from efdm.data.domains import DomainSet, Fit, check_stored, empty_images, labell
 from efdm.data.folders import Source
 from efdm.data.images import to_uint8
 from efdm.data.layouts import Item, Split, assign
-from efdm.data.streaming import Storage, StreamedImages
+from efdm.data.streaming import Storage, StreamedImages, read_each
 from efdm.progress import Progress, Report, ignore
 
 Datasets = Mapping[str, "Dataset[Any] | DataLoader[Any]"] | Dataset[Any] | DataLoader[Any]
@@ -48,7 +48,7 @@ def from_datasets(
     seed: int = 0,
     fit: Fit = "stretch",
     storage: Storage = "memory",
-    workers: int = 1,
+    workers: int = 0,
     progress: Report = ignore,
 ) -> DomainSet:
     """Return the pictures of map-style datasets as a `DomainSet`.
@@ -61,19 +61,18 @@ def from_datasets(
         classes: the names of the labels 0, 1, and so on. Default: the attribute ``classes`` of each dataset, or the labels.
         split: the share of each class and domain for "val", or lists of names: "photo/dog/12" is item 12 of "photo".
         storage: "memory" reads all pictures now, so random transforms are applied only once, and raises `SettingError` if
-            they do not fit. "stream" reads pictures, with their transforms, whenever they are needed.
-        workers: threads that read pictures. The datasets must be thread-safe if there are several.
+            they do not fit. "stream" reads pictures, with their transforms, whenever they are needed, also to evaluate.
+        workers: processes that read pictures, as in `DataLoader`. Default: this process.
     """
     check_stored(size, fit, storage)
     entries = list(_entries(datasets, classes))
     images = empty_images(len(entries), size) if storage == "memory" else None
     items: list[Item] = []
-    with ThreadPoolExecutor(workers) as pool:
-        for item, picture in pool.map(functools.partial(_read, size=size, fit=fit, storage=storage), entries):
-            if images is not None and picture is not None:
-                images[len(items)] = picture
-            items.append(item)
-            progress(Progress("reading pictures", len(items), len(entries)))
+    for item, picture in read_each(entries, functools.partial(_read, size=size, fit=fit, storage=storage), workers):
+        if images is not None:
+            images[len(items)] = picture
+        items.append(item)
+        progress(Progress("reading pictures", len(items), len(entries)))
     known = [name for entry in {id(e.classes): e for e in entries}.values() for name in entry.classes or ()]
     used = sorted({item.label for item in items}, key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
     domains = list(datasets) if isinstance(datasets, Mapping) else sorted({item.domain for item in items})
@@ -89,6 +88,8 @@ def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Ent
     for domain, source in sources.items():
         dataset: Any = source.dataset if isinstance(source, DataLoader) else source
         where = "the dataset" if domain is None else f"the dataset of {domain!r}"
+        if isinstance(dataset, str | os.PathLike):
+            raise TypeError(f"{where} is the path {dataset}; read folders with load_domains")
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
             raise TypeError(f"{where} has no items by index; expected a map-style dataset, or a list of its items")
         if len(dataset) == 0:
@@ -119,7 +120,8 @@ def _content(entry: _Entry) -> Sequence[Any]:
     needed = ["picture", "label"] + ["domain"] * (entry.domain is None)
     if not isinstance(content, tuple | list) or len(content) < len(needed):
         what = f"{len(content)} values" if isinstance(content, tuple | list) else type(content).__name__
-        raise TypeError(f"{entry} is {what}, expected ({', '.join(needed)})")
+        hint = "; or pass a dataset for each domain, by name" if entry.domain is None else ""
+        raise TypeError(f"{entry} is {what}, expected ({', '.join(needed)}){hint}")
     return content
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
-from efdm.data.streaming import StreamedImages
+from efdm.data.streaming import StreamedImages, batches_of
 from efdm.nn.stages import eval_mode
 from efdm.recognition.pixels import prepared
 from efdm.training import autocast
@@ -25,7 +25,10 @@ def predict(
     device = next(model.parameters()).device
     parts = torch.arange(len(images)).split(batch)
     with eval_mode(model):
-        found = [_logits(model, images[part].to(device), size, precision).float().softmax(1).cpu() for part in parts]
+        found = [
+            _logits(model, pictures.to(device), size, precision).float().softmax(1).cpu()
+            for _, pictures in batches_of(images, parts)
+        ]
     return torch.cat(found)
 
 
@@ -48,8 +51,8 @@ def find_correct(
     padded = torch.cat([indices, indices[:1].expand(-len(indices) % max(1, batch))])
     right = []
     with eval_mode(model):
-        for at in padded.split(max(1, batch)):
-            right.append(_logits(model, data.images[at], size, precision).argmax(1) == data.labels[at])
+        for at, pictures in batches_of(data.images, padded.split(max(1, batch))):
+            right.append(_logits(model, pictures, size, precision).argmax(1) == data.labels[at])
             yield
     return torch.cat(right)[: len(indices)] if right else torch.empty(0, dtype=torch.bool, device=device)
 

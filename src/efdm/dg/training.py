@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from efdm.data.domains import STREAM, DomainSet
 from efdm.data.memory import check_memory
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
-from efdm.data.streaming import StreamedImages
+from efdm.data.streaming import StreamedImages, batches_of
 from efdm.data.torch_datasets import Datasets, from_datasets
 from efdm.dg import settings as dg_settings
 from efdm.dg.classifier import load_classifier, save_classifier
@@ -131,8 +131,7 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
         if not isinstance(self.data.images, StreamedImages):
             yield from super().batches(start)
             return
-        for indices, images in self.data.images.ahead(islice(self.sampler(start), self.settings.iterations - start)):
-            yield indices.to(images.device), images
+        yield from batches_of(self.data.images, islice(self.sampler(start), self.settings.iterations - start))
 
     def metrics(self) -> Work[Record]:
         settings, data = self.settings, self.data

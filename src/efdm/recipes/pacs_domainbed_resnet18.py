@@ -31,7 +31,6 @@ recipe = pacs_resnet(
     selections=("training-domain validation", "leave-one-domain-out cross-validation", "oracle"),
     orders=(("erm", "efdmix-flow"),),
     contrasts=(("mixstyle", "efdmix-flow"), ("coral", "efdmix-flow")),
-    std="error",  # DomainBed: standard errors over trials
     notes=(
         "Hyperparameters are drawn from DomainBed's distributions, 3 times for every seed, and the first draw has the "
         "defaults; DomainBed draws 20 times and trains 5,001 steps.",

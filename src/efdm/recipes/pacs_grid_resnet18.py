@@ -3,7 +3,7 @@
 claim     one learning rate and one number of iterations are suitable for all our recipes for ResNet-18.
 command   efdm dg run pacs_grid_resnet18 --data PACS --weights resnet18.safetensors -o runs/grid18 --lanes 4
 time      not measured
-expected  the shortest schedule within half a percentage point of the highest validation accuracy
+expected  1,600 iterations and 0.004, the largest values of the grid: 95.9 % on held-out pictures
 runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
 
 Only ERM is trained, so the choice favours no other method. The number in a column is the accuracy on held-out pictures of

@@ -7,8 +7,10 @@ with requires("reid"):
     from efdm.reid.evaluate import score
     from efdm.reid.methods import METHODS
     from efdm.reid.model import Embedder, load_embedder, save_embedder
-    from efdm.reid.protocols import PROTOCOLS, Trial, make_trials
-    from efdm.reid.retrieval import Features, Ranking, rank
+    from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, read_trials, write_trials
+    from efdm.reid.rerank import k_reciprocal
+    from efdm.reid.retrieval import Features, Ranking, rank, rank_distances
+    from efdm.reid.search import SearchResult, search_files
     from efdm.reid.sets import PersonSets
     from efdm.reid.settings import Settings, identity
     from efdm.reid.training import Trained, train, train_together
@@ -20,16 +22,22 @@ __all__ = [
     "Features",
     "PersonSets",
     "Ranking",
+    "SearchResult",
     "Settings",
     "Trained",
     "Trial",
     "extract",
     "identity",
+    "k_reciprocal",
     "load_embedder",
     "make_trials",
     "rank",
+    "rank_distances",
+    "read_trials",
     "save_embedder",
     "score",
+    "search_files",
     "train",
     "train_together",
+    "write_trials",
 ]

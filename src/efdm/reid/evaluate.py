@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 import torch
 from torch import nn
 
 from efdm.data.people import PersonSet
+from efdm.errors import SettingError
 from efdm.progress import Report, ignore
 from efdm.recognition.pixels import Size
 from efdm.reid.embed import BATCH, extract_at
@@ -20,6 +22,14 @@ from efdm.training.lanes import Work
 Reranking = Literal["none", "k-reciprocal"]
 
 
+def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
+    """Rank the gallery by `k_reciprocal` distances."""
+    return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
+
+
+RERANKINGS: Mapping[str, Callable[..., Ranking]] = MappingProxyType({"none": rank, "k-reciprocal": rank_again})
+
+
 def score(
     features: Features,
     trials: Sequence[Trial],
@@ -29,13 +39,13 @@ def score(
     top: int = 50,
 ) -> Ranking:
     """Return mAP and CMC, averaged over trials. ``features`` are of all pictures of the set."""
-    found = []
-    for trial in trials:
-        query, gallery = features.select(trial.query), features.select(trial.gallery)
-        if reranking == "none":
-            found.append(rank(query, gallery, distance=distance, top=top))
-        else:
-            found.append(rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top))
+    if reranking not in RERANKINGS:
+        raise SettingError(f"reranking must be one of {', '.join(RERANKINGS)}, got {reranking!r}", "reranking")
+    ranking_of = RERANKINGS[reranking]
+    found = [
+        ranking_of(features.select(trial.query), features.select(trial.gallery), distance=distance, top=top)
+        for trial in trials
+    ]
     mean_ap = sum(ranking.mean_ap for ranking in found) / len(found)
     return Ranking(mean_ap, torch.stack([ranking.cmc for ranking in found]).mean(0))
 

@@ -14,7 +14,7 @@ def batch_hard_triplet(features: Tensor, people: Tensor, margin: float = 0.3) ->
     another person (Hermans et al., "In Defense of the Triplet Loss for Person Re-Identification", 2017). Features are
     ``(b, d)``, people ``(b,)``. Samples without another person in the batch have a loss of 0.
     """
-    # without matrix products, which lose the small distances and whose gradient at 0 is NaN
+    # without matrix products, which lose small distances between large features, most of all in TF32
     distances = torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
     same = people[:, None] == people
     farthest = distances.masked_fill(~same, 0.0).amax(1)

@@ -21,9 +21,10 @@ from efdm.data.people_layouts import Found, find_people
 from efdm.data.people_lists import SPLITS, Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
-from efdm.reid.embed import BATCH, extract
+from efdm.reid.embed import BATCH, extract_at
 from efdm.reid.retrieval import CHUNK, Distance, pairwise
 from efdm.text import plural
+from efdm.training.lanes import finish
 
 Match = Literal["same", "other", "unknown"]
 UNKNOWN = -1  # person and camera of pictures that are not named as in a layout
@@ -116,10 +117,13 @@ def search(
         query = replace(query, people=torch.full_like(query.people, UNKNOWN))
     own = _part(query, "query") if queries is None else queries.cpu()
     others = _part(gallery, "gallery")
-    run = functools.partial(extract, model, size=size, batch=batch, precision=precision, progress=progress)
-    vectors = run(gallery.images[others])
+
+    def features(data: PersonSet, at: Tensor) -> Tensor:
+        return finish(extract_at(model, data.images, at, size=size, batch=batch, precision=precision, progress=progress))
+
+    vectors = features(gallery, others)
     found = []
-    for at, part in zip(*(x.split(max(1, CHUNK // len(others))) for x in (own, run(query.images[own]))), strict=True):
+    for at, part in zip(*(x.split(max(1, CHUNK // len(others))) for x in (own, features(query, own))), strict=True):
         people, cameras = (values.cpu()[at, None] for values in (query.people, query.cameras))
         same = (people == gallery.people.cpu()[others]) & (cameras == gallery.cameras.cpu()[others])
         left_out = same & (people != UNKNOWN)

@@ -86,7 +86,7 @@ def train_command(
     Writes model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains, accuracy on those domains is
     reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured.
     """
-    with report_errors(lambda: _interrupted(out, data)):
+    with report_errors(lambda: _interrupted(out, data, storage)):
         changes = collect_settings(
             set_, method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, size=size,
             seed=seed, device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),
@@ -106,10 +106,11 @@ def train_command(
         _print_results(trained, out)
 
 
-def _interrupted(out: Path, data: Sequence[Path]) -> str:
+def _interrupted(out: Path, data: Sequence[Path], storage: Storage) -> str:
     if not (out / CHECKPOINT).exists():
         return "interrupted before the first step"
     words = ["efdm", "dg", "train", "--resume", *(w for source in data for w in ("--data", str(source))), "-o", str(out)]
+    words += ["--storage", storage] if storage != "memory" else []
     return f"interrupted; resume with: {shlex.join(words)}"
 
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from efdm.reid.methods import METHODS, check_method, mixes
+from efdm.reid.settings import Settings, check, identity, read_settings, resolved, run_label
+from efdm.training.files import write_json
+
+PLAIN = Settings("market1501", ("market1501",), ("grid",))
+
+
+def test_the_defaults_are_the_papers() -> None:
+    """OSNet after conv2 and conv3 of 256 x 128 pixels; rates of 0.05 for the classifier and 0.01 for the other layers."""
+    check(PLAIN)
+    assert (PLAIN.backbone, PLAIN.stages, PLAIN.size) == ("osnet_x1_0", ("conv2", "conv3"), (256, 128))
+    assert (PLAIN.label_smoothing, PLAIN.triplet_weight, PLAIN.batches) == (0.1, 0.0, "uniform")
+    assert (PLAIN.optimizer, PLAIN.batch, PLAIN.momentum, PLAIN.weight_decay) == ("sgd", 32, 0.9, 1e-5)
+    assert (PLAIN.lr, PLAIN.lr * PLAIN.classifier_lr) == (0.01, 0.05)
+
+
+def test_settings_survive_a_file(tmp_path: Path) -> None:
+    wanted = dataclasses.replace(PLAIN, method="efdmix", protocols={"grid": "official"}, augmentation=["flip", "erase"])
+    write_json(tmp_path / "settings.json", dataclasses.asdict(wanted))
+    assert read_settings(tmp_path) == wanted
+    assert Settings(**json.loads(json.dumps(dataclasses.asdict(wanted)))) == wanted
+    assert identity(resolved(wanted)) == identity(wanted) != identity(PLAIN)
+    assert run_label(wanted).startswith("efdmix, tested on grid, seed 0 [")
+
+
+def test_methods_are_the_baseline_and_the_feature_layers() -> None:
+    assert [name for name in METHODS if not mixes(name)] == ["erm"]
+    for name, row in METHODS.items():
+        batches = "domains" if row.pairing == "halves" else "uniform"
+        check(dataclasses.replace(PLAIN, method=name, batches=batches))
+    # the data may have two cameras
+    check(dataclasses.replace(PLAIN, method="efdmix-halves", batches="domains", domains_per_batch="all"))
+    with pytest.raises(ValueError, match="is called 'mixstyle' here"):
+        check_method("method", "adain")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "efdmx"}, "method='efdmx' is not one of .*did you mean 'efdmix'"),
+        ({"method": "efdmix", "options": {"p": 5}}, r"\bp\b.*5"),
+        ({"method": "efdmix", "batch": 1}, "batch must be at least 2, got 1"),
+        ({"method": "efdmix-halves"}, "needs batches of 2 domains"),
+        ({"method": "efdmix-labels", "domain_labels": "datasets"}, "needs at least 2 training domains, got 1"),
+        ({"protocols": {"grid": "oficial"}}, "protocols='oficial' is not one of .*did you mean 'official'"),
+        ({"protocols": {"market": "official"}}, "'market', which is not a test domain"),
+        ({"train_domains": ("grid",), "protocols": {"grid": "person-camera"}}, "the training pictures of grid"),
+        ({"batches": "people", "batch": 30}, "multiple of instances=4"),
+        ({"triplet_weight": 1.0}, "batches='people'"),
+        ({"triplet_weight": 1.0, "batches": "people", "instances": 1}, "instances >= 2"),
+        ({"optimizer": "adam"}, r"classifier_lr=5\.0 needs optimizer='sgd'"),
+        ({"augmentation": ("flip", "mirror")}, "augmentation .*'mirror'"),
+        ({"size": 256}, "size must be a valid tuple, got 256"),
+        ({"size": (256, 0)}, "size"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be less than 1, got 1\.0"),
+        ({"domain_labels": "people"}, "domain_labels must be .*got 'people'"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dg_runs import Watch, lines, weights, without_clock
+from reid_runs import SIZE, seen_by_cameras, settings
+
+from efdm.data.people import PersonSet
+from efdm.errors import DivergedError, RunFolderError, SettingError
+from efdm.models.backbones import build_backbone
+from efdm.progress import Progress
+from efdm.reid.evaluate import evaluate
+from efdm.reid.methods import METHODS
+from efdm.reid.model import load_embedder
+from efdm.reid.protocols import make_trials
+from efdm.reid.sets import PersonSets, training_pictures
+from efdm.reid.settings import Settings, identity, resolved, run_label
+from efdm.reid.training import Trained, train, train_together
+from efdm.training.lanes import finish
+
+pytestmark = pytest.mark.usefixtures("quickly")
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, PersonSet]:
+    return {"seen": seen_by_cameras(), "other": seen_by_cameras(9, 2, name="other", seed=1)}
+
+
+@pytest.fixture(scope="module")
+def whole(data: dict[str, PersonSet]) -> tuple[Settings, Trained, Watch]:
+    """Return settings, result and losses of an uninterrupted run with every source of random numbers."""
+    wanted, watch = settings(method="efdmix", augmentation=("flip", "crop", "jitter", "erase")), Watch()
+    return wanted, train(wanted, data, progress=watch), watch
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {}, {"method": "efdmix"}, {"method": "mixstyle-labels"},
+        {"batches": "people", "triplet_weight": 1.0, "lr": 0.03, "batch": 32},
+        {"method": "efdmix-halves", "batches": "domains"}, {"optimizer": "adam", "lr": 0.01, "classifier_lr": 1.0},
+    ],
+    ids=["erm", "efdmix", "labels", "triplet", "halves", "adam"],
+)  # fmt: skip
+def test_people_are_recognised_by_new_cameras(data: dict[str, PersonSet], changes: dict[str, Any], device: str) -> None:
+    """Without training, rank 1 is at most 0.1; chance is 0.05."""
+    speed = "graph" if device == "cuda" else "plain"
+    trained = train(settings(iterations=40, evaluate_every=0, device=device, speed=speed, **changes), data)
+    assert trained.records[-1]["test"]["seen"]["rank1"] > 0.8
+    torch.manual_seed(0)
+    untrained = finish(evaluate(build_backbone("tiny", 2), data["seen"], make_trials(data["seen"]), size=SIZE))
+    assert untrained.cmc[0] <= 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains(data: dict[str, PersonSet], method: str) -> None:
+    batches = "domains" if METHODS[method].pairing == "halves" else "uniform"
+    wanted = settings(method=method, batches=batches, iterations=2, evaluate_every=0, options=_always(method), lr=0.01)
+    trained, plain = train(wanted, data), train(settings(batches=batches, iterations=2, evaluate_every=0, lr=0.01), data)
+    assert torch.equal(weights(trained), weights(plain)) == (method == "erm")
+
+
+def _always(method: str) -> dict[str, Any]:
+    return {"p": 1.0 if METHODS[method].min_batch > 1 else 0.3} if METHODS[method].options else {}
+
+
+def test_the_classifier_has_its_own_learning_rate(data: dict[str, PersonSet]) -> None:
+    runs = [settings(iterations=1, evaluate_every=0, classifier_lr=factor) for factor in (0.0, 1.0, 5.0)]
+    still, slow, fast = (train(wanted, data).model.state_dict() for wanted in runs)
+    for name in still:
+        if "classifier" in name:
+            torch.testing.assert_close(fast[name] - still[name], 5 * (slow[name] - still[name]), rtol=1e-3, atol=1e-6)
+            assert not torch.equal(slow[name], still[name])
+        else:
+            assert torch.equal(fast[name], still[name])
+
+
+def test_content_of_a_record(whole: tuple[Settings, Trained, Watch], data: dict[str, PersonSet]) -> None:
+    wanted, trained, watch = whole
+    assert [(r["step"], r["last"]) for r in trained.records] == [(3, False), (6, True)]
+    last = trained.records[-1]
+    assert last["run"] == identity(wanted)
+    assert Settings(**last["settings"]) == resolved(wanted)
+    assert (last["seed"], last["lanes"], last["device"], last["people"], last["pictures"]) == (0, 1, "cpu", 20, 240)
+    assert last["loss"] == pytest.approx(watch.losses[run_label(wanted), 6], rel=1e-5)
+    scores = last["test"]["seen"]
+    assert (scores["protocol"], scores["trials"], scores["queries"], scores["gallery"]) == ("official", 1, 40, 40)
+    found = finish(evaluate(trained.model, data["seen"], make_trials(data["seen"]), size=SIZE))
+    assert scores["mAP"] == pytest.approx(found.mean_ap, rel=1e-5)
+    assert [scores[f"rank{k}"] for k in (1, 5, 10)] == pytest.approx(found.cmc[[0, 4, 9]].tolist(), rel=1e-5)
+    assert last["seconds"] > 0
+    assert last["environment"]["versions"]["torch"]
+    assert json.loads(json.dumps(last)) == last
+    assert not trained.model.training
+    assert not any(p._backward_hooks for p in trained.model.parameters())
+
+
+def test_test_domains_have_their_own_protocols(data: dict[str, PersonSet]) -> None:
+    """The cameras of "other" are a pair, each with two pictures of a person."""
+    wanted = settings(test_domains=("seen", "other"), protocols={"other": "camera-pair"}, iterations=1)
+    (record,) = train(wanted, data).records
+    found = {name: (s["protocol"], s["trials"], s["queries"], s["gallery"]) for name, s in record["test"].items()}
+    assert found == {"seen": ("official", 1, 40, 40), "other": ("camera-pair", 2, 9, 18)}
+
+
+def test_several_training_sets_are_joined(data: dict[str, PersonSet]) -> None:
+    both = settings(train_domains=("seen", "other"), iterations=1, method="efdmix-labels", domain_labels="datasets")
+    (record,) = train(both, data).records
+    assert (record["people"], record["pictures"]) == (29, 240 + 36)
+    sets = PersonSets(data)
+    pictures = training_pictures(both, sets)
+    assert sorted(pictures.domains[pictures.indices].unique().tolist()) == [0, 1]
+    assert sorted(pictures.people[pictures.indices].unique().tolist()) == list(range(29))
+    assert pictures.images is training_pictures(both, sets).images, "runs share one copy"
+    cameras = training_pictures(dataclasses.replace(both, domain_labels="cameras"), sets)
+    assert len(cameras.domains[cameras.indices].unique()) == 8
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    whole: tuple[Settings, Trained, Watch], data: dict[str, PersonSet], tmp_path: Path, stop: int
+) -> None:
+    """Losses, weights and scores are bit-identical when interrupted before or at an evaluation, or inside a block."""
+    wanted, expected, watch = whole
+    before, after = Watch(stop), Watch()
+    with pytest.raises(KeyboardInterrupt):
+        train(wanted, data, tmp_path / "run", progress=before)
+    found = train(wanted, data, tmp_path / "run", progress=after, resume=True)
+    assert {**before.losses, **after.losses} == watch.losses
+    assert min(i for _, i in after.losses) == stop + 1
+    assert torch.equal(weights(found), weights(expected))
+    assert without_clock(found.records) == without_clock(expected.records)
+    assert lines(tmp_path / "run" / "records.jsonl") == found.records
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_run_killed_with_sigkill_resumes_exactly(
+    whole: tuple[Settings, Trained, Watch], data: dict[str, PersonSet], tmp_path: Path
+) -> None:
+    """The process is killed in iteration 4, and its last checkpoint is of iteration 2."""
+    wanted, expected, watch = whole
+
+    def die(progress: Progress) -> None:
+        if progress.done == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if (child := os.fork()) == 0:
+        train(wanted, data, tmp_path / "run", progress=die)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    after = Watch()
+    found = train(wanted, data, tmp_path / "run", resume=True, progress=after)
+    assert torch.equal(weights(found), weights(expected))
+    assert after.losses == {place: watch.losses[place] for place in after.losses}
+    assert without_clock(found.records) == without_clock(expected.records)
+
+
+def test_a_run_is_resumed_only_with_its_settings_and_the_sets_it_uses(data: dict[str, PersonSet], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(settings(), data, tmp_path / "run", progress=Watch(2))
+    with pytest.raises(RunFolderError, match=r"label_smoothing=0\.1, not 0\.2"):
+        train(settings(label_smoothing=0.2), data, tmp_path / "run", resume=True)
+    with pytest.raises(RunFolderError, match="other data"):
+        train(settings(), {"seen": seen_by_cameras(19)}, tmp_path / "run", resume=True)
+    train(settings(), {"seen": data["seen"]}, tmp_path / "run", resume=True)
+
+
+def test_files_of_a_finished_run(data: dict[str, PersonSet], tmp_path: Path) -> None:
+    trained = train(settings(batches="people", triplet_weight=0.5), data, tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        ".lock", "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
+    ]  # fmt: skip
+    for line in lines(tmp_path / "run" / "log.jsonl"):
+        assert line["loss"] == pytest.approx(line["softmax"] + 0.5 * line["triplet"], rel=1e-4)
+    found = load_embedder(tmp_path / "run")
+    assert (found.size, Settings(**found.settings)) == (SIZE, resolved(trained.settings))
+    images = torch.rand(2, 3, *SIZE)
+    torch.testing.assert_close(found.model(images), trained.model(images))
+
+
+def test_each_of_several_runs_equals_the_run_alone_and_is_trained_once(data: dict[str, PersonSet], tmp_path: Path) -> None:
+    runs = [settings(method=m, train_domains=(d,), test_domains=("seen",)) for m in ("erm", "dsu") for d in data]
+    made: list[Trained] = []
+    train_together(runs, data, tmp_path, lanes=3, finished=made.append)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(map(identity, runs))
+    for found, wanted in zip(made, runs, strict=True):
+        assert torch.equal(weights(found), weights(train(wanted, data)))
+    again, watch = list[Trained](), Watch()
+    train_together(runs, data, tmp_path, progress=watch, finished=again.append)
+    assert not watch.losses
+    assert [t.records for t in again] == [t.records for t in made]
+    assert all(torch.equal(weights(a), weights(b)) for a, b in zip(again, made, strict=True))
+
+
+def test_a_diverged_run_does_not_stop_the_others(data: dict[str, PersonSet], tmp_path: Path) -> None:
+    runs = [settings(seed=s, lr=1e30 if s == 0 else 0.05) for s in range(2)]
+    made: list[Trained] = []
+    with pytest.raises(DivergedError, match="1 of 2 runs diverged") as error:
+        train_together(runs, data, tmp_path, finished=made.append)
+    assert run_label(runs[0]) in str(error.value)
+    assert [t.settings.seed for t in made] == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_domains": ("sen",)}, "no data set is named 'sen', expected one of seen, other; did you mean 'seen'"),
+        ({"method": "efdmix-labels", "train_domains": ("one",)}, "efdmix-labels needs at least 2 cameras, got 1"),
+        ({"batches": "domains", "domains_per_batch": 8}, "at most 6, the number of cameras"),
+        ({"train_domains": ("none",)}, "none has no pictures in the split 'train'"),
+        ({"batches": "people", "instances": 2, "batch": 60}, "20 people do not fill a batch of 60"),
+        ({"batch": 500}, "240 pictures do not fill one batch of 500"),
+        ({"test_domains": ("none",)}, "none has no published queries"),
+    ],
+    ids=str,
+)
+def test_data_that_do_not_fit_the_settings_are_refused(
+    data: dict[str, PersonSet], changes: dict[str, Any], message: str
+) -> None:
+    seen = data["seen"]
+    one = dataclasses.replace(seen, cameras=torch.zeros_like(seen.cameras))
+    none = dataclasses.replace(seen, splits={split: at[:0] for split, at in seen.splits.items()}, name="none")
+    used = {*changes.get("train_domains", ()), *changes.get("test_domains", ())}
+    sets = {**data, **{name: extra for name, extra in {"one": one, "none": none}.items() if name in used}}
+    with pytest.raises(SettingError, match=message):
+        train(settings(**changes), sets)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_lanes_train_each_run_as_alone(data: dict[str, PersonSet]) -> None:
+    """Equal up to the order of sums. Nothing is logged before the end, so that all lanes are busy."""
+    quiet: Any = {"log_every": 1000, "save_every": 0, "evaluate_every": 0, "device": "cuda", "speed": "graph"}
+    runs = [
+        settings(method=m, train_domains=(d,), iterations=25, lr=0.005, **quiet) for m in ("erm", "efdmix") for d in data
+    ]
+    alone, together = list[Trained](), list[Trained]()
+    train_together(runs, data, lanes=1, finished=alone.append)
+    train_together(runs, data, lanes=3, finished=together.append)
+    found = {identity(t.settings): t.records[-1] for t in together}
+    for expected in alone:
+        same = found[identity(expected.settings)]
+        assert same["lanes"] == 3
+        assert same["loss"] == pytest.approx(expected.records[-1]["loss"], rel=0.02)
