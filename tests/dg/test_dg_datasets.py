@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from efdm.data import from_datasets
 from efdm.data.domains import DomainSet
-from efdm.data.streaming import StreamedImages
-from efdm.dg import predict
+from efdm.data.streaming import StreamedImages, batches_of
+from efdm.dg import count_correct, predict
 from efdm.dg.training import ClassifierTask, train
 from efdm.errors import SettingError
 
@@ -69,6 +69,19 @@ def test_streamed_pictures_train_like_pictures_in_memory(data: DomainSet, tmp_pa
     assert torch.equal(
         predict(found.model, streamed(data.subset(torch.arange(5))).images, 32), predict(found.model, images, 32)
     )
+
+
+def test_own_augmentations_are_applied_in_training_only(data: DomainSet) -> None:
+    wanted = settings(iterations=2, evaluate_every=0)
+    inverted = train(wanted, dataclasses.replace(data, images=255 - data.images))
+    own = streamed(data)
+    own = dataclasses.replace(own, images=dataclasses.replace(own.images, augment=lambda picture: 255 - picture))
+    found = train(wanted, own)
+    assert torch.equal(weights(found), weights(inverted))
+    expected = count_correct(found.model, data, data.select("outline", "test"), 32)
+    assert found.records[-1]["test"]["outline"] == list(expected)
+    ((_, pictures),) = batches_of(own.images, [torch.tensor([3, 5])])
+    assert torch.equal(pictures, data.images[[3, 5]])
 
 
 def test_a_set_larger_than_the_memory_of_the_device_is_refused(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,14 @@ class StreamedImages:
     """Stands in for a tensor of pictures, uint8 ``(n, 3, size, size)`` on ``device``. Indexing it reads the pictures.
 
     ``read(item)`` returns one picture, uint8 ``(3, size, size)`` on the CPU. `batches_of` reads ahead in ``workers``
-    processes, or in this process if there are none.
+    processes, or in this process if there are none. ``augment`` changes single pictures, for training only.
     """
 
     items: Sequence[Any]
     read: Callable[[Any], Tensor]
     size: int
     workers: int = 0
+    augment: Callable[[Tensor], Tensor] | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype = torch.uint8
 
@@ -45,14 +46,17 @@ class StreamedImages:
         return replace(self, items=[self.items[i] for i in indices.tolist()])
 
 
-def batches_of(images: Tensor | StreamedImages, batches: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+def batches_of(
+    images: Tensor | StreamedImages, batches: Iterable[Tensor], use: Literal["training", "evaluation"] = "evaluation"
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield each batch of indices with its pictures, on the device of the images."""
     if isinstance(images, Tensor):
         yield from ((at, images[at]) for at in (at.to(images.device) for at in batches))
         return
     # pictures are not pinned: the thread that pins them would disturb the capture of a CUDA graph
     chosen: Any = (at.tolist() for at in batches if len(at))
-    for indices, pictures in DataLoader(_Read(images.items, images.read), batch_sampler=chosen, num_workers=images.workers):
+    source = _Read(images.items, images.read, images.augment if use == "training" else None)
+    for indices, pictures in DataLoader(source, batch_sampler=chosen, num_workers=images.workers):
         yield indices.to(images.device), pictures.to(images.device)
 
 
@@ -66,9 +70,11 @@ def read_each(items: Sequence[Any], read: Callable[[Any], Any], workers: int = 0
 class _Read(Dataset[tuple[int, Any]]):
     items: Sequence[Any]
     read: Callable[[Any], Any]
+    augment: Callable[[Any], Any] | None = None
 
     def __len__(self) -> int:
         return len(self.items)
 
     def __getitem__(self, index: int) -> tuple[int, Any]:
-        return index, self.read(self.items[index])
+        result = self.read(self.items[index])
+        return index, result if self.augment is None else self.augment(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from efdm.data.folders import Source
 from efdm.data.images import to_uint8
 from efdm.data.layouts import Item, Split, assign
 from efdm.data.streaming import Storage, StreamedImages, read_each
+from efdm.errors import SettingError
 from efdm.progress import Progress, Report, ignore
 
 Datasets = Mapping[str, "Dataset[Any] | DataLoader[Any]"] | Dataset[Any] | DataLoader[Any]
@@ -48,6 +49,7 @@ def from_datasets(
     seed: int = 0,
     fit: Fit = "stretch",
     storage: Storage = "memory",
+    augment: Callable[[Tensor], Tensor] | None = None,
     workers: int = 0,
     progress: Report = ignore,
 ) -> DomainSet:
@@ -62,9 +64,13 @@ def from_datasets(
         split: the share of each class and domain for "val", or lists of names: "photo/dog/12" is item 12 of "photo".
         storage: "memory" reads all pictures now, so random transforms are applied only once, and raises `SettingError` if
             they do not fit. "stream" reads pictures, with their transforms, whenever they are needed, also to evaluate.
+        augment: changes a picture, uint8 ``(3, size, size)``, whenever it is drawn for training, such as a transform of
+            ``torchvision.transforms.v2``. For ``storage="stream"``.
         workers: processes that read pictures, as in `DataLoader`. Default: this process.
     """
     check_stored(size, fit, storage)
+    if augment is not None and storage != "stream":
+        raise SettingError("augment needs storage='stream', because pictures in memory are read once", "storage")
     entries = list(_entries(datasets, classes))
     images = empty_images(len(entries), size) if storage == "memory" else None
     items: list[Item] = []
@@ -77,7 +83,7 @@ def from_datasets(
     used = sorted({item.label for item in items}, key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
     domains = list(datasets) if isinstance(datasets, Mapping) else sorted({item.domain for item in items})
     stream = functools.partial(_streamed, size=size, fit=fit)
-    stored = StreamedImages(entries, stream, size, workers) if images is None else images
+    stored = StreamedImages(entries, stream, size, workers, augment) if images is None else images
     return labelled(stored, assign(items, split, seed), list(dict.fromkeys([*known, *used])), domains)
 
 

@@ -131,7 +131,9 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
         if not isinstance(self.data.images, StreamedImages):
             yield from super().batches(start)
             return
-        yield from batches_of(self.data.images, islice(self.sampler(start), self.settings.iterations - start))
+        yield from batches_of(
+            self.data.images, islice(self.sampler(start), self.settings.iterations - start), use="training"
+        )
 
     def metrics(self) -> Work[Record]:
         settings, data = self.settings, self.data
