@@ -84,11 +84,11 @@ class Claim:
             if not {self.first, self.second} <= set(recipe.rows):
                 continue
             network = NETWORKS.get(recipe.settings["backbone"], recipe.settings["backbone"]) + SCHEDULES.get(name, "")
-            if name not in folders():
+            study = lab.read_study(folders()[name]) if name in folders() else None
+            if study is None or not {self.first, self.second} <= {planned.row for planned in study.plan}:
                 paper = self._published(recipe.published)
                 yield Row(self.place, self.text, network, paper, "-", ABSENT, f"`{name}`")
                 continue
-            study = lab.read_study(folders()[name])
             parts = {where: finished(made) for where, made in comparison_parts(study, self.selection).items()}
             differences = compared(list(parts.values()), study.recipe.orders, study.recipe.contrasts)
             for (where, made), found in zip(parts.items(), differences, strict=True):
