@@ -170,7 +170,8 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
             try:
                 recipe.kind.sampler(settings, pictures)
             except ValueError as error:
-                raise SettingError(f"{run_label(settings)}: {error}", "batch") from error
+                names = error.settings if isinstance(error, SettingError) else ("batch",)
+                raise SettingError(f"{run_label(settings)}: {error}", names) from error
 
 
 def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:

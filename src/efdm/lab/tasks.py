@@ -15,6 +15,7 @@ from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
 from efdm.errors import SettingError
 from efdm.lab.selection import SCORES, SELECTIONS, VALIDATION, Score, Selection
 from efdm.recognition.settings import RecognitionSettings
+from efdm.reid.settings import protocol_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LabTask:
         selections, default_selections: the selection rules that its records allow, and those of a recipe that names none.
         measures: returns sentences that explain the scores, if these are not accuracies, from the planned runs.
         check: raises for contradictory settings.
-        sampler: returns the batches of a run; raises if they cannot be drawn.
+        sampler: returns the batches of a run; raises if the data do not fit the settings.
         train: trains several runs, see `efdm.recognition.workers.train_runs`.
     """
 
@@ -110,6 +111,16 @@ def _pairs(names: Sequence[str]) -> list[Cell]:
     return [Cell((source,), (target,)) for source, target in permutations(names, 2)]
 
 
+def _reid_sampler(settings: reid.Settings, data: reid.PersonSets) -> object:
+    """Return the batches. Raise SettingError as well if a test set does not fit its protocol."""
+    for name in settings.test_domains:
+        try:
+            reid.make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
+        except SettingError as error:
+            raise SettingError(str(error), "protocols") from error
+    return reid.training.sampler(settings, data)
+
+
 @dataclass(frozen=True)
 class SplitBySeed(Protocol):
     """A protocol that takes another of the published splits for each seed."""
@@ -155,7 +166,7 @@ TASKS: Mapping[str, LabTask] = MappingProxyType(
             scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
             default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
             check=reid.settings.check,
-            sampler=reid.training.sampler,
+            sampler=_reid_sampler,
             train=reid.training.train_runs,
             layout="one table",
             measures=_retrieval_sentences,

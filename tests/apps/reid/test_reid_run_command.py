@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from reid_commands import run, sets, sweeping
+from reid_commands import SMALL, run, sets, sweeping
 
 from efdm.lab import read_study
 from efdm.progress import Progress
@@ -106,6 +107,18 @@ def test_mistakes_are_explained(names: list[str], more: list[str], words: list[s
     assert result.exit_code == 2, result.output
     for word in words:
         assert word in result.output.splitlines()[-1], result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_copy_without_queries_is_refused_before_training(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "market").mkdir()
+    train = folder / "market" / "bounding_box_train"
+    shutil.copytree(train, tmp_path / "market" / train.name)
+    data = [*sets(tmp_path, "market"), *sets(folder, "grid")]
+    result = run("run", "reid_market_grid_osnet", *data, "-o", tmp_path / "out", "--weights", "random", *SMALL)
+    assert result.exit_code == 2, result.output
+    assert "market1501 has no published queries and gallery" in result.output
+    assert "--set protocols" in result.output.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
 
