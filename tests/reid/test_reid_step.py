@@ -20,8 +20,6 @@ from efdm.reid.settings import Settings
 from efdm.reid.step import make_step, scale_gradients
 from efdm.training.step import Step
 
-AT = torch.arange(16) * 7
-
 
 @pytest.fixture(scope="module")
 def data() -> PersonSets:
@@ -96,22 +94,32 @@ def test_compiled_parts_of_osnet_end_where_stages_end() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("speed", ["graph", "compile+graph"])
-@pytest.mark.parametrize("method", ["erm", "efdmix", "efdmix-labels", "dsu"])
-def test_fast_steps_of_osnet_train_as_plain_steps(data: PersonSets, method: str, speed: Any) -> None:
-    """Compare the first loss and the first update of all weights, with every augmentation and both losses."""
+@pytest.mark.parametrize(
+    ("method", "speed"), [*((m, "graph") for m in ("erm", "efdmix", "efdmix-labels", "dsu")), ("efdmix", "compile+graph")]
+)
+def test_fast_steps_of_osnet_train_as_plain_steps(method: str, speed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare the first loss and the first update of all weights, with every augmentation and both losses.
+
+    With other draws, or without mixing, the cosine of the updates is at most 0.1; with activations off by 1e-5 it is at
+    least 0.65.
+    """
+    people = seen_by_cameras(8, 4)
+    noise = torch.randint(256, people.images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    sets = PersonSets({"seen": dataclasses.replace(people, images=noise)})
     wanted = settings(
         device="cuda", backbone="osnet_x0_25", stages=("conv2", "conv3"), size=(64, 32), method=method, lr=1e-4,
         augmentation=("flip", "crop", "jitter", "erase"), batches="people", triplet_weight=1.0, weight_decay=0.0,
         options={"p": 1.0} if METHODS[method].options else {},
     )  # fmt: skip
-    (plain, pictures), (fast, _) = (step_of(data, dataclasses.replace(wanted, speed=s)) for s in ("plain", speed))
+    (plain, pictures), (fast, _) = (step_of(sets, dataclasses.replace(wanted, speed=s)) for s in ("plain", speed))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.set_float32_matmul_precision("highest")  # a step sets "high"
     begin = _parameters(plain)
-    at = pictures.indices[AT]
+    at = pictures.indices[:48:3]
     expected, found = (step(0, at, lr=wanted.lr)["loss"].item() for step in (plain, fast))
     assert found == pytest.approx(expected, rel=0.02)
     one, two = (_parameters(step) - begin for step in (plain, fast))
-    assert torch.cosine_similarity(one, two, dim=0) > 0.95
+    assert torch.cosine_similarity(one, two, dim=0) > 0.5
     fast.release()
 
 

@@ -249,4 +249,4 @@ def test_lanes_train_each_run_as_alone(data: dict[str, PersonSet]) -> None:
     for expected in alone:
         same = found[identity(expected.settings)]
         assert same["lanes"] == 3
-        assert same["loss"] == pytest.approx(expected.records[-1]["loss"], rel=0.02)
+        assert same["loss"] == pytest.approx(expected.records[-1]["loss"], rel=0.05)
