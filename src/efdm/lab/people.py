@@ -16,7 +16,7 @@ from efdm.data.people_lists import SPLITS
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab import sweep
-from efdm.lab.preparation import check_backbone, choose_device, device_settings, sweep_settings
+from efdm.lab.preparation import check_backbone, check_run_folder, choose_device, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.lab.tasks import TASKS
 from efdm.nn import find_stage, stages_at
@@ -27,11 +27,9 @@ from efdm.reid import Embedder, PersonSets, Settings
 from efdm.reid.evaluate import Reranking, evaluate
 from efdm.reid.methods import METHODS, mixes
 from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
-from efdm.reid.settings import check, read_settings
+from efdm.reid.settings import check
 from efdm.reid.training import RANKS, score_entries
-from efdm.training.folder import DONE, check_folder
 from efdm.training.lanes import finish
-from efdm.training.settings import check_same_run
 
 Damaged = Literal["raise", "skip"]
 NO_LAYOUTS: Mapping[str, str] = MappingProxyType({})
@@ -155,15 +153,9 @@ def prepare_embedder(
         if train[name] != test[name]:
             raise SettingError(f"{name!r} names two data sets, {train[name]} and {test[name]}; rename one", ("data", "test"))
     paths = {**train, **test}
-    finished = resume and (out / DONE).exists()
-    if (out / sweep.RECIPE).exists():
-        raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
-    if not finished:
-        check_folder(out, resume=resume)
+    finished = check_run_folder(out, resume=resume)
     if resume:
-        before = read_settings(out)
-        settings = replace(before, **{**changes, "device": choose_device(changes.get("device") or before.device)})
-        check_same_run(settings, out)
+        settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
     device = choose_device(changes.get("device"))
     method = changes.get("method", "efdmix")

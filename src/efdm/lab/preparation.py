@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings
 from efdm.dg.methods import check_method, mixes
-from efdm.dg.settings import check, read_settings
+from efdm.dg.settings import check
 from efdm.errors import SettingError
 from efdm.lab import sweep
 from efdm.lab.recipe import Recipe, load_recipe
@@ -31,10 +31,11 @@ from efdm.training.device import check_device, default_device, device_defaults
 from efdm.training.files import write_json
 from efdm.training.fit import check_same_data
 from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_folder
-from efdm.training.settings import check_same_run
+from efdm.training.settings import check_same_run, read_settings
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)
 PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
 
@@ -110,18 +111,9 @@ def prepare_classifier(
     """
     dataset = dataset_name(sources)
     options: Any = {"progress": progress} if dataset == DIGITS else {"progress": progress, "storage": storage}
-    finished = resume and (out / DONE).exists()
-    if (out / sweep.RECIPE).exists():
-        raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
-    if not finished:
-        check_folder(out, resume=resume)
+    finished = check_run_folder(out, resume=resume)
     if resume:
-        before = read_settings(out)
-        device = choose_device(changes.get("device") or before.device)
-        settings = replace(before, **{**changes, "device": device})
-        check_same_run(settings, out)
-        if not finished:
-            read_checkpoint(out / CHECKPOINT, "cpu")  # a damaged one is reported before pictures are read
+        settings = resumed(Settings, out, changes)
         _check_same_data(dataset, sources, settings.size, out)
         return settings, None if finished else load_dataset(dataset, sources, settings.size, **options)
     device = choose_device(changes.get("device"))
@@ -138,6 +130,27 @@ def prepare_classifier(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / PICTURES, {"classes": data.classes, "pictures": data.counts("split"), "skipped": data.skipped})
     return settings, data
+
+
+def check_run_folder(out: Path, *, resume: bool) -> bool:
+    """Raise if a run can neither start nor, with ``resume``, continue in ``out``. Return True if it is finished."""
+    if (out / sweep.RECIPE).exists():
+        raise SettingError(f"{out} holds the runs of a recipe; choose another folder", "out")
+    if resume and (out / DONE).exists():
+        return True
+    check_folder(out, resume=resume)
+    return False
+
+
+def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> AnySettings:
+    """Return the settings of the run in ``out``. Raise if ``changes`` differ from them, or for a damaged checkpoint."""
+    before = read_settings(cls, out)
+    device = choose_device(changes.get("device") or before.device)
+    settings = replace(before, **{**changes, "device": device})  # type: ignore[type-var]
+    check_same_run(settings, out)
+    if not (out / DONE).exists():
+        read_checkpoint(out / CHECKPOINT, "cpu")  # a damaged one is reported before pictures are read
+    return settings
 
 
 def _check_same_data(dataset: str, sources: Sequence[Path], size: int, folder: Path) -> None:

@@ -12,6 +12,8 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.data import WRITABLE
+from efdm.errors import SettingError
 from efdm.reid import load_embedder
 from efdm.reid.search import SearchResult, search_files
 from efdm.text import first_few
@@ -38,6 +40,8 @@ def search(
     pictures of that person from the query's camera are left out.
     """
     with report_errors("interrupted; nothing was written"):
+        if out.suffix.lower() not in WRITABLE:
+            raise SettingError(f"{out} must end in one of {', '.join(WRITABLE)}", "out")
         embedder = load_embedder(model, resolve_device(device))
         with show_progress() as progress:
             found = search_files(
