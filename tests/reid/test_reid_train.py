@@ -234,6 +234,20 @@ def test_data_that_do_not_fit_the_settings_are_refused(
         train(settings(**changes), sets)
 
 
+def test_sets_larger_than_the_memory_of_the_device_are_refused(
+    data: dict[str, PersonSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = sum(people.images.nbytes for people in data.values())
+    for free in (total - 1, total):
+        monkeypatch.setattr("efdm.data.memory.available_memory", lambda device: free)
+        PersonSets(data).to("cpu")  # no copy
+        if free < total:
+            with pytest.raises(SettingError, match="392 pictures of seen, other need"):
+                PersonSets(data).to("meta")
+        else:
+            assert PersonSets(data).to("meta")["seen"].images.device.type == "meta"
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_lanes_train_each_run_as_alone(data: dict[str, PersonSet]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from efdm.data.folders import Skipped
 from efdm.data.image_set import digest
+from efdm.data.memory import check_memory
 from efdm.data.people import PersonSet, join
 from efdm.errors import SettingError
 from efdm.recognition.methods import DOMAINS
@@ -39,11 +40,6 @@ class PersonSets:
         return list(self.sets)
 
     @property
-    def nbytes(self) -> int:
-        """The memory of all pictures in bytes."""
-        return sum(data.images.nbytes for data in self.sets.values())
-
-    @property
     def skipped(self) -> Skipped:
         """The pictures that are not in the sets, with the reasons."""
         return [(f"{name}/{file}", reason) for name, data in self.sets.items() for file, reason in data.skipped]
@@ -58,7 +54,10 @@ class PersonSets:
         return {name: data.counts() for name, data in self.sets.items()}
 
     def to(self, device: torch.device | str) -> PersonSets:
-        """Return the sets on a device."""
+        """Return the sets on a device. Raise SettingError if its memory is too small."""
+        moved = [data for data in self.sets.values() if data.images.device.type != torch.device(device).type]
+        pictures = f"{sum(map(len, moved))} pictures of {', '.join(data.name for data in moved)}"
+        check_memory(sum(data.images.nbytes for data in moved), pictures, device)
         return PersonSets({name: data.to(device) for name, data in self.sets.items()})
 
     def joined(self, names: Sequence[str]) -> PersonSet:

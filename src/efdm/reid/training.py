@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from efdm.data.memory import check_memory
 from efdm.data.people import PersonSet
 from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
 from efdm.models import classifier_of
@@ -131,12 +129,6 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     @staticmethod
     def fingerprint_of(settings: Settings, data: PersonSets) -> str:
         return data.fingerprint({*settings.train_domains, *settings.test_domains})
-
-    @staticmethod
-    def to_device(data: PersonSets, device: torch.device) -> PersonSets:
-        if device.type != "cpu":
-            check_memory(data.nbytes, f"the pictures of {', '.join(data.domain_names)}", device)
-        return data.to(device)
 
     def count_classes(self) -> int:
         return self.pictures.classes
