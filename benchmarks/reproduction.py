@@ -7,6 +7,7 @@ python benchmarks/reproduction.py --readme   update it in the document
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     ours: str
     verdict: str
     record: str
+    difference: Difference | None = None  # not printed
 
 
 def verdict(d: Difference, kind: Literal["better", "similar"] = "better") -> str:
@@ -95,9 +97,8 @@ class Claim:
                 if (d := self._difference(found)) is not None:
                     words = f"{network}, {where}".rstrip(": ,")
                     paper = self._published(study.recipe.published, where.rstrip(": "))
-                    yield Row(
-                        self.place, self.text, words, paper, ours(d, made), verdict(d, self.kind), linked(folders()[name])
-                    )
+                    record = linked(folders()[name])
+                    yield Row(self.place, self.text, words, paper, ours(d, made), verdict(d, self.kind), record, d)
 
     def _difference(self, found: Mapping[tuple[str, str], Difference]) -> Difference | None:
         if (d := found.get((self.first, self.second))) is not None:
@@ -334,12 +335,39 @@ def reproduction_table() -> str:
     """Return the table; place and claim are printed once for all networks."""
     head, lines, before = ["in the paper", "claim", "network", "paper", "here", "verdict", "record"], [], ("", "")
     for row in rows():
-        lines.append(["", "", *row[2:]] if row[:2] == before else list(row))
+        lines.append(["", "", *row[2:-1]] if row[:2] == before else list(row[:-1]))
         before = row[:2]
     return markdown(head, lines)
 
 
-TABLES = (Table(PAGE, "reproduction table", "reproduction.py", reproduction_table),)
+def agreement(a: Difference, b: Difference) -> str:
+    """Return whether two networks agree on a difference: no if a t-test of the differences' difference has p < 0.05."""
+    error = math.hypot(a.error, b.error)
+    reach = float(stats.t.ppf(1 - ALPHA / 2, min(a.seeds, b.seeds) - 1)) * error
+    if abs(a.mean - b.mean) > reach:
+        return "**no**"
+    return "yes" if a.mean * b.mean > 0 else "not contradicted"
+
+
+def networks_table() -> str:
+    """Return the differences that were measured with both networks, and whether they agree."""
+    found: dict[tuple[str, str], dict[str, Difference]] = {}
+    for row in rows():
+        if row.difference is not None and row.difference.seeds > 1:
+            found.setdefault((row.place, row.claim), {})[row.network] = row.difference
+    lines = []
+    for (place, claim), by_network in found.items():
+        if set(BOTH) <= set(by_network):
+            a, b = (by_network[network] for network in BOTH)
+            lines.append([place, claim, *(f"{d.mean:+.1f} ± {d.error:.1f}" for d in (a, b)), agreement(a, b)])
+    return markdown(["in the paper", "claim", *BOTH, "agree"], lines)
+
+
+BOTH = ("ResNet-18", "MobileNetV2")
+TABLES = (
+    Table(PAGE, "reproduction table", "reproduction.py", reproduction_table),
+    Table(PAGE, "networks table", "reproduction.py", networks_table),
+)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,14 @@ def test_rules(found: Difference, better: str, similar: str) -> None:
     assert (verdict(found), verdict(found, "similar")) == (better, similar)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "agree"),
+    [((2, 0.3), (1, 0.4), "yes"), ((2, 0.3), (-2, 0.4), "**no**"), ((1, 2), (-1, 2), "not contradicted")],
+)
+def test_networks_agree(first: tuple[float, float], second: tuple[float, float], agree: str) -> None:
+    assert reproduction.agreement(difference(*first, 0.5), difference(*second, 0.5)) == agree
+
+
 def by_method(settings: Settings, step: int, split: str, domain: str) -> float:
     return 60 + settings.seed + {"erm": 0, "mixstyle": 4, "efdmix": 2 + 0.1 * settings.seed}[settings.method]
 
