@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         prepare,
         tied_share,
     )
+    from efdm.style import match_picture as match_picture
 
 __version__ = VERSION
 
@@ -72,12 +73,16 @@ __all__ = [
 ]
 
 
+PICTURES = ("match_picture",)  # names of `efdm.style`; not in __all__, because a star import needs torch alone
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import the public names on first use, so that `efdm --help` starts without torch."""
         if name in ("kernels", "nn", "ops"):
             return importlib.import_module(f"efdm.{name}")
+        if name in PICTURES:
+            return getattr(importlib.import_module("efdm.style"), name)
         if name not in __all__:
             raise AttributeError(f"module 'efdm' has no attribute {name!r}")
         ops, nn = importlib.import_module("efdm.ops"), importlib.import_module("efdm.nn")
@@ -85,4 +90,4 @@ if not TYPE_CHECKING:
         return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, "kernels", "nn", "ops"})
+        return sorted({*globals(), *__all__, *PICTURES, "kernels", "nn", "ops"})

@@ -1,0 +1,292 @@
+"""Exact matching of the colours of pictures.
+
+Pictures of 8 or 16 bits are matched by counting levels (`efdm.style.levels`), floats by sorting (`efdm.ops.efdm`). In RGB,
+every channel of the result has the levels of the reference: if both have the same number of pixels, as often as in the
+reference, otherwise in proportion, rounded to whole pixels. Lab and luminance are matched at 16 bits per channel and then
+converted back to RGB, which rounds, and clips colours outside the gamut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from efdm.errors import SettingError
+from efdm.ops import PreparedStyle, efdm
+from efdm.ops.choices import check_choice
+from efdm.style.levels import TIES, LevelMatch, to_bins
+from efdm.style.pictures import AnyPicture
+from efdm.style.planes import Planes, convert_planes, open_planes
+from efdm.style.spaces import SPACES
+from efdm.style.stylizer import check_strength
+
+Method = Literal["channels", "joint"]
+SPACE_LEVELS = 65536  # of a channel of Lab, and of luminance
+KEY_LEVELS = 256  # of floats, to order equal values
+ROTATIONS = 20  # of a joint match
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The distribution of the colours of one or several pictures. Created by `prepare_reference`.
+
+    ``counts`` ``(c, levels)`` hold how often every level occurs. They add up, so references of integer pictures are merged
+    with ``+`` exactly and without their pixels. Float pictures keep the sorted ``values`` ``(c, m)`` of all pixels, and
+    references of a joint match the pixels.
+    """
+
+    space: str
+    method: Method
+    counts: Tensor | None
+    values: Tensor | None = None
+
+    def __add__(self, other: Reference) -> Reference:
+        if (self.space, self.method) != (other.space, other.method):
+            kinds = [f"space={each.space!r}, method={each.method!r}" for each in (self, other)]
+            raise SettingError(f"cannot merge a reference of {kinds[0]} with one of {kinds[1]}", "space")
+        if self.channels != other.channels:
+            _raise_channels(self.channels, other.channels)
+        if self.method == "channels" and self.counts is not None and other.counts is not None:
+            levels = max(self.counts.shape[1], other.counts.shape[1])
+            return Reference(self.space, self.method, self.at(levels) + other.at(levels))
+        both = torch.cat([self.floats(), other.floats()], 1)
+        return Reference(self.space, self.method, None, both if self.method == "joint" else both.sort(1).values)
+
+    @property
+    def channels(self) -> int:
+        return len(self.counts if self.values is None else self.values)  # type: ignore[arg-type]
+
+    def at(self, levels: int) -> Tensor:
+        """Return the counts ``(c, levels)`` at another depth."""
+        if self.counts is None:
+            whole = (self.floats().clamp(0, 1) * (levels - 1)).round().long()
+            return torch.stack([torch.bincount(row, minlength=levels) for row in whole])
+        have = self.counts.shape[1]
+        if have == levels:
+            return self.counts
+        index = torch.arange(have, device=self.counts.device)
+        index = index * 257 if levels > have else (index + 128) // 257  # 16 bits are 257 times 8 bits
+        return torch.zeros(self.channels, levels, dtype=torch.int64, device=index.device).index_add_(1, index, self.counts)
+
+    def floats(self) -> Tensor:
+        """Return all values ``(c, m)``, those of levels divided by the largest level."""
+        if self.values is not None:
+            return self.values
+        assert self.counts is not None
+        index = torch.arange(self.counts.shape[1], device=self.counts.device)
+        rows = [index.repeat_interleave(row) for row in self.counts]
+        return torch.stack(rows).float() / (self.counts.shape[1] - 1)
+
+
+def prepare_reference(
+    pictures: AnyPicture | Sequence[AnyPicture],
+    *,
+    space: str = "rgb",
+    method: Method = "channels",
+    masks: Any = None,
+    nodata: float | None = None,
+    device: Any = "cpu",
+) -> Reference:
+    """Return the pooled distribution of one picture or of a list of pictures, to match many contents with it.
+
+    ``masks`` is a mask ``(h, w)``, or a list with a mask or None for every picture. For the other arguments, see
+    `match_picture`.
+
+    >>> from efdm.data.embedded import photos
+    >>> from efdm.style import prepare_reference
+    >>> reference = prepare_reference([photos()["cat"], photos()["coffee"]])
+    >>> reference.counts.shape
+    torch.Size([3, 256])
+    """
+    check_choice("space", space, tuple(SPACES))
+    check_choice("method", method, get_args(Method))
+    if method == "joint" and space == "luminance":
+        raise SettingError("luminance is one channel, which cannot be matched jointly; use rgb or lab", ("space", "method"))
+    listed: list[Any] = [*pictures] if isinstance(pictures, list | tuple) else [pictures]
+    masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(listed)
+    if not listed or len(masks) != len(listed):
+        raise SettingError(f"expected a mask or None for each of {len(listed)} references, got {len(masks)}", "masks")
+    found = None
+    for picture, mask in zip(listed, masks, strict=True):
+        made = _reference(open_planes(picture, mask, nodata, device)[0], space, method)
+        found = made if found is None else found + made
+    assert found is not None
+    if not (found.values.numel() if found.counts is None else found.counts.any()):  # type: ignore[union-attr]
+        raise SettingError("the reference has no pixels: all are masked, transparent or without data", "reference_mask")
+    return found
+
+
+def _reference(planes: Planes, space: str, method: Method) -> Reference:
+    values = planes.pick(planes.values)
+    if space != "rgb":
+        _check_rgb(len(planes.values), space)
+        values = SPACES[space].forward(planes.pick(planes.unit()))
+    elif not planes.levels or method == "joint":
+        values = planes.pick(planes.unit())
+    if method == "joint" or (space == "rgb" and not planes.levels):
+        return Reference(space, method, None, values if method == "joint" else values.sort(1).values)
+    levels = planes.levels
+    if space != "rgb":
+        values, levels = (values.clamp(0, 1) * (SPACE_LEVELS - 1)).round().int(), SPACE_LEVELS
+    return Reference(space, method, torch.stack([torch.bincount(row, minlength=levels) for row in values]))
+
+
+def match_picture(
+    content: AnyPicture,
+    reference: AnyPicture | Sequence[AnyPicture] | Reference,
+    *,
+    space: str = "rgb",
+    method: Method = "channels",
+    strength: float = 1.0,
+    ties: str = "smooth",
+    mask: Any = None,
+    reference_mask: Any = None,
+    nodata: float | None = None,
+    seed: int = 0,
+    device: Any = "cpu",
+) -> Any:
+    """Return the content with the colours of the reference, in the type of the content.
+
+    Args:
+        content: A path, bytes, a PIL image, a `Picture`, a tensor ``(c, h, w)`` of uint8 or floats, or an array ``(h, w)``
+            or ``(h, w, c)`` of uint8, uint16 or floats. Alpha is kept, and transparent pixels do not count.
+        reference: A picture of any of these types and of any size, a list of pictures, whose pixels are pooled, or a
+            `Reference`, whose space and method take precedence. Depths are converted; floats count as values in [0, 1].
+        space: ``"rgb"``, ``"lab"`` or ``"luminance"`` (only the brightness changes). All but ``"rgb"`` need three channels.
+        method: ``"channels"``: every channel is matched exactly. ``"joint"``: the joint distribution of the channels is
+            approached by matching along rotated axes (Pitié et al., 2007), and in RGB the channels end up exact.
+        strength: From 0 (the content) to 1 (the match).
+        ties: Order of equal values, of which integer pictures have many. ``"smooth"``: by the mean of the neighbourhood,
+            mixed with dither, so that skies do not band; ``"dither"``: by dither alone; ``"position"``: by row and column.
+        mask, reference_mask: ``(h, w)``, nonzero where pixels are changed, and where the colours are taken from. For a list
+            of references, a list of masks.
+        nodata: Value that marks pixels without data in content and reference. They stay as they are and do not count.
+            Values that are not finite are always treated in this way.
+        seed: Of the dither and of the rotations.
+        device: Where to compute, such as ``"cuda"``.
+
+    >>> import numpy as np
+    >>> from efdm import match_picture
+    >>> x, y = np.array([[10, 20, 20, 40]], np.uint8), np.array([[5, 6, 7, 200]], np.uint8)
+    >>> match_picture(x, y, ties="position")
+    array([[  5,   6,   7, 200]], dtype=uint8)
+    """
+    check_choice("ties", ties, tuple(TIES))
+    check_strength(strength, 1)
+    planes, opened = open_planes(content, mask, nodata, device)
+    if not isinstance(reference, Reference):
+        reference = prepare_reference(
+            reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
+        )
+    return convert_planes(match_planes(planes, reference, strength, ties, seed), content, opened)
+
+
+def match_planes(planes: Planes, reference: Reference, strength: float, ties: str, seed: int) -> Tensor:
+    """Return the values ``(c, h, w)`` of a picture, matched where they are valid."""
+    check_fit(len(planes.values), reference)
+    if not strength or not planes.pick(planes.values).numel():
+        return planes.values
+    if reference.method == "joint":
+        matched = _match_joint(planes, reference, ties, seed)
+    elif reference.space == "rgb" and not planes.levels:
+        matched = _match_floats(planes, reference, ties, seed)
+    else:
+        bins = content_bins(planes, ordered_unit(planes, ties, seed), reference.space)
+        counter = level_match(planes.levels, reference)
+        counter.count(bins)
+        matched = from_space(counter.map(bins), planes, reference.space)
+    return replace_valid(planes, matched, strength)
+
+
+def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
+    """Return the values ``(c, h, w)`` in [0, 1), with equal levels in the order of ``ties``. Floats are unchanged.
+
+    ``top`` is the row at which a chunk starts.
+    """
+    return (planes.values + TIES[ties](planes.values, seed, top)) / planes.levels if planes.levels else planes.values
+
+
+def content_bins(planes: Planes, unit: Tensor, space: str) -> Tensor:
+    """Return the bins ``(c, n)`` of the valid pixels in a space."""
+    return to_bins(SPACES[space].forward(planes.pick(unit)))
+
+
+def level_match(levels: int, reference: Reference) -> LevelMatch:
+    """Return a matcher of ``levels`` in RGB, or of the levels of another space."""
+    return LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS))
+
+
+def from_space(matched: Tensor, planes: Planes, space: str) -> Tensor:
+    """Return matched levels ``(c, n)`` of a space, or floats in [0, 1], as values of the picture."""
+    if space == "rgb":
+        return matched
+    unit = matched if matched.is_floating_point() else matched / (SPACE_LEVELS - 1)
+    rgb = SPACES[space].back(unit, planes.pick(planes.unit()))
+    return rgb * (planes.levels - 1) if planes.levels else rgb
+
+
+def replace_valid(planes: Planes, matched: Tensor, strength: float) -> Tensor:
+    """Return the values of a picture with the valid ones blended with their match, levels rounded to nearest."""
+    if strength < 1:
+        matched = torch.lerp(planes.pick(planes.values).to(planes.unit()), matched.to(planes.unit()), strength)
+    if planes.levels and matched.is_floating_point():
+        matched = matched.round().clamp(0, planes.levels - 1)
+    if planes.valid is None:
+        return matched.to(planes.values).view_as(planes.values)
+    out = planes.values.clone()
+    out[:, planes.valid] = matched.to(out)
+    return out
+
+
+def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int) -> Tensor:
+    """Sort by (value, position in the level of a picture of 8 bits): the stable sort by value follows that by position."""
+    x = planes.pick(planes.values)
+    low, high = x.amin(1)[:, None, None], x.amax(1)[:, None, None]
+    levels = ((planes.values - low) / (high - low) * (KEY_LEVELS - 1)).nan_to_num(0, 0, 0).round().int()
+    order = planes.pick(TIES[ties](levels, seed, 0)).argsort(dim=1, stable=True)
+    style = PreparedStyle(reference.floats().to(x)[None])
+    return torch.empty_like(x).scatter_(1, order, efdm(x.gather(1, order)[None], style, ties="stable")[0])
+
+
+def _match_joint(planes: Planes, reference: Reference, ties: str, seed: int) -> Tensor:
+    x = SPACES[reference.space].forward(planes.pick(ordered_unit(planes, ties, seed)))
+    y = reference.floats().to(x)
+    matched = match_rotated(x, y, generator=torch.Generator().manual_seed(seed))
+    if reference.space != "rgb" or not planes.levels:
+        return from_space(matched, planes, reference.space)
+    counter, bins = LevelMatch(reference.at(planes.levels)), to_bins(matched)
+    counter.count(bins)
+    return counter.map(bins)
+
+
+def match_rotated(x: Tensor, y: Tensor, rotations: int = ROTATIONS, generator: torch.Generator | None = None) -> Tensor:
+    """Return ``x`` ``(c, n)`` with nearly the joint distribution of ``y`` ``(c, m)``, and exactly that of every channel.
+
+    Both are rotated at random and matched exactly along every axis, repeatedly (Pitié et al., 2007). The last match is along
+    the channels themselves.
+    """
+    for _ in range(rotations):
+        basis = torch.linalg.qr(torch.randn(len(x), len(x), dtype=torch.float64, generator=generator))[0].to(x)
+        x = basis.T @ efdm((basis @ x)[None], (basis @ y)[None])[0]
+    return efdm(x[None], y[None])[0]
+
+
+def check_fit(channels: int, reference: Reference) -> None:
+    """Raise unless a picture with this number of channels can be matched with the reference."""
+    if reference.space != "rgb":
+        _check_rgb(channels, reference.space)
+    elif channels != reference.channels:
+        _raise_channels(channels, reference.channels)
+
+
+def _check_rgb(channels: int, space: str) -> None:
+    if channels != 3:
+        raise SettingError(f"space={space!r} needs 3 channels, got {channels}; use rgb", "space")
+
+
+def _raise_channels(a: int, b: int) -> None:
+    raise SettingError(f"pictures with {a} and {b} channels cannot be matched; convert one of them", "reference")

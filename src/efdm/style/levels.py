@@ -1,0 +1,134 @@
+"""Exact matching of integer levels by counting, in one or several chunks.
+
+Pictures of 8 or 16 bits have few levels and many equal values. Their order among each other is a position in the level: a
+value and its position give one of `BINS` bins. Counting the bins gives the rank of a value without sorting, and counts of
+several chunks, pictures or frames add up, so a chunk is mapped exactly without the others in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+BINS = 2**18  # 1024 positions in a level of 8 bits, 4 in a level of 16 bits
+BOX = 16  # width of the box whose convolution with itself is the window of the local mean
+HALO = BOX - 1  # pixels of the window on each side
+# fractions of the generalized golden ratio in units of 2^-32: rows and columns fill [0, 1) evenly (Roberts, 2018)
+STEPS = (2447445414, 3242174889)
+SEED_STEP = 2654435769  # 2^32 divided by the golden ratio
+DITHER = 0.25  # weight of the dither in the order of equal values
+
+
+def dither(height: int, width: int, *, seed: int = 0, top: int = 0, device: torch.device | None = None) -> Tensor:
+    """Return values in [0, 1) ``(height, width)`` that differ strongly between neighbours and are spread evenly.
+
+    They depend on row, column and seed alone. ``top`` is the row at which a chunk starts.
+    """
+    rows = torch.arange(top, top + height, device=device) * STEPS[0] + seed % 2**31 * SEED_STEP & 0xFFFFFFFF
+    columns = torch.arange(width, device=device) * STEPS[1] & 0xFFFFFFFF
+    return ((rows[:, None] + columns) & 0xFFFFFFFF).float().div_(2**32)
+
+
+def local_mean(levels: Tensor) -> Tensor:
+    """Return the mean around every level ``(c, h, w)`` with triangular weights over 31 x 31 pixels, edges replicated.
+
+    The sums are integers, so the mean does not depend on the chunk.
+    """
+    total = levels.int()
+    for dim in (-2, -1):
+        size = total.shape[dim]
+        index = torch.arange(-HALO, size + HALO, device=levels.device).clamp_(0, size - 1)
+        total = total.index_select(dim, index)
+        for step in (1, 2, 4, 8) * 2:  # four doublings sum a box of 16
+            length = total.shape[dim] - step
+            total = total.narrow(dim, 0, length) + total.narrow(dim, step, length)
+    wide = total if levels.max() < 2**15 else total.long() & 0xFFFFFFFF  # 65535 * 16^4 is below 2^32 but not below 2^31
+    return wide.to(torch.float64 if wide is not total else torch.float32).div_(BOX**4).float()
+
+
+def _smooth(levels: Tensor, seed: int, top: int) -> Tensor:
+    """Order by the local mean, which continues a gradient inside a plateau, and by dither where the mean is constant."""
+    off = local_mean(levels).sub_(levels.float())
+    off /= off.abs().add_(1)
+    return torch.lerp(off.add_(1).mul_(0.5), _dither(levels, seed, top), DITHER)
+
+
+def _dither(levels: Tensor, seed: int, top: int) -> Tensor:
+    return dither(levels.shape[-2], levels.shape[-1], seed=seed, top=top, device=levels.device).expand(levels.shape)
+
+
+def _constant(levels: Tensor, seed: int, top: int) -> Tensor:
+    return torch.full((), 0.5, device=levels.device).expand(levels.shape)
+
+
+# order of equal values: name -> positions (c, h, w) in [0, 1) inside their level
+TIES: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType({
+    "smooth": _smooth,
+    "dither": _dither,
+    "position": _constant,
+})  # fmt: skip
+
+
+def to_bins(values: Tensor) -> Tensor:
+    """Return the bins of values in [0, 1) as int32."""
+    return (values * BINS).int().clamp_(0, BINS - 1)
+
+
+class LevelMatch:
+    """Match chunks exactly with a reference: call `count` with every chunk, then `map` with every chunk in the same order.
+
+    ``counts`` ``(c, levels)`` of the reference are resampled to the number of counted values: rank ``r`` of ``n`` gets the
+    order statistic ``floor((r + 1/2) m / n)`` of the ``m`` values of the reference, as in `efdm.ops.efdm` with
+    ``sizes="nearest"``. Values in the same bin are ranked by position.
+    """
+
+    def __init__(self, counts: Tensor) -> None:
+        self.reference = counts
+        self.counts = torch.zeros(len(counts), BINS, dtype=torch.int64, device=counts.device)
+        self._curves: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+
+    def count(self, bins: Tensor) -> None:
+        """Add the bins ``(c, n)`` of a chunk."""
+        for row, each in zip(self.counts, bins, strict=True):
+            row += torch.bincount(each, minlength=BINS)
+
+    def map(self, bins: Tensor) -> Tensor:
+        """Return the matched levels ``(c, n)``, int32, of a chunk."""
+        if not self._curves:
+            self._curves = [_curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
+        return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
+
+
+def _curve(counts: Tensor, reference: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the rank at which every level ends, the lowest level and the first rank of every bin, and the divided bins."""
+    n, m = int(counts.sum()), int(reference.sum())
+    # Python integers: products of two numbers of values exceed 64 bits
+    ends = [max(0, -((m - 2 * n * c) // (2 * m))) for c in reference.cumsum(0).tolist()] if m else [0] * len(reference)
+    levels = torch.tensor(ends, device=counts.device)
+    last = counts.cumsum(0)
+    first = last - counts
+    # search the few levels among the many bins: a bin starts above all levels that end up to its first rank
+    starts = torch.bincount(torch.searchsorted(first, levels), minlength=BINS + 1)
+    found = torch.searchsorted(last, levels, right=True).clamp_(max=BINS - 1)
+    divided = torch.zeros(BINS, dtype=torch.bool, device=counts.device)
+    divided[found[(first[found] < levels) & (levels < last[found])]] = True
+    return levels, starts.cumsum(0)[:BINS].int(), first, divided
+
+
+def _map(bins: Tensor, curve: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+    levels, low, first, divided = curve
+    out = low.index_select(0, bins)
+    among = divided.index_select(0, bins).nonzero()[
+        :, 0
+    ]  # only values of bins that are divided between levels need their rank
+    if len(among):
+        ordered, order = bins[among].long().sort(stable=True)
+        found, sizes = ordered.unique_consecutive(return_counts=True)
+        within = torch.arange(len(ordered), device=bins.device) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        rank = first[ordered] + within
+        first[found] += sizes  # the next chunk continues here
+        out[among[order]] = torch.searchsorted(levels, rank, right=True, out_int32=True)
+    return out

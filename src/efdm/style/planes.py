@@ -1,0 +1,109 @@
+"""The channels of a picture as they are matched: integer levels or floats, and which pixels count."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from efdm.data import Picture
+from efdm.data.arrays import KINDS, is_array_file, open_array
+from efdm.data.images import LEVELS
+from efdm.errors import SettingError
+from efdm.style.pictures import AnyPicture, open_picture
+
+LEVELS_OF = {"uint8": 256, "uint16": 65536}  # others are floats
+
+
+@dataclass(frozen=True)
+class Planes:
+    """``values`` ``(c, h, w)``: int32 below ``levels``, or floats if ``levels`` is 0.
+
+    ``valid`` ``(h, w)`` marks the pixels to match; None marks all.
+    """
+
+    values: Tensor
+    levels: int
+    valid: Tensor | None
+
+    def pick(self, values: Tensor) -> Tensor:
+        """Return the valid ones of values ``(c, h, w)`` as ``(c, n)``."""
+        return values.flatten(1) if self.valid is None else values[:, self.valid]
+
+    def crop(self, first: int, last: int) -> Planes:
+        """Return the rows from ``first`` to before ``last``."""
+        valid = None if self.valid is None else self.valid[first:last]
+        return replace(self, values=self.values[:, first:last], valid=valid)
+
+    def unit(self) -> Tensor:
+        """Return the values as floats, levels divided by the largest."""
+        return self.values.float() / (self.levels - 1) if self.levels else self.values
+
+
+def from_array(array: Any, valid: Tensor | None = None, nodata: float | None = None, device: Any = "cpu") -> Planes:
+    """Return the planes of an array ``(h, w)`` or ``(h, w, c)``, or of a part of it.
+
+    Pixels are invalid if a channel is ``nodata`` or not finite.
+    """
+    pixels = np.atleast_3d(np.asarray(array))
+    levels = LEVELS_OF.get(pixels.dtype.name, 0)
+    wide = pixels.astype(np.int32 if levels else pixels.dtype if pixels.dtype == np.float64 else np.float32)
+    values = torch.from_numpy(np.ascontiguousarray(wide.transpose(2, 0, 1))).to(device)
+    return _checked(values, levels, valid, nodata)
+
+
+def _checked(values: Tensor, levels: int, valid: Tensor | None, nodata: float | None) -> Planes:
+    if valid is not None and valid.shape != values.shape[1:]:
+        size = " x ".join(map(str, values.shape[1:]))
+        raise SettingError(f"the mask has shape {tuple(valid.shape)}, expected that of the picture, {size}", "mask")
+    conditions = [] if valid is None else [valid.to(values.device)]
+    if not levels:
+        conditions.append(values.isfinite().all(0))
+    if nodata is not None:
+        conditions.append((values != nodata).all(0))
+    good = torch.stack(conditions).all(0) if conditions else None
+    return Planes(values, levels, None if good is None or good.all() else good)
+
+
+def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu") -> tuple[Planes, Any]:
+    """Return the planes of a picture, and the picture opened, for `convert_planes`."""
+    valid = None if mask is None else torch.as_tensor(np.asarray(mask)) > 0
+    opened: Any = given
+    if isinstance(given, str | os.PathLike) and Path(given).exists() and is_array_file(given):
+        opened = open_array(given)
+    elif not isinstance(given, Tensor | np.ndarray):
+        opened = open_picture(given)
+    if isinstance(opened, np.ndarray):
+        if opened.dtype.name not in KINDS or opened.ndim not in (2, 3):
+            found = f"{opened.dtype} of shape {opened.shape}"
+            raise TypeError(f"the array contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
+        return from_array(opened, valid, nodata, device), opened
+    if isinstance(opened, Tensor):
+        if opened.ndim != 3 or not (opened.dtype == torch.uint8 or opened.is_floating_point()):
+            found = f"{opened.dtype} of shape {tuple(opened.shape)}"
+            raise TypeError(f"the tensor contains {found}; expected (channels, h, w) of uint8 or floats")
+        levels = 256 if opened.dtype == torch.uint8 else 0
+        wide = torch.int32 if levels else torch.promote_types(opened.dtype, torch.float32)
+        return _checked(opened.detach().to(device, wide), levels, valid, nodata), opened
+    if opened.alpha is not None:  # transparent pixels have no colour
+        visible = opened.alpha[0] > 0
+        valid = visible if valid is None else visible & valid
+    levels = LEVELS[opened.depth] + 1
+    return _checked((opened.rgb * (levels - 1)).round().int().to(device), levels, valid, nodata), opened
+
+
+def convert_planes(values: Tensor, given: AnyPicture, opened: Any) -> Any:
+    """Return matched values in the type of ``given``: `Picture` for files of pictures, an array for files of arrays."""
+    if isinstance(opened, np.ndarray):
+        return values.permute(1, 2, 0).cpu().numpy().astype(opened.dtype).reshape(opened.shape)
+    if isinstance(opened, Tensor):
+        return values.to(opened)
+    rgb = values.cpu().float() / LEVELS[opened.depth]
+    picture: Picture = replace(opened, rgb=rgb)
+    return picture.to_pil() if isinstance(given, Image.Image) else picture

@@ -1,0 +1,85 @@
+"""Chunks give the result of the whole picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from efdm.errors import SettingError
+from efdm.progress import Progress
+from efdm.style import match_picture, prepare_reference
+from efdm.style.levels import BINS, LevelMatch, dither
+from efdm.style.match_large import match_array
+
+
+def photo(kind: str, seed: int = 0, size: tuple[int, int] = (61, 17)) -> np.ndarray:
+    top = {"uint8": 255, "uint16": 65535}[kind]
+    shape = (*size, 3)
+    values = np.random.default_rng(seed).normal(0.5, 0.02 + 0.2 * seed, shape) + np.linspace(0, 0.1, size[0])[:, None, None]
+    return (np.clip(values, 0, 1) * top).astype(kind)
+
+
+@pytest.mark.parametrize("ties", ["smooth", "dither", "position"])
+@pytest.mark.parametrize("kind", ["uint8", "uint16"])
+def test_chunks_equal_the_whole(kind: str, ties: str) -> None:
+    x, y = photo(kind), photo(kind, 1, (40, 40))
+    x[3:5], mask = 0, np.random.default_rng(2).random((61, 17)) < 0.8
+    reference = prepare_reference(y)
+    options = {"ties": ties, "mask": mask, "nodata": 0, "seed": 3, "strength": 0.8}
+    expected = match_picture(x, reference, **options)  # type: ignore[arg-type]
+    for rows in (7, 40):
+        out = np.zeros_like(x)
+        match_array(x, reference, out, rows=rows, **options)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("space", ["lab", "luminance"])
+def test_chunks_in_other_spaces(space: str) -> None:
+    x, reference = photo("uint8"), prepare_reference(photo("uint8", 1), space=space)
+    out = np.zeros_like(x)
+    match_array(x, reference, out, rows=9)
+    np.testing.assert_array_equal(out, match_picture(x, reference))
+
+
+def test_memory_maps_and_progress(tmp_path: Path) -> None:
+    x, y = photo("uint8")[..., 0], photo("uint8", 1)[..., 0]
+    np.save(tmp_path / "x.npy", x)
+    out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", x.dtype, x.shape)
+    seen: list[Progress] = []
+    match_array(np.load(tmp_path / "x.npy", mmap_mode="r"), prepare_reference(y), out, rows=20, progress=seen.append)
+    np.testing.assert_array_equal(np.sort(np.load(tmp_path / "out.npy"), axis=None), np.sort(y, axis=None))
+    assert [each.done for each in seen] == list(range(9))
+    assert {each.total for each in seen} == {8}
+
+
+def test_what_needs_the_whole_picture() -> None:
+    x = photo("uint8")
+    with pytest.raises(SettingError, match="joint"):
+        match_array(x, prepare_reference(x, method="joint"), x)
+    with pytest.raises(SettingError, match="1 and 3"):
+        match_array(x[..., 0], prepare_reference(x), x)
+
+
+def test_more_values_than_32_bits_count() -> None:
+    """Counts of 2^33 values in two bins, without the values: the middle of the first bin starts the second level."""
+    n = 2**33
+    counter = LevelMatch(torch.tensor([[n // 4, 3 * n // 4, n]]))
+    counter.counts[0, 5], counter.counts[0, 9] = n // 2, n // 2
+    bins = torch.tensor([[5, 9, 5]], dtype=torch.int32)
+    assert counter.map(bins).tolist() == [[0, 2, 0]]
+    first = counter._curves[0][2]
+    assert first[5] == 2
+    first[5] = n // 8  # as if the values before had been mapped
+    assert counter.map(bins).tolist() == [[1, 2, 1]]
+    assert counter.counts.shape == (1, BINS)
+
+
+def test_dither_is_even_and_depends_on_the_place_alone() -> None:
+    whole = dither(64, 64, seed=5)
+    torch.testing.assert_close(whole[20:30], dither(10, 64, seed=5, top=20), rtol=0, atol=0)
+    assert 0 <= whole.min() < whole.max() < 1
+    blocks = whole.unfold(0, 8, 8).unfold(1, 8, 8).mean((-1, -2))
+    assert (blocks - 0.5).abs().max() < 0.05, "every block has the same mean, unlike white noise"
