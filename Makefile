@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo lint types test gpu-test bench clean
+.PHONY: help install demo lint types test gpu-test browser browser-test bench clean
 
 help:
 	@echo "make demo      set up .venv and stylize the embedded pictures"
 	@echo "make test      set up .venv, lint, check types, run the tests"
 	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
 	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
+	@echo "make browser   write build/browser/stylize.html, a page that stylizes pictures in the browser (needs npm)"
+	@echo "make browser-test  test that page in Chromium, which must be installed"
 
 $(VENV)/installed: pyproject.toml constraints.txt requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -34,6 +36,18 @@ test: lint types
 
 gpu-test:
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu_tests.py
+
+ORT_WEB := build/browser/node_modules/onnxruntime-web
+
+$(ORT_WEB):
+	npm install --silent --prefix build/browser onnxruntime-web@1.30.0
+
+browser: install $(ORT_WEB)
+	$(BIN)/python docs/browser/make.py build/browser/stylize.html
+
+browser-test: install $(ORT_WEB)
+	$(BIN)/pip install --quiet -c constraints.txt playwright
+	$(BIN)/pytest tests/browser
 
 bench: install
 	$(BIN)/python benchmarks/match.py

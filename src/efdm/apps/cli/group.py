@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command("efdm.apps.cli.demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
     "train": Command("efdm.apps.cli.train", "Train a style transfer network.", "style"),
     "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),
+    "export": Command("efdm.apps.cli.export", "Write a style transfer network as an ONNX file.", "onnx"),
     "weights": Command("efdm.apps.cli.weights", "List weight files, locate them, and normalise a VGG.", "style"),
     "dg": Command("efdm.apps.cli.dg", "Domain generalization: train and compare classifiers.", "dg"),
     "reid": Command("efdm.apps.cli.reid", "Re-identification: train, test and compare networks that find people.", "reid"),

@@ -1,0 +1,204 @@
+"""ONNX files of a style transfer network, for runtimes without Python.
+
+`PARTS` lists the graphs: the whole stylizer, or two halves that prepare a style once and apply it to many contents. Their
+sizes are dynamic, and every file is compared with PyTorch before it is kept.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from efdm.data import read_picture, resize_short_side
+from efdm.data.embedded import photos, read_style
+from efdm.errors import requires
+from efdm.files import atomic_path
+from efdm.models import StyleNetwork
+from efdm.ops import PreparedStyle, blend, efdm, prepare
+from efdm.ops.choices import check_choice
+from efdm.progress import Progress, Report, ignore
+from efdm.style.pipeline import transfer
+from efdm.version import VERSION
+
+PartName = Literal["whole", "prepare", "apply"]
+
+LEAST_SIDE = 16  # pixels; the features of a smaller picture are too small for reflection padding
+MAX_DIFFERENCE = 2 / 255  # from PyTorch, averaged over a picture
+TESTED_SIDES = (256, 192)  # short sides of the content and the style that a file is checked with
+
+
+class Whole(nn.Module):
+    """Map a content ``(1, 3, h, w)``, a strength ``(1,)`` and a style ``(1, 3, h, w)`` to a picture."""
+
+    def __init__(self, network: StyleNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, content: Tensor, strength: Tensor, style: Tensor) -> Tensor:
+        return _apply(self.network, content, strength, _prepare(self.network, style))
+
+
+class Prepare(nn.Module):
+    """Map a style ``(1, 3, h, w)`` to its sorted features ``(1, c, n)`` after every stage."""
+
+    def __init__(self, network: StyleNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, style: Tensor) -> list[Tensor]:
+        return _prepare(self.network, style)
+
+
+class Apply(nn.Module):
+    """Map a content ``(1, 3, h, w)``, a strength ``(1,)`` and the outputs of `Prepare` to a picture."""
+
+    def __init__(self, network: StyleNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, content: Tensor, strength: Tensor, features: list[Tensor]) -> Tensor:
+        return _apply(self.network, content, strength, features)
+
+
+def _prepare(network: StyleNetwork, style: Tensor) -> list[Tensor]:
+    return [prepare(features).values for features in network.features(style)]
+
+
+def _apply(network: StyleNetwork, content: Tensor, strength: Tensor, styles: Sequence[Tensor]) -> Tensor:
+    """Return the picture of `transfer`, without its choices of tiles and chunks, which depend on the size."""
+    x = unmatched = content
+    for depth, stage in enumerate(network.stages):
+        x = stage(x)
+        unmatched = x if depth == 0 else stage(unmatched)
+        x = efdm(x, PreparedStyle(styles[depth]))
+    picture = network.decoder(blend(unmatched, x, strength))
+    return picture[..., : content.shape[-2], : content.shape[-1]].clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A row of `PARTS`. ``arguments`` selects its inputs, or their names or sizes, from those of all parts."""
+
+    about: str
+    module: Callable[[StyleNetwork], nn.Module]
+    arguments: Callable[[Any, Any, Any, Any], tuple[Any, ...]]  # of content, strength, style and features
+
+
+PARTS: Mapping[str, Part] = MappingProxyType({
+    "whole": Part(
+        "content, strength, style -> picture", Whole, lambda content, strength, style, _: (content, strength, style),
+    ),
+    "prepare": Part("style -> features1, features2, ...", Prepare, lambda _, __, style, ___: (style,)),
+    "apply": Part(
+        "content, strength, features1, features2, ... -> picture", Apply,
+        lambda content, strength, _, features: (content, strength, features),
+    ),
+})  # fmt: skip
+
+
+class Check(NamedTuple):
+    """The mean absolute difference of a picture from PyTorch, and the seconds of one run in onnxruntime and in PyTorch."""
+
+    difference: float
+    seconds: float
+    torch_seconds: float
+    size: tuple[int, int]  # height and width of the content
+
+
+@torch.no_grad()
+def export_onnx(network: StyleNetwork, path: str | Path, part: PartName = "whole", *, progress: Report = ignore) -> Check:
+    """Write a part of a network to the ONNX file ``path`` and return how it compares with PyTorch.
+
+    Inputs are RGB in [0, 1] with sides of at least 16 pixels, and features are matched by "efdm". Raises RuntimeError, and
+    writes no file, if a picture differs from that of PyTorch by more than 2/255 on average.
+    """
+    check_choice("part", part, tuple(PARTS))
+    _import_runtime()
+    network = network.cpu().eval()
+    progress(Progress("tracing", 0, 2))
+    program = _trace(network, part)
+    program.model.metadata_props.update({"efdm": VERSION, "network": network.name, "part": part})
+    progress(Progress("comparing with PyTorch", 1, 2))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        program.save(str(temporary))
+        check = check_onnx(network, temporary, part)
+        if not check.difference <= MAX_DIFFERENCE:
+            raise RuntimeError(f"{path} differs from PyTorch by {check.difference * 255:.2f}/255 on average; not written")
+    progress(Progress("comparing with PyTorch", 2, 2))
+    return check
+
+
+@torch.no_grad()
+def check_onnx(network: StyleNetwork, path: str | Path, part: PartName = "whole", *, strength: float = 0.8) -> Check:
+    """Compare an ONNX file with PyTorch on a photo and a painted style, and time both with torch's number of threads."""
+    runtime = _import_runtime()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    content = resize_short_side(read_picture(photos()["coffee"]).rgb, TESTED_SIDES[0])[None]
+    style = read_style("starry", TESTED_SIDES[1])[None]
+    row, features = PARTS[part], _prepare(network, style)
+    given = row.arguments(content, torch.tensor([strength]), style, features)
+    feeds = {i.name: t.numpy() for i, t in zip(session.get_inputs(), tree_leaves(given), strict=True)}
+    module = row.module(network)
+
+    def picture(styles: Sequence[Tensor]) -> Tensor:
+        return transfer(network, content, [PreparedStyle(values) for values in styles], strength=strength).clamp(0, 1)
+
+    outputs, seconds = _timed(lambda: session.run(None, feeds))
+    made = [torch.from_numpy(output) for output in outputs]
+    actual = picture(made) if part == "prepare" else made[0]
+    _, torch_seconds = _timed(lambda: module(*given))
+    difference = (actual - picture(features)).abs().mean().item()
+    return Check(difference, seconds, torch_seconds, (content.shape[2], content.shape[3]))
+
+
+def _import_runtime() -> Any:
+    with requires("onnx"):
+        import onnx  # noqa: F401
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    return onnxruntime
+
+
+def _timed(function: Callable[[], Any], repeats: int = 3) -> tuple[Any, float]:
+    """Return a result and the shortest of ``repeats`` times, after a call that compiles kernels and allocates memory."""
+    result = function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return result, min(times)
+
+
+def _trace(network: StyleNetwork, part: PartName) -> Any:
+    """Return the ONNX program of a part, traced with sizes that are no multiple of any stride."""
+    content, style = torch.rand(1, 3, 61, 76), torch.rand(1, 3, 67, 92)
+    names = [f"features{depth}" for depth in range(1, len(network.stages) + 1)]
+    height, width, style_height, style_width = (
+        torch.export.Dim(name, min=LEAST_SIDE) for name in ("height", "width", "style_height", "style_width")
+    )
+    counts = [{2: torch.export.Dim(f"{name}_count", min=4)} for name in names]
+    row = PARTS[part]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about deprecated functions that the exporter uses
+        return torch.onnx.export(
+            row.module(network).eval(),
+            row.arguments(content, torch.tensor([0.5]), style, _prepare(network, style)),
+            input_names=tree_leaves(row.arguments("content", "strength", "style", names)),
+            output_names=names if part == "prepare" else ["picture"],
+            dynamic_shapes=row.arguments({2: height, 3: width}, None, {2: style_height, 3: style_width}, counts),
+            dynamo=True,
+            verbose=False,
+        )
