@@ -1,0 +1,217 @@
+"""Match the colours of files: pictures, folders, zips, arrays and videos.
+
+>>> from efdm.style.match_files import MatchOptions, match_files
+>>> match_files("photos/", ["reference.jpg"], "matched/", MatchOptions(space="lab"))  # doctest: +SKIP
+Result(done=12, failed=0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+
+from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
+from efdm.data.images import LEVELS, Depth, write_picture
+from efdm.data.video import VideoReader, VideoWriter
+from efdm.data.video_formats import video_format
+from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
+from efdm.progress import Progress, Report, ignore
+from efdm.style.color_match import (
+    Method,
+    Reference,
+    check_fit,
+    content_bins,
+    from_space,
+    level_match,
+    match_picture,
+    ordered_unit,
+    prepare_reference,
+    replace_valid,
+)
+from efdm.style.jobs import FAILURES, Result
+from efdm.style.levels import TIES
+from efdm.style.match_large import CHUNK, match_array
+from efdm.style.plan import VIDEOS, Audio, PathLike, check_overwrite, find_styles, read_mask_for
+from efdm.style.planes import LEVELS_OF, Planes
+from efdm.style.spaces import SPACES
+from efdm.style.stylizer import check_strength
+
+
+@dataclass(frozen=True)
+class MatchOptions:
+    """Options for matching files; see `efdm.style.match_picture`. Masks are files, resized to their pictures."""
+
+    space: str = "rgb"
+    method: Method = "channels"
+    strength: float = 1.0
+    ties: str = "smooth"
+    mask: Path | None = None
+    reference_masks: Sequence[Path] = ()
+    nodata: float | None = None
+    seed: int = 0
+    audio: Audio = "keep"
+    device: Any = "cpu"
+
+    def __post_init__(self) -> None:
+        tables = {"space": SPACES, "method": get_args(Method), "ties": TIES, "audio": get_args(Audio)}
+        for name, table in tables.items():
+            check_choice(name, getattr(self, name), tuple(table))
+        check_strength(self.strength, 1)
+
+
+def match_files(
+    content: PathLike,
+    references: Sequence[PathLike],
+    out: PathLike,
+    options: MatchOptions | None = None,
+    *,
+    progress: Report = ignore,
+    failed: Callable[[Exception], object] | None = None,
+) -> Result:
+    """Match a picture, an array, a video, or the pictures of a folder or zip, with the pooled references.
+
+    ``out`` is a file for a single content, otherwise a folder, with pictures written as PNG, or as TIFF if the content is.
+    ``failed`` is called with the error of a picture of a folder; the others are still matched. Without it the error is
+    raised.
+    """
+    content, out, options = Path(content), Path(out), options or MatchOptions()
+    found = read_references(references, options)
+    inputs = [content, *map(Path, references)]
+    if content.suffix.lower() in VIDEOS:
+        video_format(out)
+        check_overwrite([out], inputs)
+        return Result(match_video(content, found, out, options, progress=progress))
+    if content.is_file() and content.suffix.lower() != ".zip" and not out.is_dir():
+        _check_suffix(out)
+        check_overwrite([out], inputs)
+        _match_file(Source(content.name, content.stem, content), found, out, options, progress)
+        return Result(1)
+    if out.suffix.lower() in (*WRITABLE, *ARRAYS):
+        raise SettingError(f"{out} is a single file; the pictures of {content} need a folder", "out")
+    sources = find_pictures(content)
+    targets = [out / f"{s.stem}{'.tif' if s.name.lower().endswith(('.tif', '.tiff')) else '.png'}" for s in sources]
+    check_overwrite(targets, [*inputs, *(source.path for source in sources)])
+    done = 0
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        progress(Progress("matching", number, len(sources)))
+        try:
+            _match_file(source, found, target, options)
+            done += 1
+        except FAILURES as error:
+            if failed is None:
+                raise
+            failed(error)
+    progress(Progress("matching", len(sources), len(sources)))
+    return Result(done, len(sources) - done)
+
+
+def read_references(references: Sequence[PathLike], options: MatchOptions) -> Reference:
+    """Return the pooled references: files, folders, zips, videos, or names of painted styles."""
+    named = {"space": options.space, "method": options.method, "nodata": options.nodata, "device": options.device}
+    pictures: list[tuple[Any, bool]] = []  # with whether it is opened already
+    for each in map(Path, references):
+        if each.suffix.lower() in VIDEOS:
+            raise PictureError(f"{each} is a video; a reference is a picture, such as a frame of it")
+        if each.is_file() and each.suffix.lower() in ARRAYS and is_array_file(each):
+            pictures.append((each, True))
+        else:
+            pictures += [(source, False) for source in find_styles([each])[0]]
+    masks = options.reference_masks
+    if len(masks) not in (0, len(pictures)):
+        raise SettingError(f"expected no reference mask or {len(pictures)}, got {len(masks)}", "reference_mask")
+    total: Reference | None = None
+    for number, (given, is_open) in enumerate(pictures):
+        picture = open_array(given) if is_open else given.read()
+        mask = _mask(masks[number], picture) if masks else None
+        made = prepare_reference(picture, masks=mask, **named)
+        total = made if total is None else total + made
+    if total is None:
+        raise SettingError("expected at least one reference", "reference")
+    return total
+
+
+def _mask(path: Path | None, picture: Any) -> Any:
+    if path is None:
+        return None
+    if path.suffix.lower() == ".npy":
+        return open_array(path)
+    if isinstance(picture, Picture):
+        return read_mask_for(path, picture)
+    return read_mask(path).numpy()
+
+
+def _check_suffix(out: Path) -> None:
+    if out.suffix.lower() not in (*WRITABLE, *ARRAYS):
+        raise PictureError(f"{out} cannot be written; use one of {', '.join(dict.fromkeys((*WRITABLE, *ARRAYS)))}")
+
+
+def _match_file(source: Source, reference: Reference, out: Path, options: MatchOptions, progress: Report = ignore) -> None:
+    plain = {name: getattr(options, name) for name in ("strength", "ties", "nodata", "seed", "device")}
+    if source.member is None and source.path.suffix.lower() in ARRAYS and is_array_file(source.path):
+        array = open_array(source.path)
+        mask = _mask(options.mask, array)
+        if array.size > CHUNK and array.dtype.name in LEVELS_OF and reference.method == "channels":
+            with created_array(out, array.shape, array.dtype) as made:
+                match_array(array, reference, made, mask=mask, progress=progress, **plain)
+            return
+        _write_array(out, match_picture(array, reference, mask=mask, **plain))
+        return
+    picture = source.read()
+    made = match_picture(picture, reference, mask=_mask(options.mask, picture), **plain)
+    if out.suffix.lower() == ".npy" or (out.suffix.lower() in ARRAYS and made.depth == "16"):
+        kind = np.uint16 if made.depth == "16" else np.uint8
+        _write_array(out, (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(kind))
+    else:
+        made.save(out)
+
+
+def _write_array(out: Path, array: Any) -> None:
+    """Write an array to a file of arrays, or an integer array with three channels to a picture."""
+    depth: Depth = "16" if array.dtype == np.uint16 else "8"
+    if out.suffix.lower() not in ARRAYS and array.dtype.name in LEVELS_OF and array.shape[2:] == (3,):
+        write_picture(out, torch.from_numpy(array.astype(np.float32)).permute(2, 0, 1) / LEVELS[depth], depth=depth)
+        return
+    with created_array(out, array.shape, array.dtype) as made:
+        made[:] = array
+
+
+def match_video(source: Path, reference: Reference, out: Path, options: MatchOptions, *, progress: Report = ignore) -> int:
+    """Match a video, all frames as one distribution, and return the number of frames.
+
+    Every frame is mapped by the same curves, so a value keeps its match over the clip. The video is read twice, and an
+    incomplete one is never written.
+    """
+    if reference.method == "joint":
+        raise SettingError("a video cannot be matched jointly; use method='channels'", "method")
+    if options.mask is not None:
+        raise SettingError("masks are for pictures, not for a video", "mask")
+    check_fit(3, reference)
+    counter = level_match(256, reference)
+
+    def planes_of(frame: Any) -> tuple[Planes, Any]:
+        planes = Planes(frame.rgb.to(options.device).int(), 256, None)
+        return planes, content_bins(planes, ordered_unit(planes, options.ties, options.seed), reference.space)
+
+    count = 0
+    with VideoReader(source) as reader:
+        total = 2 * (reader.frames or 0)
+        for frame in reader:
+            counter.count(planes_of(frame)[1])
+            count += 1
+            progress(Progress(source.name, count, max(total, count)))
+    sound = source if options.audio == "keep" else None
+    with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
+        for frame in reader:
+            planes, bins = planes_of(frame)
+            values = from_space(counter.map(bins), planes, reference.space)
+            rgb = replace_valid(planes, values, options.strength).byte()
+            writer.write(rgb, frame.time)
+            progress(Progress(source.name, count + writer.frames, 2 * count))
+    return writer.frames

@@ -1,0 +1,193 @@
+"""Matching of files: pictures, folders, arrays and videos."""
+
+from __future__ import annotations
+
+import wave
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from efdm.data import PictureError, read_picture, write_picture
+from efdm.data.arrays import created_array, is_array_file, open_array
+from efdm.errors import SettingError
+from efdm.style import match_files as module
+from efdm.style import match_picture
+from efdm.style.match_files import MatchOptions, Result, match_files
+
+
+def noise(seed: int, kind: str = "uint8", size: tuple[int, int] = (20, 24)) -> np.ndarray:
+    unit = np.random.default_rng(seed).beta(1 + seed, 2, (*size, 3))
+    return (unit * {"uint8": 255, "uint16": 65535, "float32": 1}[kind]).astype(kind)
+
+
+def save(path: Path, array: np.ndarray) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    if path.suffix == ".png":
+        Image.fromarray(array).save(path)
+    else:
+        with created_array(path, array.shape, array.dtype) as made:
+            made[:] = array
+    return path
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    return save(tmp_path / "reference.png", noise(3))
+
+
+def test_a_picture_equals_the_function(tmp_path: Path, reference: Path) -> None:
+    x = save(tmp_path / "x.png", noise(1))
+    second = save(tmp_path / "more" / "second.png", noise(2))
+    options = MatchOptions(space="lab", strength=0.7, seed=2)
+    assert match_files(x, [reference, second.parent], tmp_path / "out.png", options) == Result(1)
+    expected = match_picture(noise(1), [noise(3), noise(2)], space="lab", strength=0.7, seed=2)
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out.png")), expected)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".tif"])
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "float32"])
+def test_arrays_keep_their_depth(tmp_path: Path, reference: Path, kind: str, suffix: str) -> None:
+    if suffix == ".tif":
+        pytest.importorskip("tifffile")
+    x = save(tmp_path / f"x{suffix}", noise(1, kind))
+    out = tmp_path / "new" / f"out{suffix}"
+    match_files(x, [reference], out)
+    assert is_array_file(x) == (suffix == ".npy" or kind != "uint8")
+    made = open_array(out) if is_array_file(out) else np.asarray(Image.open(out))
+    np.testing.assert_array_equal(made, match_picture(noise(1, kind), noise(3)))
+
+
+def test_sixteen_bits_between_formats(tmp_path: Path, reference: Path) -> None:
+    pytest.importorskip("tifffile")
+    write_picture(tmp_path / "x.png", torch.from_numpy(noise(1, "uint16") / 65535).permute(2, 0, 1), depth="16")
+    expected = match_picture(noise(1, "uint16"), noise(3))
+    for name in ("out.tif", "out.npy"):
+        match_files(tmp_path / "x.png", [reference], tmp_path / name)
+        np.testing.assert_array_equal(open_array(tmp_path / name), expected)
+    match_files(save(tmp_path / "x.npy", noise(1, "uint16")), [reference], tmp_path / "out.png")
+    picture = read_picture(tmp_path / "out.png")
+    np.testing.assert_array_equal((picture.rgb * 65535).round().permute(1, 2, 0), expected)
+
+
+def test_large_arrays_take_the_way_of_chunks(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = save(tmp_path / "x.npy", noise(1))
+    match_files(x, [reference], tmp_path / "whole.npy")
+    monkeypatch.setattr(module, "CHUNK", 100)
+    monkeypatch.setattr(module, "match_picture", None)  # must not be called
+    match_files(x, [reference], tmp_path / "chunks.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "chunks.npy"), np.load(tmp_path / "whole.npy"))
+
+
+def test_folders_and_failures(tmp_path: Path, reference: Path) -> None:
+    for name in ("a.png", "sub/b.png"):
+        save(tmp_path / "in" / name, noise(1))
+    (tmp_path / "in" / "c.jpg").write_bytes(b"no picture")
+    errors: list[Exception] = []
+    assert match_files(tmp_path / "in", [reference], tmp_path / "out", failed=errors.append) == Result(2, 1)
+    assert sorted(p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.*")) == [
+        "a.png",
+        "sub/b.png",
+    ]
+    assert "c.jpg" in str(errors[0])
+    with pytest.raises(PictureError, match=r"c\.jpg"):
+        match_files(tmp_path / "in", [reference], tmp_path / "out")
+
+
+def test_masks(tmp_path: Path, reference: Path) -> None:
+    x = save(tmp_path / "x.png", noise(1))
+    half = np.zeros((20, 24, 3), np.uint8)
+    half[:10] = 255
+    mask = save(tmp_path / "mask.png", half)
+    options = MatchOptions(mask=mask, reference_masks=[mask])
+    match_files(x, [reference], tmp_path / "out.png", options)
+    expected = match_picture(noise(1), noise(3), mask=half[..., 0], reference_mask=half[..., 0])
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out.png")), expected)
+
+
+def test_mistakes(tmp_path: Path, reference: Path) -> None:
+    x = save(tmp_path / "x.png", noise(1))
+    with pytest.raises(ValueError, match="overwrite"):
+        match_files(x, [reference], reference)
+    with pytest.raises(PictureError, match=r"\.xyz"):
+        match_files(x, [reference], tmp_path / "out.xyz")
+    with pytest.raises(SettingError, match="folder"):
+        match_files(tmp_path, [reference], tmp_path / "out.png")
+    with pytest.raises(SettingError, match="mask"):
+        match_files(x, [reference], tmp_path / "out.png", MatchOptions(reference_masks=[x, x]))
+    with pytest.raises(SettingError, match="space"):
+        MatchOptions(space="cmyk")
+    with pytest.raises(PictureError, match="float32"):
+        match_files(save(tmp_path / "f.npy", noise(1, "float32")), [reference], tmp_path / "out.png")
+
+
+# --- videos ----------------------------------------------------------------------------------------------------------
+
+
+def make_video(path: Path, frames: list[np.ndarray]) -> Path:
+    from efdm.data.video import VideoWriter
+
+    with wave.open(str(path.with_suffix(".wav")), "wb") as sound:
+        sound.setparams((1, 2, 8000, 0, "NONE", ""))
+        sound.writeframes((np.sin(np.arange(8000)) * 9000).astype("<i2").tobytes())
+    with VideoWriter(path, fps=8, sound_of=path.with_suffix(".wav")) as writer:
+        for frame in frames:
+            writer.write(torch.from_numpy(frame).permute(2, 0, 1))
+    return path
+
+
+@pytest.mark.parametrize("space", ["rgb", "luminance"])
+def test_a_video_is_one_distribution_and_keeps_its_sound(
+    tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch, space: str
+) -> None:
+    pytest.importorskip("av")
+    from efdm.data.ffmpeg import load_av
+    from efdm.data.video import VideoReader, VideoWriter
+
+    still = noise(1, size=(32, 48)) // 2
+    frames = [still.copy() for _ in range(5)]
+    for number, frame in enumerate(frames):  # an object that grows must not change the rest
+        frame[: 4 * number] = 250
+    video = make_video(tmp_path / "in.mkv", frames)
+    written: list[torch.Tensor] = []
+    write = VideoWriter.write
+
+    def listen(self: VideoWriter, rgb: torch.Tensor, time: Fraction | None = None) -> None:
+        written.append(rgb)
+        write(self, rgb, time)
+
+    monkeypatch.setattr(VideoWriter, "write", listen)
+    result = match_files(video, [reference], tmp_path / "out.mp4", MatchOptions(space=space))
+    assert result == Result(5)
+    with load_av().open(str(tmp_path / "out.mp4")) as file:
+        assert len(file.streams.audio) == 1
+    with VideoReader(video) as reader:
+        decoded = torch.stack([frame.rgb for frame in reader])
+    whole = torch.stack(written)
+    if space == "rgb":  # exact over the clip
+        tall = decoded.permute(0, 2, 3, 1).reshape(-1, 48, 3).numpy()
+        expected = match_picture(tall, noise(3), ties="position")
+        made = whole.permute(0, 2, 3, 1).reshape(-1, 3)
+        np.testing.assert_array_equal(made.sort(0).values, np.sort(expected.reshape(-1, 3), 0))
+    with pytest.raises(SettingError, match="joint"):
+        match_files(video, [reference], tmp_path / "out.mp4", MatchOptions(method="joint"))
+
+
+def test_static_parts_of_a_video_do_not_flicker() -> None:
+    from efdm.style.color_match import content_bins, level_match, ordered_unit, prepare_reference
+    from efdm.style.planes import from_array
+
+    still = noise(1, size=(64, 64))
+    other = still.copy()
+    other[:20] = 255  # beyond the window of the local mean, nothing may change
+    counter, bins = level_match(256, prepare_reference(noise(3))), []
+    for frame in (still, other):
+        planes = from_array(frame)
+        bins.append(content_bins(planes, ordered_unit(planes, "smooth", 0), "rgb"))
+        counter.count(bins[-1])
+    first, second = (counter.map(each).reshape(3, 64, 64)[:, 36:] for each in bins)
+    assert (first != second).float().mean() < 0.01
+    assert (first <= second).all(), "values that share a bin are ranked by time, so they change at most in one direction"
