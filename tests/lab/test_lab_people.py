@@ -84,6 +84,8 @@ def test_one_table_has_all_scores_of_all_directions() -> None:
     assert "b official (the published queries and gallery)" in caption
     assert "a person-camera" in caption
     assert "standard error" in caption
+    assert "lr 0.01, 5 x lr for the classifier" in caption
+    assert "256 x 128 px" in caption
     assert "domain" not in caption
     single = accuracy_table(study, score="R1")
     assert single.head[3:] == ["a → b", "b → a", "average"]

@@ -14,8 +14,8 @@ from efdm.lab.sweep import Study
 # settings that captions mention, and their wording
 FACTS: Mapping[str, str] = {
     "backbone": "{}", "weights": "weights {}", "stages": "stages {}", "iterations": "iterations {}", "batch": "batch {}",
-    "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "weight_decay": "weight decay {}",
-    "label_smoothing": "label smoothing {}",
+    "batches": "{} batches", "optimizer": "{}", "lr": "lr {}", "classifier_lr": "{} x lr for the classifier",
+    "weight_decay": "weight decay {}", "label_smoothing": "label smoothing {}",
     "schedule": "{} schedule", "augmentation": "augmentation {}", "size": "{} px", "batchnorm": "batch normalization {}",
     "precision": "{}",
 }  # fmt: skip
