@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dg": BELOW | {"recognition"},
     "reid": BELOW | {"recognition"},
     "lab": BELOW | {"recognition", "dg", "reid"},
+    "integrations": BELOW | {"style"},
     "apps": BELOW | {"style", "recognition", "dg", "reid", "lab"},
     "recipes": BELOW | {"style", "dg", "reid", "lab"},
 }

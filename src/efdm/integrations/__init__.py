@@ -1,0 +1,1 @@
+"""Nodes and plug-ins for other programs."""

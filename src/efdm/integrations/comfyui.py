@@ -1,0 +1,187 @@
+"""Nodes for ComfyUI: style transfer, colour match and latent match.
+
+Install the package into the Python environment of ComfyUI, and put a file ``efdm_nodes.py`` with this line into the folder
+``custom_nodes``::
+
+    from efdm.integrations.comfyui import NODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS
+
+Images are tensors ``(b, h, w, c)`` of floats in [0, 1], masks ``(h, w)`` or ``(b, h, w)``, and latents dictionaries with
+``samples`` ``(b, c, h, w)`` or ``(b, c, t, h, w)``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from efdm.models import NETWORKS
+from efdm.ops import MATCHERS, blend
+from efdm.style import Stylizer, match_picture, prepare_reference
+from efdm.style.color import COLORS
+from efdm.style.color_match import Method
+from efdm.style.levels import TIES
+from efdm.style.photoreal import PHOTOREAL
+from efdm.style.spaces import SPACES
+from efdm.training.device import default_device
+
+STRENGTH = ("FLOAT", {"default": 1.0, "min": 0.0, "max": 1.0, "step": 0.01})
+SEED = ("INT", {"default": 0, "min": 0, "max": 2**31 - 1})
+FRAMES = ("together", "each")
+Inputs = dict[str, dict[str, Any]]
+
+
+def compute_device() -> torch.device:
+    """Return the device of ComfyUI, or outside ComfyUI the default one."""
+    try:
+        return importlib.import_module("comfy.model_management").get_torch_device()
+    except ModuleNotFoundError:
+        return torch.device(default_device())
+
+
+@functools.lru_cache(maxsize=1)
+def _stylizer(model: str, device: torch.device) -> Stylizer:
+    return Stylizer.from_pretrained(model, device)
+
+
+class StyleTransfer:
+    """Stylize every image of a batch with one style, or with the style of the same index."""
+
+    RETURN_TYPES = ("IMAGE",)
+    FUNCTION = "stylize"
+    CATEGORY = "EFDM"
+
+    @classmethod
+    def INPUT_TYPES(cls) -> Inputs:
+        return {
+            "required": {
+                "image": ("IMAGE",),
+                "style": ("IMAGE",),
+                "model": (list(NETWORKS), {"default": "small"}),
+                "strength": STRENGTH,
+                "method": (list(MATCHERS),),
+                "preserve_color": (list(COLORS),),
+                "photoreal": (list(PHOTOREAL),),
+                "size": ("INT", {"default": 0, "min": 0, "max": 8192, "tooltip": "short side; 0 selects it automatically"}),
+            }
+        }
+
+    def stylize(
+        self, image: Tensor, style: Tensor, model: str, strength: float, method: str, preserve_color: str, photoreal: str,
+        size: int,
+    ) -> tuple[Tensor]:  # fmt: skip
+        stylizer = _stylizer(model, compute_device())
+        looks = [stylizer.prepare(_channels_first(each), size=size or "auto") for each in style]
+        made = [
+            stylizer.stylize(
+                _channels_first(each), looks[index % len(looks)], strength=strength, method=method,
+                preserve_color=preserve_color, photoreal=photoreal, size=size or "auto",
+            )
+            for index, each in enumerate(image)
+        ]  # fmt: skip
+        return (torch.stack(made).movedim(1, -1).to(image),)
+
+
+class ColorMatch:
+    """Give a batch of images exactly the colours of the reference images, which are pooled.
+
+    ``frames="together"`` matches the batch as one distribution, so that the frames of a video do not flicker.
+    """
+
+    RETURN_TYPES = ("IMAGE",)
+    FUNCTION = "match"
+    CATEGORY = "EFDM"
+
+    @classmethod
+    def INPUT_TYPES(cls) -> Inputs:
+        return {
+            "required": {
+                "image": ("IMAGE",),
+                "reference": ("IMAGE",),
+                "space": (list(SPACES),),
+                "method": (list(get_args(Method)),),
+                "frames": (list(FRAMES),),
+                "strength": STRENGTH,
+                "ties": (list(TIES),),
+                "seed": SEED,
+            },
+            "optional": {"mask": ("MASK",), "reference_mask": ("MASK",)},
+        }
+
+    def match(
+        self, image: Tensor, reference: Tensor, space: str, method: Method, frames: str, strength: float, ties: str,
+        seed: int, mask: Tensor | None = None, reference_mask: Tensor | None = None,
+    ) -> tuple[Tensor]:  # fmt: skip
+        device = compute_device()
+        target = prepare_reference(
+            _stacked(reference), space=space, method=method, masks=_mask(reference_mask, reference), device=device
+        )
+        where = _mask(mask, image)
+        options: dict[str, Any] = {"strength": strength, "ties": ties, "seed": seed, "device": device}
+        if frames == "together":
+            made = match_picture(_stacked(image), target, mask=where, **options)
+            rgb = made.movedim(0, -1).reshape(*image.shape[:3], 3)
+        else:
+            height = image.shape[1]
+            rows = [None if where is None else where[i * height : (i + 1) * height] for i in range(len(image))]
+            each = [match_picture(_channels_first(x), target, mask=m, **options) for x, m in zip(image, rows, strict=True)]
+            rgb = torch.stack(each).movedim(1, -1)
+        return (torch.cat([rgb.clamp(0, 1).to(image), image[..., 3:]], -1),)
+
+
+class LatentMatch:
+    """Match the channels of latents with those of reference latents: one for all, or one for each."""
+
+    RETURN_TYPES = ("LATENT",)
+    FUNCTION = "match"
+    CATEGORY = "EFDM"
+
+    @classmethod
+    def INPUT_TYPES(cls) -> Inputs:
+        return {
+            "required": {
+                "latent": ("LATENT",), "reference": ("LATENT",), "method": (list(MATCHERS),), "strength": STRENGTH,
+            }
+        }  # fmt: skip
+
+    def match(
+        self, latent: dict[str, Any], reference: dict[str, Any], method: str, strength: float
+    ) -> tuple[dict[str, Any]]:
+        content = latent["samples"]
+        device = compute_device()
+        x, y = content.to(device), reference["samples"].to(device, content.dtype)
+        if len(y) not in (1, len(x)):
+            y = y[torch.arange(len(x), device=device) % len(y)]
+        made = blend(x, MATCHERS[method](x, y), strength)
+        return ({**latent, "samples": made.to(content)},)
+
+
+def _channels_first(image: Tensor) -> Tensor:
+    """Return RGB ``(3, h, w)`` of an image ``(h, w, c)``. Alpha is dropped."""
+    return image[..., :3].movedim(-1, 0).contiguous()
+
+
+def _stacked(images: Tensor) -> Tensor:
+    """Return a batch ``(b, h, w, c)`` as one picture ``(3, b h, w)``."""
+    return _channels_first(images.flatten(0, 1))
+
+
+def _mask(mask: Tensor | None, images: Tensor) -> Tensor | None:
+    """Return a mask as ``(b h, w)``: resized to the images, repeated for every image, and True from one half."""
+    if mask is None:
+        return None
+    batch = mask.reshape(-1, 1, *mask.shape[-2:]).float()
+    batch = F.interpolate(batch, tuple(images.shape[1:3]), mode="nearest-exact")[:, 0]
+    return batch[torch.arange(len(images)) % len(batch)].flatten(0, 1) >= 0.5
+
+
+NODE_CLASS_MAPPINGS = {"EFDMStyleTransfer": StyleTransfer, "EFDMColorMatch": ColorMatch, "EFDMLatentMatch": LatentMatch}
+NODE_DISPLAY_NAME_MAPPINGS = {
+    "EFDMStyleTransfer": "EFDM Style Transfer",
+    "EFDMColorMatch": "EFDM Colour Match",
+    "EFDMLatentMatch": "EFDM Latent Match",
+}
