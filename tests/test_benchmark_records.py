@@ -13,6 +13,9 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 CORE = ("src/efdm/kernels", "src/efdm/ops")
 TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
+# what a captured step of the benchmark replays; hooks and tables run before
+STEP = (*CORE, "src/efdm/training", *(f"src/efdm/nn/{name}.py" for name in ("mix", "layer", "draw", "pairing", "domains")))
+RETRIEVAL = (*CORE, "src/efdm/reid/retrieval.py", "src/efdm/reid/rerank.py")
 STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
 # record -> the code that it measures
 VOUCHES: dict[str, tuple[str, ...]] = {
@@ -20,9 +23,10 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "cpu.json": CORE,
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,
-    "dg-cuda.json": TRAINING,
+    "dg-cuda.json": STEP,
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
+    "retrieval-cuda.json": RETRIEVAL,
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }
