@@ -26,6 +26,7 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "dg-cuda.json": STEP,
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
+    "retrieval-cpu.json": RETRIEVAL,
     "retrieval-cuda.json": RETRIEVAL,
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
