@@ -103,10 +103,29 @@ def probe_table(folder: Path) -> str:
     return markdown(["statistic", *found], rows)
 
 
+EVALUATORS = {
+    "efdm": "`rank`",
+    "efdm_k_reciprocal": "`rank` after re-ranking",
+    "torchreid_cython": "torchreid, Cython",
+    "torchreid_python": "torchreid, Python",
+}
+
+
+def retrieval_table() -> str:
+    """Return the times of the evaluators for a set of the size of Market-1501."""
+    records = [json.loads((RESULTS / f"retrieval-{device}.json").read_text()) for device in ("cpu", "cuda")]
+    found = {name: [f"{record['rows'][name]['seconds']:.3g} s" if name in record["rows"] else "-" for record in records]
+             for name in EVALUATORS}  # fmt: skip
+    return markdown(
+        ["evaluator", "two CPU cores", "NVIDIA H200"], [[EVALUATORS[name], *cells] for name, cells in found.items()]
+    )
+
+
 SCRIPT = "lab_report.py"
 TABLES = (
     Table(GUIDE, "cost table", SCRIPT, cost_table),
     Table(README, "PACS table", SCRIPT, pacs_table),
+    Table(ROOT / "docs" / "guide" / "re-identification.md", "retrieval table", SCRIPT, retrieval_table),
     *(
         Table(folder / "README.md", f"{name} table", SCRIPT, partial(render, folder))
         for folder in FEATURES
