@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("typer")
 
-from efdm.apps.cli.arguments import collect_settings, parse_names, parse_seeds, parse_settings, parse_shard
+from efdm.apps.cli.arguments import collect_settings, parse_names, parse_seeds, parse_settings
+from efdm.apps.cli.options import parse_shard
 from efdm.errors import SettingError
 
 

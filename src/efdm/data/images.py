@@ -170,6 +170,13 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
     Missing folders are created, and the file is replaced atomically. JPEG and BMP have no alpha, so the picture is
     composited over white. Only PNG stores 16 bits per channel. Values outside [0, 1] are clamped; NaN raises `ValueError`.
     """
+    write_bytes(path, encode_picture(path, rgb, alpha=alpha, depth=depth, quality=quality))
+
+
+def encode_picture(
+    path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, depth: Depth = "8", quality: int = 95
+) -> bytes:
+    """Return the bytes that `write_picture` writes to ``path``."""
     name = WRITABLE.get(Path(path).suffix.lower())
     if name is None:
         raise PictureError(f"{path} has an extension that cannot be written; use one of {', '.join(WRITABLE)}")
@@ -186,10 +193,9 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
     deep = depth == "16" and name == "PNG"
     pixels = _pixels(rgb, alpha, "16" if deep else "8")
     try:
-        data = encode_png16(pixels) if deep else _encode(pixels, name, quality)
+        return encode_png16(pixels) if deep else _encode(pixels, name, quality)
     except (OSError, ValueError) as error:  # such as a size that the format does not support
         raise PictureError(f"{path} cannot be written as {name} ({error}); try .png") from error
-    write_bytes(path, data)
 
 
 def write_bytes(path: StrPath, data: bytes) -> None:

@@ -73,13 +73,15 @@ def stylize_files(
                 unreadable.add(source)  # discarded once it has been read
                 picture = source.read()
                 unreadable.remove(source)
-                _stylize(stylizer, picture, spec, looks, options).save(plan.target(source, spec))
+                stylize_picture(stylizer, picture, spec, looks, options).save(plan.target(source, spec))
                 done += 1
     progress(Progress("stylizing", total, total))
     return Result(done, total - done)
 
 
-def _stylize(stylizer: Stylizer, content: Picture, spec: LookSpec, looks: Sequence[Look], options: Options) -> Picture:
+def stylize_picture(
+    stylizer: Stylizer, content: Picture, spec: LookSpec, looks: Sequence[Look], options: Options
+) -> Picture:
     masks = [read_mask_for(path, content) for path in spec.content_masks]
     return stylizer.stylize(
         content,

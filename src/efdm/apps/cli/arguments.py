@@ -77,14 +77,6 @@ def parse_seeds(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(map(int, numbers))) if "," in text else list(range(int(text)))
 
 
-def parse_shard(text: str | None) -> tuple[int, int]:
-    """Parse "2/4" as the second of four shards; None is the only shard."""
-    index, _, count = (text or "1/1").partition("/")
-    if not (index.isdecimal() and count.isdecimal()):
-        raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")
-    return int(index), int(count)
-
-
 def collect_settings(set_: Sequence[str] | None, task: str = "dg", **options: Any) -> dict[str, Any]:
     """Return the settings from ``--set`` and from separate options. Raise SettingError if a setting is given twice."""
     changes = parse_settings(set_ or (), task)

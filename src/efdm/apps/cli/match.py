@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from efdm.apps.cli import bulk
 from efdm.apps.cli.errors import report_errors, sentence
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.style.bulk import match_job
 from efdm.style.levels import TIES
 from efdm.style.match_files import MatchOptions, match_files
 from efdm.style.plan import VIDEOS
@@ -22,7 +24,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def match(
-    content: Annotated[Path, typer.Argument(help="A picture, a folder, a zip, a video, or an array (.npy, .tif).")],
+    content: Annotated[
+        Path, typer.Argument(help="A picture, a folder, a zip, a video, an array (.npy, .tif), or WebDataset shards (.tar).")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several.")],
     reference: Annotated[
         list[str],
@@ -42,10 +46,16 @@ def match(
     seed: Annotated[int, typer.Option(help="Random seed of the dither and of a joint match.")] = 0,
     audio: Annotated[str, typer.Option(help="Sound of a video: keep or drop.")] = "keep",
     device: Device = "",
+    shard: bulk.Shard = "",
+    engine: bulk.Engine = "plain",
+    workers: bulk.Workers = 0,
+    output: bulk.Output = "",
 ) -> None:
     """Give pictures or a video exactly the colours of a reference.
 
     A video is matched as a whole, so it does not flicker. Pictures of a folder are matched one by one and written to OUT.
+
+    With --shard, --engine ray, --output or shards, the command is a job: run it again to continue it.
     """
     with report_errors("interrupted; the results written so far are complete"):
         options = MatchOptions(
@@ -53,6 +63,10 @@ def match(
             reference_masks=tuple(reference_mask or ()), nodata=nodata, seed=seed, audio=audio,  # type: ignore[arg-type]
             device=resolve_device(device),
         )  # fmt: skip
+        jobs = bulk.JobOptions(shard, engine, workers, output)
+        if jobs.is_job(content):
+            job = match_job(content, reference, out, options, output=output or None)  # type: ignore[arg-type]
+            return bulk.run(*job, jobs, str(options.device))
         with show_progress() as progress:
             result = match_files(
                 content, reference, out, options, progress=progress, failed=lambda error: print_error(sentence(error))

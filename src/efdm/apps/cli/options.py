@@ -21,3 +21,11 @@ def resolve_device(name: str) -> torch.device:
     except ValueError as error:
         raise SettingError(f"device {chosen!r} is not available here; try cpu", "device") from error
     return torch.device(chosen)
+
+
+def parse_shard(text: str | None) -> tuple[int, int]:
+    """Parse "2/4" as the second of four shards; None is the only shard."""
+    index, _, count = (text or "1/1").partition("/")
+    if not (index.isdecimal() and count.isdecimal()):
+        raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")
+    return int(index), int(count)

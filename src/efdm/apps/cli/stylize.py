@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
+from efdm.apps.cli import bulk
 from efdm.apps.cli.errors import report_errors, sentence
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
+from efdm.errors import SettingError
+from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import CHOICES
 from efdm.style import Stylizer
+from efdm.style.bulk import stylize_job
 from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files
 from efdm.style.photoreal import PHOTOREAL
@@ -29,7 +33,7 @@ Paths = list[Path] | None
 
 @app.command()
 def stylize(
-    content: Annotated[Path, typer.Argument(help="A picture, a folder, a zip or a video.")],
+    content: Annotated[Path, typer.Argument(help="A picture, a folder, a zip, a video, or WebDataset shards (.tar).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several.")],
     style: Annotated[
         list[str], typer.Option(help="A picture, a folder, a zip or the name of a painted style. Can be repeated.")
@@ -66,6 +70,10 @@ def stylize(
     seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = 0,
     temporal: Annotated[str, typer.Option(help=f"Flicker reduction in videos: {', '.join(TEMPORAL)}.")] = "smooth",
     audio: Annotated[str, typer.Option(help="Sound of a video: keep or drop.")] = "keep",
+    shard: bulk.Shard = "",
+    engine: bulk.Engine = "plain",
+    workers: bulk.Workers = 0,
+    output: bulk.Output = "",
 ) -> None:
     """Stylize pictures or a video.
 
@@ -75,6 +83,8 @@ def stylize(
 
     With --content-mask, each region gets its own style, or with --style-mask its own part of one style. The rest of the
     content is unchanged.
+
+    With --shard, --engine ray, --output or shards, the command is a job: run it again to continue it.
     """
     interrupted = "interrupted; the results written so far are complete"
     with report_errors(interrupted, weight_options=WEIGHT_OPTIONS):
@@ -82,6 +92,16 @@ def stylize(
             strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties, seed=seed,
             size=_size(size), style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
+        jobs = bulk.JobOptions(shard, engine, workers, output)
+        if jobs.is_job(content):
+            if content_mask or style_mask:
+                raise SettingError("masks are for single pictures, not for a job", ("content_mask", "style_mask"))
+            target = resolve_device(device)
+            job = stylize_job(
+                content, style, out, pretrained(model or None, weights=weights, vgg=vgg), weights=weight or (),
+                mix=mix, options=options, precision=precision, output=output or None,  # type: ignore[arg-type]
+            )  # fmt: skip
+            return bulk.run(*job, jobs, str(target))
         plan = plan_files(
             content, style, out, weights=weight or (), mix=mix,  # type: ignore[arg-type]
             content_masks=content_mask or (), style_masks=style_mask or (), options=options,

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from efdm import lab
-from efdm.apps.cli.arguments import Word, Words, parse_names, parse_seeds, parse_shard
+from efdm.apps.cli.arguments import Word, Words, parse_names, parse_seeds
+from efdm.apps.cli.options import parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_skipped, print_tables

@@ -1,0 +1,227 @@
+"""Process millions of pictures in units that can be resumed, divided among machines, and run by several workers.
+
+A job is a list of units: some files of a folder or zip, or one WebDataset shard. A unit writes its results and then a mark
+with its counts and failures to ``out/.done``. A unit that has its mark is skipped, so a job that was stopped continues, and
+machines that share ``out`` each take a part of the units.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
+
+from efdm.data.folders import Source, find_pictures
+from efdm.data.images import READABLE, Picture, PictureError, encode_picture, write_bytes
+from efdm.data.shards import Sample, find_shards, read_shard, write_shard
+from efdm.errors import RunFolderError, SettingError
+from efdm.files import atomic_write
+from efdm.progress import Progress, Report, ignore
+from efdm.text import make_unique
+
+Output = Literal["files", "shards"]
+Process = Callable[[Picture], Mapping[str, Picture]]  # endings of names -> results
+Factory = Callable[[str], Process]  # makes the process on a device, in every worker
+
+FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one picture; the others are still processed
+MAX_UNIT = 1000  # files
+UNITS = 256  # of a smaller folder
+MARKS = ".done"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some files, or one shard. ``name`` is that of its mark and of the shard that it writes."""
+
+    name: str
+    sources: tuple[Source, ...] = ()
+    shard: Path | None = None
+
+
+class Done(NamedTuple):
+    """The number of written results of a unit, and the reasons of failures by name."""
+
+    unit: str
+    done: int
+    failed: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Units and the folder of their results."""
+
+    units: tuple[Unit, ...] = field(repr=False)
+    out: Path
+    output: Output
+
+    def mark(self, unit: Unit) -> Path:
+        return self.out / MARKS / f"{unit.name}.json"
+
+    def finished(self, unit: Unit) -> Done | None:
+        """Return the counts of a finished unit, or None."""
+        try:
+            return Done(unit.name, **json.loads(self.mark(unit).read_text()))
+        except FileNotFoundError:
+            return None
+
+
+def find_units(content: str | Path) -> tuple[Unit, ...]:
+    """Return the units of shards, a folder or a zip. They depend on the files alone, not on machines or workers."""
+    if shards := find_shards(content):
+        return tuple(Unit(name, shard=p) for name, p in zip(make_unique(p.stem for p in shards), shards, strict=True))
+    sources = find_pictures(content)
+    size = min(MAX_UNIT, -(-len(sources) // UNITS))
+    parts = [tuple(sources[first : first + size]) for first in range(0, len(sources), size)]
+    return tuple(Unit(f"{number:06}", part) for number, part in enumerate(parts))
+
+
+def open_job(content: str | Path, out: str | Path, settings: Mapping[str, Any], output: Output | None = None) -> Job:
+    """Start or continue a job that writes to the folder ``out``.
+
+    ``settings`` are JSON values that identify the job. `RunFolderError` is raised if ``out`` holds results of other settings
+    or of other files. ``output`` is "files" (PNG) or "shards", by default as the content.
+    """
+    content, out = Path(content), Path(out)
+    units = find_units(content)
+    output = output or ("files" if units[0].shard is None else "shards")
+    if output not in get_args(Output):
+        raise SettingError(f"output must be one of {', '.join(get_args(Output))}, got {output!r}", "output")
+    if content.is_dir() and out.resolve().is_relative_to(content.resolve()):
+        raise SettingError(f"{out} is inside {content}, so results would become contents; choose another folder", "out")
+    identity = json.loads(json.dumps({"settings": dict(settings), "output": output, "contents": _digest(units)}))
+    file = out / MARKS / "job.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(f"the folder {out} cannot be created ({error.strerror}); choose another one", "out") from error
+    if file.exists():
+        stored = json.loads(file.read_text())
+        if different := [name for name in identity if stored.get(name) != identity[name]]:
+            problem: Any = "other data" if different == ["contents"] else "other settings"
+            raise RunFolderError(
+                f"{out} holds results of other {' and '.join(different)}; choose another folder", out, problem
+            )
+    else:
+        _write_json(file, identity)
+    return Job(units, out, output)
+
+
+def _digest(units: Sequence[Unit]) -> str:
+    found = hashlib.sha256()
+    for unit in units:
+        names = [unit.shard.name, str(unit.shard.stat().st_size)] if unit.shard else [source.name for source in unit.sources]
+        found.update("\n".join(names).encode() + b"\n")
+    return found.hexdigest()
+
+
+def _write_json(path: Path, value: object) -> None:
+    with atomic_write(path) as file:
+        file.write(json.dumps(value).encode())
+
+
+class Item(NamedTuple):
+    """A picture of a unit: its name in messages, the key of its results, and the members beside it in its sample."""
+
+    name: str
+    key: str
+    read: Callable[[], Picture]
+    others: Mapping[str, bytes] = MappingProxyType({})
+
+
+def run_unit(job: Job, unit: Unit, process: Process) -> Done:
+    """Process a unit, mark it, and return its counts. A picture that fails is listed and left out.
+
+    A shard appears when it is complete, so a unit that is repeated after a failure of its worker writes no picture twice.
+    """
+    if (finished := job.finished(unit)) is not None:  # its worker was lost after marking it
+        return finished
+    done, failed = 0, dict[str, str]()
+    with ExitStack() as stack:
+        shard = stack.enter_context(write_shard(job.out / f"{unit.name}.tar")) if job.output == "shards" else None
+        for item in _items(unit, job.output, failed):
+            try:
+                for ending, made in process(item.read()).items():
+                    path = job.out / f"{item.key}{ending}.png"
+                    data = encode_picture(path, made.rgb, alpha=made.alpha, depth=made.depth)
+                    if shard is None:
+                        write_bytes(path, data)
+                    else:
+                        shard.add(Sample(item.key + ending, {**item.others, "png": data}))
+                    done += 1
+            except FAILURES as error:
+                failed[item.name] = str(error)
+    _write_json(job.mark(unit), {"done": done, "failed": failed})
+    return Done(unit.name, done, failed)
+
+
+def _items(unit: Unit, output: Output, failed: dict[str, str]) -> Iterator[Item]:
+    if unit.shard is None:
+        keys = [source.stem for source in unit.sources]
+        if output == "shards":
+            keys = make_unique(key.replace(".", "_") for key in keys)  # a key ends at the first dot
+        for source, key in zip(unit.sources, keys, strict=True):
+            yield Item(source.name, key, source.read)
+        return
+    folder = f"{unit.name}/" if output == "files" else ""  # several shards may hold equal keys
+    try:
+        for sample in read_shard(unit.shard):
+            others = {e: data for e, data in sample.members.items() if f".{e.lower()}" not in READABLE}
+            yield Item(f"{unit.shard.name}: {sample.key}", folder + sample.key, sample.read, others)
+    except PictureError as error:  # the rest of the shard is damaged
+        failed[unit.shard.name] = str(error)
+
+
+def run_job(
+    job: Job,
+    factory: Factory,
+    *,
+    engine: str = "plain",
+    shard: tuple[int, int] = (1, 1),
+    device: str = "cpu",
+    workers: int | None = None,
+    progress: Report = ignore,
+) -> Done:
+    """Run the unfinished units of a job and return the counts of all units of this shard.
+
+    Args:
+        factory: makes the function that maps a picture to its results, once in every worker.
+        engine: "plain" runs in this process, "ray" in the workers of Ray.
+        shard: ``(i, n)`` takes every n-th unit, starting with the i-th, for n machines.
+        device: of the plain engine. Workers of Ray use a GPU if there is one.
+        workers: number of workers of Ray, by default one per GPU, or one per two cores.
+    """
+    if engine not in ENGINES:
+        raise SettingError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}", "engine")
+    index, count = shard
+    if not 1 <= index <= count:
+        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got {shard}", "shard")
+    units = job.units[index - 1 :: count]
+    found = {unit.name: done for unit in units if (done := job.finished(unit)) is not None}
+    waiting = [unit for unit in units if unit.name not in found]
+    progress(Progress("units", len(found), len(units)))
+    if waiting:
+        for done in ENGINES[engine](job, waiting, factory, device, workers):
+            found[done.unit] = done
+            progress(Progress("units", len(found), len(units)))
+    failed = {name: reason for done in found.values() for name, reason in done.failed.items()}
+    return Done(f"{index}/{count}", sum(done.done for done in found.values()), failed)
+
+
+def _run_plain(job: Job, units: Sequence[Unit], factory: Factory, device: str, workers: int | None) -> Iterator[Done]:
+    process = factory(device)
+    for unit in units:
+        yield run_unit(job, unit, process)
+
+
+def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, workers: int | None) -> Iterator[Done]:
+    from efdm.data.bulk_ray import run_on_ray
+
+    return run_on_ray(job, units, factory, workers)
+
+
+ENGINES: Mapping[str, Callable[..., Iterator[Done]]] = MappingProxyType({"plain": _run_plain, "ray": _run_ray})

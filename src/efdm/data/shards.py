@@ -1,0 +1,94 @@
+"""WebDataset shards: tar files whose members with the same key, the name up to the first dot, form a sample."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from efdm.data.folders import MAX_MEMBER_BYTES, is_hidden
+from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, to_picture
+from efdm.files import atomic_write
+
+_KEY = re.compile(r"^((?:.*/)?[^./]+)\.([^/]+)$")  # as the package webdataset splits names
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample of a shard: its key, and the bytes of its members by extension, such as "jpg" or "json"."""
+
+    key: str
+    members: dict[str, bytes]
+
+    def picture_extension(self) -> str:
+        """Return the extension of the first picture."""
+        for extension in self.members:
+            if f".{extension.lower()}" in READABLE:
+                return extension
+        raise PictureError(f"{self.key} holds no picture, only {', '.join(self.members)}")
+
+    def read(self) -> Picture:
+        extension = self.picture_extension()
+        return to_picture(decode(io.BytesIO(self.members[extension]), f"{self.key}.{extension}"))
+
+
+def find_shards(source: StrPath) -> list[Path]:
+    """Return a tar file, or the tar files directly in a folder, sorted by name. Other sources have none."""
+    path = Path(source)
+    if path.is_dir():
+        return sorted(p for p in path.glob("*.tar") if not is_hidden(p.name))
+    return [path] if path.suffix.lower() == ".tar" else []
+
+
+def read_shard(path: StrPath) -> Iterator[Sample]:
+    """Yield the samples of a shard, one in memory at a time. Raise `PictureError` where the file is damaged."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            key, members = "", dict[str, bytes]()
+            for info in archive:
+                found = _KEY.match(info.name)
+                if not info.isfile() or found is None or is_hidden(info.name):
+                    continue
+                if found[1] != key:
+                    if members:
+                        yield Sample(key, members)
+                    key, members = found[1], {}
+                if info.size > MAX_MEMBER_BYTES:
+                    raise PictureError(f"{path}: {info.name} has {info.size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
+                file = archive.extractfile(info)
+                assert file is not None  # a regular file
+                members[found[2]] = file.read()
+            if members:
+                yield Sample(key, members)
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise PictureError(f"{path} is cut short or damaged ({error}); copy or download it again") from error
+
+
+class ShardWriter:
+    """Adds samples to a tar file. Equal samples give equal bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._archive = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by write_shard
+
+    def add(self, sample: Sample) -> None:
+        for extension, data in sample.members.items():
+            info = tarfile.TarInfo(f"{sample.key}.{extension}")
+            info.size = len(data)
+            self._archive.addfile(info, io.BytesIO(data))
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+@contextmanager
+def write_shard(path: StrPath) -> Iterator[ShardWriter]:
+    """Yield a writer for a shard that replaces ``path`` at the end of the ``with`` block, or not at all if it raises."""
+    with atomic_write(path) as file:
+        writer = ShardWriter(file)
+        yield writer
+        writer.close()

@@ -1,0 +1,101 @@
+"""Stylize pictures and match their colours in resumable jobs; see `efdm.data.bulk`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from efdm.data import Picture
+from efdm.data.bulk import Job, Output, Process, open_job
+from efdm.errors import SettingError
+from efdm.models import StyleNetwork
+from efdm.style.color_match import match_picture
+from efdm.style.jobs import stylize_picture
+from efdm.style.match_files import MatchOptions, read_references
+from efdm.style.plan import LookSpec, Mix, Options, PathLike, find_styles, make_looks
+from efdm.style.stylizer import Stylizer
+
+
+@dataclass(frozen=True)
+class Stylize:
+    """Makes the process of a job that stylizes every picture in every look. The styles are prepared once per worker."""
+
+    network: StyleNetwork
+    looks: tuple[LookSpec, ...]
+    options: Options
+    precision: str = "fp32"
+
+    def __call__(self, device: str) -> Process:
+        stylizer = Stylizer(self.network, device, precision=self.precision)
+        prepared = [(spec, spec.prepare(stylizer, self.options.style_size or self.options.size)) for spec in self.looks]
+
+        def process(picture: Picture) -> Mapping[str, Picture]:
+            return {
+                f"__{spec.name}": stylize_picture(stylizer, picture, spec, looks, self.options) for spec, looks in prepared
+            }
+
+        return process
+
+
+def stylize_job(
+    content: PathLike,
+    styles: Sequence[PathLike],
+    out: PathLike,
+    network: StyleNetwork,
+    *,
+    weights: Sequence[float] = (),
+    mix: Mix = "none",
+    options: Options | None = None,
+    precision: str = "fp32",
+    output: Output | None = None,
+) -> tuple[Job, Stylize]:
+    """Return a job for `run_job` that stylizes a folder, a zip or WebDataset shards, as `plan_files` and `stylize_files` do.
+
+    >>> from efdm.data.bulk import run_job
+    >>> from efdm.models.weights import pretrained
+    >>> from efdm.style.bulk import stylize_job
+    >>> run_job(*stylize_job("photos/", ["starry"], "out/", pretrained("small")), engine="ray")  # doctest: +SKIP
+    """
+    options = options or Options()
+    looks = make_looks(find_styles(styles)[0], weights, mix, (), ())
+    settings = {
+        "options": asdict(options), "precision": precision, "network": _network_digest(network),
+        "looks": [[look.name, look.weights, [_digest(style.open().read()) for style in look.styles]] for look in looks],
+    }  # fmt: skip
+    return open_job(str(content), str(out), settings, output), Stylize(network, looks, options, precision)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Makes the process of a job that matches every picture with pooled references."""
+
+    references: tuple[PathLike, ...]
+    options: MatchOptions
+
+    def __call__(self, device: str) -> Process:
+        reference = read_references(self.references, replace(self.options, device=device))
+        named = {name: getattr(self.options, name) for name in ("strength", "ties", "nodata", "seed")}
+        return lambda picture: {"": match_picture(picture, reference, device=device, **named)}
+
+
+def match_job(
+    content: PathLike, references: Sequence[PathLike], out: PathLike, options: MatchOptions, *, output: Output | None = None
+) -> tuple[Job, Match]:
+    """Return a job for `run_job` that matches the pictures of a folder, a zip or WebDataset shards."""
+    if options.mask is not None:
+        raise SettingError("a mask is for single pictures, not for a job", "mask")
+    described: dict[str, Any] = {**asdict(options), "reference_masks": list(map(str, options.reference_masks)), "device": ""}
+    files = [_digest(source.open().read()) for source in find_styles(references)[0]]
+    factory = Match(tuple(references), options)
+    return open_job(str(content), str(out), {"options": described, "references": files}, output), factory
+
+
+def _network_digest(network: StyleNetwork) -> str:
+    values = [values.cpu().numpy().tobytes() for values in network.state_dict().values()]
+    return f"{network.name} {_digest(b''.join(values))}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
