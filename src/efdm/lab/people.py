@@ -165,6 +165,8 @@ def prepare_embedder(
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
     known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test}
     known |= device_settings(device, known)
+    if known.get("weights", Settings.weights) == "random":
+        known.setdefault("classifier_lr", 1.0)  # a larger rate is for a new classifier on trained layers
     check(Settings(**known))
     known["stages"] = _stages(known)
     data = read_sets(paths, size=known.get("size", Settings.size), **reading)
@@ -179,7 +181,7 @@ def prepare_embedder(
 def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the given stages, or the first two of the backbone, as in the paper; raise for a stage it does not have."""
     model = check_backbone(known, Settings)
-    stages = tuple(known.get("stages") or stages_at(model)[:2])
+    stages = tuple(known.get("stages") or stages_at(model)[:2] or ("stage1", "stage2"))
     if "stages" in known or mixes(known["method"]):
         for stage in stages:
             find_stage(model, stage)

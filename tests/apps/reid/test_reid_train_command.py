@@ -55,7 +55,14 @@ def test_defaults_follow_the_data_and_the_backbone(folder: Path, tmp_path: Path,
     assert "interrupted before the first step" in result.output
     (settings,) = found
     assert (settings.method, settings.stages, settings.iterations) == ("efdmix", ("conv2", "conv3"), 300)
-    assert settings.size == (256, 128)
+    assert (settings.size, settings.classifier_lr) == ((256, 128), 1.0)
+
+
+def test_a_network_without_strides_is_mixed_after_its_first_two_stages(folder: Path, tmp_path: Path) -> None:
+    words = ["--backbone", "tiny", "--size", "32,16", "--batch", "4", "--iterations", "1", "--device", "cpu"]
+    result = run("train", *sets(folder, "market"), "-o", tmp_path / "run", *words, "--set", "classifier_lr=1")
+    assert result.exit_code == 0, result.output
+    assert "stages stage1, stage2" in result.output
 
 
 def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
