@@ -74,7 +74,7 @@ def pacs_table(network: str = next(iter(PACS))) -> str:
 # folder of analyses -> folder of each model's -> column
 FEATURES = {
     ROOT / "results" / "pacs" / "features": {"erm": "ERM", "efdmix": "EFDMix"},
-    ROOT / "results" / "pacs-resnet18" / "features": {"erm": "ReLU", "erm-prelu": "PReLU"},
+    ROOT / "results" / "pacs-resnet18" / "features": {"erm": "ERM"},
 }
 
 
