@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from efdm.apps.cli.group import app
 from efdm.apps.cli.progress import Lines
 from efdm.data import write_picture
-from efdm.dg.settings import Settings, run_label
+from efdm.dg.settings import Settings
 from efdm.lab import read_study
 from efdm.progress import Progress
+from efdm.recognition.settings import run_label
 
 runner = CliRunner()
 

@@ -18,9 +18,9 @@ from small_digits import small_digits
 
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages
-from efdm.dg.settings import run_label
 from efdm.dg.training import Trained, train_together
 from efdm.recognition import training
+from efdm.recognition.settings import run_label
 
 # way of training -> lanes, and where pictures are stored; four runs, so that lanes are reused
 WAYS = {"alone again": (1, "memory"), "2 lanes": (2, "memory"), "3 lanes": (3, "memory"), "streamed": (2, "stream")}

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from efdm.data.domains import DomainSet
-from efdm.dg.settings import Settings, identity, public
+from efdm.dg.settings import Settings
 from efdm.lab import Recipe, Study, expand
 from efdm.lab.records import by_run
+from efdm.recognition.settings import identity
+from efdm.training.settings import public
 
 DOMAINS = ("art", "cartoon", "photo", "sketch")
 PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # unequal: pooled differs from the mean of domains

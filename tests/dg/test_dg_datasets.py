@@ -16,7 +16,7 @@ from efdm.data import from_datasets
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages, batches_of
 from efdm.dg import count_correct, predict
-from efdm.dg.training import ClassifierTask, train
+from efdm.dg.training import train
 from efdm.errors import SettingError
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -87,6 +87,6 @@ def test_own_augmentations_are_applied_in_training_only(data: DomainSet) -> None
 def test_a_set_larger_than_the_memory_of_the_device_is_refused(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.data.memory.available_memory", lambda device: data.images.nbytes - 1)
     with pytest.raises(SettingError, match="120 pictures of 32 pixels need"):
-        ClassifierTask.to_device(data, torch.device("meta"))
-    ClassifierTask.to_device(streamed(data), torch.device("meta"))
-    ClassifierTask.to_device(data, torch.device("cpu"))  # no copy
+        data.to("meta")
+    streamed(data).to("meta")
+    data.to("cpu")  # no copy

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from efdm.dg.methods import METHODS
-from efdm.dg.settings import Settings, check, identity, public, read_settings, resolved, run_label
+from efdm.dg.settings import Settings, check
 from efdm.errors import RunFolderError, SettingError
+from efdm.recognition.settings import identity, resolved, run_label
 from efdm.training.files import write_json
-from efdm.training.settings import check_same_run
+from efdm.training.settings import check_same_run, public, read_settings
 
 PLAIN = Settings("pacs", ("art", "photo"), ("sketch",))
 # another value for each setting
@@ -77,7 +78,7 @@ def test_methods_that_pair_domains_need_suitable_batches(method: str) -> None:
 def test_settings_survive_a_file(tmp_path: Path) -> None:
     wanted = dataclasses.replace(PLAIN, method="efdmix", options={"p": 0.3}, stages=("stage1",))
     write_json(tmp_path / "settings.json", dataclasses.asdict(wanted))
-    assert read_settings(tmp_path) == wanted
+    assert read_settings(Settings, tmp_path) == wanted
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Settings), ids=lambda f: f.name)

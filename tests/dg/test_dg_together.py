@@ -19,9 +19,9 @@ from torch import Tensor
 
 import efdm
 from efdm.data.domains import DomainSet
-from efdm.dg.settings import identity, resolved, run_label
 from efdm.dg.training import Trained, train, train_together
 from efdm.errors import RunFolderError
+from efdm.recognition.settings import identity, resolved, run_label
 from efdm.training.step import Step
 
 pytestmark = pytest.mark.usefixtures("quickly")

@@ -17,10 +17,11 @@ from efdm.data.domains import DomainSet
 from efdm.dg import training as dg_training
 from efdm.dg.classifier import load_classifier
 from efdm.dg.evaluate import count_correct
-from efdm.dg.settings import Settings, identity, resolved, run_label
+from efdm.dg.settings import Settings
 from efdm.dg.training import Trained, train, train_together
 from efdm.errors import RunFolderError
 from efdm.progress import Progress
+from efdm.recognition.settings import identity, resolved, run_label
 from efdm.training import fit
 from efdm.training.files import read_lines
 from efdm.training.step import Step

@@ -7,10 +7,10 @@ from torch.nn import functional as F
 
 from efdm import domains_of_batch
 from efdm.dg import METHODS, attach
-from efdm.dg.methods import Parts, check_method, options_of
+from efdm.dg.methods import Parts
 from efdm.nn import feature_layers
 from efdm.nn.pairing import PAIRINGS
-from efdm.recognition.methods import OTHER_NAMES
+from efdm.recognition.methods import OTHER_NAMES, check_method, options_of
 
 STAGES = ("one", "two")
 RANDOM = [name for name, row in METHODS.items() if "p" in row.options]
@@ -131,15 +131,15 @@ def test_names_match_layers() -> None:
 
 
 def test_options() -> None:
-    assert options_of("cutout", {"side": 0.25}) == {"p": 1.0, "side": 0.25}
+    assert options_of("cutout", {"side": 0.25}, METHODS) == {"p": 1.0, "side": 0.25}
     with pytest.raises(ValueError, match=r"method='efdmx' is not one of 'erm', .*did you mean 'efdmix'"):
         attach("efdmx", Net(), STAGES)
     with pytest.raises(TypeError, match=r"'dsu' has no option 'alpha'; its options are p"):
         attach("dsu", Net(), STAGES, alpha=0.1)
     with pytest.raises(TypeError, match=r"'erm' has no option 'p'; it has no options"):
-        options_of("erm", {"p": 1.0})
+        options_of("erm", {"p": 1.0}, METHODS)
     for name, row in METHODS.items():
-        assert options_of(name, {}) == dict(row.options)
+        assert options_of(name, {}, METHODS) == dict(row.options)
 
 
 def test_failed_attach_leaves_the_model_unchanged() -> None:
@@ -157,8 +157,8 @@ def test_failed_attach_leaves_the_model_unchanged() -> None:
 def test_synonyms_name_the_row(other: str, name: str) -> None:
     """The closest spelling may be another method: "adain" is closest to "adamean"."""
     with pytest.raises(ValueError, match=f"--method='{other}' is called '{name}' here"):
-        check_method("--method", other)
-    check_method("--method", name)
+        check_method("--method", other, METHODS)
+    check_method("--method", name, METHODS)
     check_method("--methods", other, [other, name])  # rows of a recipe may have any name
     with pytest.raises(ValueError, match="is not one of 'cutmix'"):
         check_method("--methods", other, ["cutmix"])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from efdm.dg.settings import Settings, identity
+from efdm.dg.settings import Settings
 from efdm.lab.records import FILE, read_records
+from efdm.recognition.settings import identity
 
 COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("recipe.json"))
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from efdm.reid.methods import METHODS, check_method, mixes
-from efdm.reid.settings import Settings, check, identity, read_settings, resolved, run_label
+from efdm.recognition.settings import identity, resolved, run_label
+from efdm.reid.methods import METHODS, mixes
+from efdm.reid.settings import Settings, check
 from efdm.training.files import write_json
+from efdm.training.settings import read_settings
 
 PLAIN = Settings("market1501", ("market1501",), ("grid",))
 
@@ -26,7 +28,7 @@ def test_the_defaults_are_the_papers() -> None:
 def test_settings_survive_a_file(tmp_path: Path) -> None:
     wanted = dataclasses.replace(PLAIN, method="efdmix", protocols={"grid": "official"}, augmentation=["flip", "erase"])
     write_json(tmp_path / "settings.json", dataclasses.asdict(wanted))
-    assert read_settings(tmp_path) == wanted
+    assert read_settings(Settings, tmp_path) == wanted
     assert Settings(**json.loads(json.dumps(dataclasses.asdict(wanted)))) == wanted
     assert identity(resolved(wanted)) == identity(wanted) != identity(PLAIN)
     assert run_label(wanted).startswith("efdmix, tested on grid, seed 0 [")
@@ -39,13 +41,12 @@ def test_methods_are_the_baseline_and_the_feature_layers() -> None:
         check(dataclasses.replace(PLAIN, method=name, batches=batches))
     # the data may have two cameras
     check(dataclasses.replace(PLAIN, method="efdmix-halves", batches="domains", domains_per_batch="all"))
-    with pytest.raises(ValueError, match="is called 'mixstyle' here"):
-        check_method("method", "adain")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"method": "adain"}, "is called 'mixstyle' here"),
         ({"method": "efdmx"}, "method='efdmx' is not one of .*did you mean 'efdmix'"),
         ({"method": "efdmix", "options": {"p": 5}}, r"\bp\b.*5"),
         ({"method": "efdmix", "batch": 1}, "batch must be at least 2, got 1"),

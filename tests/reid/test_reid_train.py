@@ -16,12 +16,13 @@ from efdm.data.people import PersonSet
 from efdm.errors import DivergedError, RunFolderError, SettingError
 from efdm.models.backbones import build_backbone
 from efdm.progress import Progress
+from efdm.recognition.settings import identity, resolved, run_label
 from efdm.reid.evaluate import evaluate
 from efdm.reid.methods import METHODS
 from efdm.reid.model import load_embedder
 from efdm.reid.protocols import make_trials
 from efdm.reid.sets import PersonSets, training_pictures
-from efdm.reid.settings import Settings, identity, resolved, run_label
+from efdm.reid.settings import Settings
 from efdm.reid.training import Trained, train, train_together
 from efdm.training.lanes import finish
 

@@ -64,7 +64,10 @@ class DomainSet:
         return f"DomainSet({what}, domains: {', '.join(self.domain_names)})"
 
     def to(self, device: torch.device | str) -> DomainSet:
-        """Return the set with all tensors on a device."""
+        """Return the set with all tensors on a device. Raise `SettingError` if its memory is too small."""
+        if isinstance(self.images, Tensor) and self.images.device.type != torch.device(device).type:
+            what = f"{len(self)} pictures of {self.images.shape[-1]} pixels"
+            check_memory(self.images.nbytes, what, device, remedy=STREAM)
         splits = {domain: {name: at.to(device) for name, at in parts.items()} for domain, parts in self.splits.items()}
         labels, domains = self.labels.to(device), self.domains.to(device)
         return replace(self, images=self.images.to(device), labels=labels, domains=domains, splits=splits)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from efdm.dg.settings import Settings, public, read_settings, run_label
+from efdm.dg.settings import Settings
 from efdm.nn import stages_of
-from efdm.recognition.model_file import find_model, read_model, write_model
+from efdm.recognition.model_file import read_model, write_model
 
 FORMAT = "efdm classifier 1"
 
@@ -38,17 +38,8 @@ def save_classifier(
     model: nn.Module, path: str | Path, *, classes: list[str], settings: Settings, stored_size: int = 0
 ) -> None:
     """Write weights and metadata as safetensors. ``stored_size`` defaults to the input size."""
-    metadata = {
-        "format": FORMAT, "backbone": settings.backbone, "classes": json.dumps(classes), "size": str(settings.size),
-        "method": settings.method, "train_domains": json.dumps(settings.train_domains),
-        "settings": json.dumps(public(settings)), "stored_size": str(stored_size or settings.size),
-    }  # fmt: skip
-    write_model(model, path, metadata)
-
-
-def find_classifier(path: Path) -> Path:
-    """Return the model file for ``path``, see `efdm.recognition.model_file.find_model`."""
-    return find_model(path, lambda run: run_label(read_settings(run)))
+    more = {"classes": json.dumps(classes), "stored_size": str(stored_size or settings.size)}
+    write_model(model, path, FORMAT, settings, **more)
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:
@@ -56,7 +47,7 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
 
     No code in the file is executed.
     """
-    metadata, load = read_model(find_classifier(Path(path)), FORMAT, "a classifier")
+    metadata, load = read_model(Path(path), FORMAT, "a classifier", Settings)
     classes = json.loads(metadata["classes"])
     stored_size = int(metadata.get("stored_size") or metadata.get("kept") or metadata["size"])
     return Classifier(

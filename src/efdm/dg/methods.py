@@ -6,7 +6,7 @@ these. A new method is a row of `efdm.nn.LAYERS`, or a class in `dg/batch.py` or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
 from efdm.dg.penalties import Coral, Penalty
 from efdm.nn import LAYERS, FeatureLayer, LayerRow, ManifoldMixup, mix_after
-from efdm.recognition import methods
+from efdm.recognition.methods import DOMAINS, options_of
 
 Sampler = Literal["uniform", "domains"]
 
@@ -61,7 +61,7 @@ def _from_layer(row: LayerRow) -> Method:
         return Parts(row.make(generator=generator, **options))
 
     batches: Sampler = "uniform" if row.pairing == "random" else "domains"
-    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, methods.DOMAINS[row.pairing])
+    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, DOMAINS[row.pairing])
 
 
 def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
@@ -102,16 +102,6 @@ _ROWS = (
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
 
 
-def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> None:
-    """Raise a ValueError unless ``value`` is one of ``rows``. The message suggests the row for a known synonym."""
-    methods.check_method(argument, value, rows)
-
-
-def options_of(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a method: the given ones, and the defaults of the others."""
-    return methods.options_of(method, given, METHODS)
-
-
 def mixes(method: str) -> bool:
     """Return True if a method inserts layers after stages."""
     row = METHODS[method]
@@ -132,7 +122,7 @@ def attach(
     >>> parts = attach("mixup", model, ["1"], alpha=0.4)
     >>> images, targets = parts.change(torch.rand(4, 3, 16, 16), torch.eye(4))
     """
-    chosen = options_of(method, options)
+    chosen = options_of(method, options, METHODS)
     parts = METHODS[method].make(len(stages), generator, **chosen)
     if parts.layers is not None:
         mix_after(model, stages, parts.layers)

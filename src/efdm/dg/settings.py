@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from efdm.dg.augment import AUGMENTATIONS
 from efdm.dg.methods import METHODS, Method
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
-from efdm.recognition.settings import (
-    RecognitionSettings,
-    check_domains,
-    check_options,
-    identity,
-    resolved,
-    run_label,
-)
-from efdm.training import settings as training
-from efdm.training.settings import Count, NonNegative, public, validated
-
-__all__ = ["Settings", "check", "identity", "public", "read_settings", "resolved", "run_label"]
+from efdm.recognition.settings import RecognitionSettings, check_domains, check_options
+from efdm.training.settings import Count, NonNegative, validated
 
 
 @validated
@@ -47,8 +36,3 @@ def check(settings: Settings) -> None:
         message = f"{', '.join(sorted(both))} cannot be both a training and a test domain"
         raise SettingError(message, ("train_domains", "test_domains"))
     check_domains(settings, len(settings.train_domains), method.domains)
-
-
-def read_settings(folder: Path) -> Settings:
-    """Return the settings that the run in ``folder`` was started with."""
-    return training.read_settings(Settings, folder)

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from efdm.data.domains import STREAM, DomainSet
-from efdm.data.memory import check_memory
+from efdm.data.domains import DomainSet
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
 from efdm.data.streaming import StreamedImages, batches_of
 from efdm.data.torch_datasets import Datasets, from_datasets
@@ -22,7 +21,7 @@ from efdm.dg.evaluate import evaluate
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step
 from efdm.progress import Report, ignore
-from efdm.recognition import training, workers
+from efdm.recognition import training
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.training.files import Record
@@ -73,19 +72,6 @@ def train_together(
     training.train_together(ClassifierTask, runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
-def train_runs(
-    runs: Sequence[Settings],
-    data: DomainSet,
-    folder: Path,
-    *,
-    lanes: int,
-    progress: Report = ignore,
-    finished: Callable[[Trained], None] = lambda _: None,
-) -> None:
-    """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
-    workers.train_runs(ClassifierTask, runs, data, folder, lanes=lanes, progress=progress, finished=finished)
-
-
 def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
     """Return the batches of indices from iteration ``start`` on."""
     pools = {domain: data.select(domain, "train") for domain in settings.train_domains}
@@ -110,13 +96,6 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
     @staticmethod
     def fingerprint_of(settings: Settings, data: DomainSet) -> str:
         return data.fingerprint()
-
-    @staticmethod
-    def to_device(data: DomainSet, device: torch.device) -> DomainSet:
-        if isinstance(data.images, Tensor) and data.images.device.type != device.type:
-            what = f"{len(data)} pictures of {data.images.shape[-1]} pixels"
-            check_memory(data.images.nbytes, what, device, remedy=STREAM)
-        return data.to(device)
 
     def count_classes(self) -> int:
         return len(self.data.classes)

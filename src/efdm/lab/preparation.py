@@ -16,7 +16,7 @@ from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domain
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings
-from efdm.dg.methods import check_method, mixes
+from efdm.dg.methods import mixes
 from efdm.dg.settings import check
 from efdm.errors import SettingError
 from efdm.lab import sweep
@@ -24,6 +24,7 @@ from efdm.lab.recipe import Recipe, load_recipe
 from efdm.models.backbones import BACKBONES, build_backbone
 from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
+from efdm.recognition.methods import check_method
 from efdm.recognition.pixels import height_and_width
 from efdm.recognition.settings import RecognitionSettings
 from efdm.training.checkpoint import read_checkpoint
@@ -118,7 +119,7 @@ def prepare_classifier(
         return settings, None if finished else load_dataset(dataset, sources, settings.size, **options)
     device = choose_device(changes.get("device"))
     known = {**default_settings(dataset, changes.get("backbone")), **changes, "device": device}
-    check_method("method", known["method"])
+    check_method("method", known["method"], METHODS)
     known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
     known |= _domains(list_domains(dataset, sources), changes)
     known |= device_settings(device, known)

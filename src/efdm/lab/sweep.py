@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from efdm.models.backbones import build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.settings import run_label
+from efdm.recognition.workers import train_runs
 from efdm.reid import PersonSets
 from efdm.training.files import write_json
 from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
@@ -102,7 +104,7 @@ def run(
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
         notes: sentences to print under the tables.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
-        train: replaces the function of the task that trains on this machine.
+        train: replaces `efdm.recognition.workers.train_runs`.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
     A run that diverges does not stop the others: a DivergedError names it at the end, tables show it as missing, and
@@ -133,10 +135,11 @@ def run(
             done += 1
             progress(Progress("runs", done, total))
 
+        train = train or partial(train_runs, recipe.kind.task)
         diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                (train or recipe.kind.train)(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
+                train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
             except DivergedError as error:  # raised when the other runs have finished
                 diverged.append(error)
         if diverged:
@@ -166,7 +169,7 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
-            recipe.kind.check(settings)
+            recipe.kind.task.check(settings)
             try:
                 recipe.kind.sampler(settings, pictures)
             except ValueError as error:

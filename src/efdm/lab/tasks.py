@@ -15,6 +15,7 @@ from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
 from efdm.errors import SettingError
 from efdm.lab.selection import SCORES, SELECTIONS, VALIDATION, Score, Selection
 from efdm.recognition.settings import RecognitionSettings
+from efdm.recognition.training import RecognitionTask
 from efdm.reid.settings import protocol_of
 
 
@@ -32,9 +33,8 @@ class LabTask:
         layout: whether every score has its own table, with averages over columns.
         selections, default_selections: the selection rules that its records allow, and those of a recipe that names none.
         measures: returns sentences that explain the scores, if these are not accuracies, from the planned runs.
-        check: raises for contradictory settings.
+        task: trains one run, see `efdm.recognition.training`.
         sampler: returns the batches of a run; raises if the data do not fit the settings.
-        train: trains several runs, see `efdm.recognition.workers.train_runs`.
     """
 
     settings: type[RecognitionSettings]
@@ -43,9 +43,8 @@ class LabTask:
     protocols: Mapping[str, Protocol]
     scores: Mapping[str, Score]
     default_scores: Callable[[Protocol], tuple[str, ...]]
-    check: Callable[[Any], None]
+    task: type[RecognitionTask[Any, Any, Any]]
     sampler: Callable[[Any, Any], object]
-    train: Callable[..., None]
     layout: Literal["table per score", "one table"] = "table per score"
     measures: Callable[[Sequence[Any]], list[str]] = lambda plan: []
     selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)
@@ -154,9 +153,8 @@ TASKS: Mapping[str, LabTask] = MappingProxyType(
             protocols=PROTOCOLS,
             scores=SCORES,
             default_scores=_dg_scores,
-            check=dg.settings.check,
+            task=dg.training.ClassifierTask,
             sampler=dg.training.sampler,
-            train=dg.training.train_runs,
         ),
         "reid": LabTask(
             reid.Settings,
@@ -165,9 +163,8 @@ TASKS: Mapping[str, LabTask] = MappingProxyType(
             protocols=MappingProxyType({row.name: row for row in _REID_PROTOCOLS}),
             scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
             default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
-            check=reid.settings.check,
+            task=reid.training.ReidTask,
             sampler=_reid_sampler,
-            train=reid.training.train_runs,
             layout="one table",
             measures=_retrieval_sentences,
             selections=MappingProxyType({"last": SELECTIONS["last"]}),

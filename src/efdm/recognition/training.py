@@ -31,7 +31,7 @@ RECORDS = "records.jsonl"
 
 
 Settings = TypeVar("Settings", bound=RecognitionSettings)
-Data = TypeVar("Data")
+Data = TypeVar("Data")  # has a method `to`
 Trained = TypeVar("Trained")
 
 
@@ -64,11 +64,6 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
     @abstractmethod
     def fingerprint_of(settings: Any, data: Any) -> str:
         """Return a hash of the data that a run uses."""
-
-    @staticmethod
-    def to_device(data: Any, device: torch.device) -> Any:
-        """Return the data on a device. Raise SettingError if its memory is too small."""
-        return data.to(device)
 
     @abstractmethod
     def count_classes(self) -> int:
@@ -152,7 +147,7 @@ def train(
     elif resume:
         raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
     trained: list[Trained] = []
-    run = train_steps(task, settings, _on_device(task, read(), settings.device), folder, progress=progress)
+    run = train_steps(task, settings, _on_device(read(), settings.device), folder, progress=progress)
     side_by_side([run], device=torch.device(settings.device), lanes=1, finished=trained.append)
     return trained[0]
 
@@ -189,7 +184,7 @@ def train_together(
     check_device(runs[0].device)
     device = torch.device(runs[0].device)
     lanes = min(lanes, len(runs)) if device.type == "cuda" else 1
-    images = _on_device(task, data, device)
+    images = _on_device(data, device)
     diverged: list[DivergedError] = []
 
     def work(settings: Settings, name: str) -> Work[Trained | None]:
@@ -239,9 +234,9 @@ def raise_diverged(errors: Sequence[DivergedError], runs: int) -> None:
         raise DivergedError(message, errors[0].iteration)
 
 
-def _on_device(task: type[RecognitionTask[Any, Data, Any]], data: Data, device: str | torch.device) -> Data:
+def _on_device(data: Data, device: str | torch.device) -> Data:
     device = torch.device(device)
-    moved: Data = task.to_device(data, device)
+    moved: Data = data.to(device)  # type: ignore[attr-defined]
     if device.type == "cuda":
         torch.cuda.synchronize(device)  # the streams of the lanes do not wait for the copy
     return moved

@@ -3,6 +3,7 @@
 from efdm.errors import requires
 
 with requires("reid"):
+    from efdm.recognition.settings import identity
     from efdm.reid.embed import extract
     from efdm.reid.evaluate import score
     from efdm.reid.methods import METHODS
@@ -12,7 +13,7 @@ with requires("reid"):
     from efdm.reid.retrieval import Features, Ranking, rank, rank_distances
     from efdm.reid.search import SearchResult, search_files
     from efdm.reid.sets import PersonSets
-    from efdm.reid.settings import Settings, identity
+    from efdm.reid.settings import Settings
     from efdm.reid.training import Trained, train, train_together
 
 __all__ = [

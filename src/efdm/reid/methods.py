@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from efdm.nn import LAYERS, FeatureLayer, LayerRow
-from efdm.recognition import methods
 
 ERM = LayerRow(
     "erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda generator: FeatureLayer(0.0), min_batch=1
 )
 METHODS: Mapping[str, LayerRow] = MappingProxyType({"erm": ERM, **LAYERS})
-
-
-def check_method(argument: str, value: str, rows: Collection[str] = METHODS) -> None:
-    """Raise a ValueError unless ``value`` is one of ``rows``. The message suggests the row for a known synonym."""
-    methods.check_method(argument, value, rows)
 
 
 def mixes(method: str) -> bool:

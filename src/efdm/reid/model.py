@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from efdm.recognition.model_file import find_model, read_model, write_model
-from efdm.reid.settings import Settings, public, read_settings, run_label
+from efdm.recognition.model_file import read_model, write_model
+from efdm.reid.settings import Settings
 
 FORMAT = "efdm embedder 1"
 
@@ -25,17 +25,7 @@ class Embedder(NamedTuple):
 
 def save_embedder(model: nn.Module, path: str | Path, *, people: int, settings: Settings) -> None:
     """Write weights and metadata as safetensors. ``people`` is the number of training people, the outputs of the model."""
-    metadata = {
-        "format": FORMAT, "backbone": settings.backbone, "people": str(people), "size": json.dumps(settings.size),
-        "method": settings.method, "train_domains": json.dumps(settings.train_domains),
-        "settings": json.dumps(public(settings)),
-    }  # fmt: skip
-    write_model(model, path, metadata)
-
-
-def find_embedder(path: Path) -> Path:
-    """Return the model file for ``path``, see `efdm.recognition.model_file.find_model`."""
-    return find_model(path, lambda run: run_label(read_settings(run)))
+    write_model(model, path, FORMAT, settings, people=str(people))
 
 
 def load_embedder(path: str | Path, device: str | torch.device = "cpu") -> Embedder:
@@ -43,6 +33,6 @@ def load_embedder(path: str | Path, device: str | torch.device = "cpu") -> Embed
 
     No code in the file is executed.
     """
-    metadata, load = read_model(find_embedder(Path(path)), FORMAT, "an embedding network")
+    metadata, load = read_model(Path(path), FORMAT, "an embedding network", Settings)
     height, width = json.loads(metadata["size"])
     return Embedder(load(int(metadata["people"]), device), (height, width), json.loads(metadata["settings"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -12,21 +11,11 @@ from efdm.errors import SettingError
 from efdm.nn import LayerRow
 from efdm.ops.choices import check_choice
 from efdm.recognition.methods import DOMAINS
-from efdm.recognition.settings import (
-    RecognitionSettings,
-    check_domains,
-    check_options,
-    identity,
-    resolved,
-    run_label,
-)
+from efdm.recognition.settings import RecognitionSettings, check_domains, check_options
 from efdm.reid.augment import Augmentation
 from efdm.reid.methods import METHODS
 from efdm.reid.protocols import PROTOCOLS
-from efdm.training import settings as training
-from efdm.training.settings import Count, Names, NonNegative, Share, public, validated
-
-__all__ = ["Settings", "check", "identity", "protocol_of", "public", "read_settings", "resolved", "run_label"]
+from efdm.training.settings import Count, Names, NonNegative, Share, validated
 
 Size = Annotated[tuple[Count, Count], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
 Augmentations = Annotated[tuple[Augmentation, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
@@ -95,8 +84,3 @@ WHAT: Mapping[str, str] = {"cameras": "cameras", "datasets": "training domains"}
 def protocol_of(settings: Settings, name: str) -> str:
     """Return the protocol of a test domain."""
     return settings.protocols.get(name, "official")
-
-
-def read_settings(folder: Path) -> Settings:
-    """Return the settings that the run in ``folder`` was started with."""
-    return training.read_settings(Settings, folder)

@@ -14,7 +14,7 @@ from efdm.data.people import PersonSet
 from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
 from efdm.models import classifier_of
 from efdm.progress import Report, ignore
-from efdm.recognition import training, workers
+from efdm.recognition import training
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.reid import settings as reid_settings
@@ -63,19 +63,6 @@ def train_together(
 ) -> None:
     """Train several networks. See `efdm.recognition.training.train_together`."""
     training.train_together(ReidTask, runs, _sets(data), folder, lanes=lanes, progress=progress, finished=finished)
-
-
-def train_runs(
-    runs: Sequence[Settings],
-    data: Sets,
-    folder: Path,
-    *,
-    lanes: int,
-    progress: Report = ignore,
-    finished: Callable[[Trained], None] = lambda _: None,
-) -> None:
-    """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
-    workers.train_runs(ReidTask, runs, _sets(data), folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def _sets(data: Sets) -> PersonSets:

@@ -13,11 +13,13 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_tables
-from efdm.dg.settings import read_settings, run_label
+from efdm.dg import Settings
 from efdm.lab import Study
 from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, plot_accuracy, run_demo
 from efdm.lab.sweep import check_folder
 from efdm.recognition.model_file import MODEL
+from efdm.recognition.settings import run_label
+from efdm.training.settings import read_settings
 
 app = typer.Typer(add_completion=False)
 
@@ -61,7 +63,7 @@ def _print_files(study: Study, out: Path) -> None:
         "\nthe four styles": out / SHEET,
         "the table as a plot": plot,
         "all tables": out / TABLES,
-        f"a trained classifier ({run_label(read_settings(run))})": run / MODEL,
+        f"a trained classifier ({run_label(read_settings(Settings, run))})": run / MODEL,
         "analyse its features": shlex.join(analyse),
         "train on your own pictures": "efdm dg train --data FOLDER --test-domains DOMAIN -o OUT",
     }.items():

@@ -17,10 +17,11 @@ from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_skip
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.dg.methods import mixes, options_of
+from efdm.dg.methods import mixes
 from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
+from efdm.recognition.settings import all_options
 from efdm.recognition.workers import set_threads
 from efdm.text import plural
 from efdm.training.folder import CHECKPOINT
@@ -117,7 +118,7 @@ def _interrupted(out: Path, data: Sequence[Path], storage: Storage) -> str:
 def _print_plan(settings: Settings, data: DomainSet) -> None:
     classes = f" ({', '.join(data.classes)})" if len(data.classes) <= MAX_CLASSES else ""
     held_out = ", ".join(settings.test_domains) or "none"
-    options = ", ".join(f"{name} {value}" for name, value in options_of(settings.method, settings.options).items())
+    options = ", ".join(f"{name} {value}" for name, value in all_options(settings).items())
     method = f"{settings.method} ({options})" if options else settings.method
     stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
     print_text(
