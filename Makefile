@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo lint types test gpu-test browser browser-test bench clean
+.PHONY: help install demo lint types test test-browser gpu-test browser browser-test bench clean
 
 help:
 	@echo "make demo      set up .venv and stylize the embedded pictures"
 	@echo "make test      set up .venv, lint, check types, run the tests"
+	@echo "make test-browser  test the web app in Chromium; needs chromium and pip install playwright in .venv"
 	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
 	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
 	@echo "make browser   write build/browser/stylize.html, a page that stylizes pictures in the browser (needs npm)"
@@ -32,7 +33,10 @@ types: install
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -m "not gpu" -n auto --dist loadfile
+	$(BIN)/pytest -m "not gpu and not browser" -n auto --dist loadfile
+
+test-browser: install
+	$(BIN)/pytest -m browser tests/apps/web
 
 gpu-test:
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu_tests.py

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
+from efdm.data.images import MAX_PIXELS, READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
 from efdm.text import make_unique
 
 Skipped = list[tuple[str, str]]  # (name, reason)
@@ -43,9 +43,9 @@ class Source:
     def exists(self) -> bool:
         return self.path.is_file() and (self.member is None or self.member in _archive(self.path).NameToInfo)
 
-    def read(self) -> Picture:
+    def read(self, *, max_pixels: int = MAX_PIXELS) -> Picture:
         with self.open() as file:
-            return to_picture(decode(file, self.name))
+            return to_picture(decode(file, self.name, max_pixels=max_pixels))
 
 
 def find_pictures(source: StrPath) -> list[Source]:

@@ -135,6 +135,15 @@ def find(name: str, path: str | Path | None = None) -> Path:
     )
 
 
+def is_available(network: str) -> bool:
+    """Return True if the weight files of a row of `NETWORKS` are found."""
+    row = NETWORKS[network]
+    try:
+        return all(find(name) for name in (row.weights[row.matcher], row.encoder) if name)
+    except MissingWeights:
+        return False
+
+
 def find_checked(name: str, path: str | Path | None = None) -> Path:
     """Return the file of a row, as `find` does, or raise if its checksum does not match."""
     file = find(name, path)

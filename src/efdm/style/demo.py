@@ -13,7 +13,7 @@ from efdm.data.embedded import photos, read_style
 from efdm.data.images import centre_crop
 from efdm.data.sheets import sheet
 from efdm.progress import Progress, Report, ignore
-from efdm.style.look import Look
+from efdm.style.look import Look, corner_weights
 from efdm.style.stylizer import Stylizer
 
 PHOTOS = ("astronaut", "coffee", "cat", "rocket")
@@ -72,7 +72,7 @@ def four_styles(studio: Studio) -> Tensor:
     shares = [i / (STEPS - 1) for i in range(STEPS)]
     rows: list[Row] = []
     for down in shares:
-        weights = [((1 - down) * (1 - x), (1 - down) * x, down * (1 - x), down * x) for x in shares]
+        weights = [corner_weights(x, down) for x in shares]
         rows.append([None, *(studio.stylize(CORNER_PHOTO, look.mixed(w)) for w in weights), None])
     for k, name in enumerate(CORNERS):
         rows[(k // 2) * (STEPS - 1)][(k % 2) * (STEPS + 1)] = studio.painting(name)

@@ -50,6 +50,34 @@ class Look:
         return average
 
 
+def join_looks(looks: Sequence[Look], weights: Sequence[float] | None = None) -> Look:
+    """Return one look with the styles of several single-style looks, mixed by ``weights`` (equal by default)."""
+    return Look(
+        tuple(look.pictures[0] for look in looks), tuple(look.masks[0] for look in looks),
+        normalise_weights(weights, len(looks)), tuple(look.features[0] for look in looks),
+    )  # fmt: skip
+
+
+def corner_weights(x: float, y: float, count: int = 4) -> tuple[float, ...]:
+    """Return the weights of up to four styles at a point of a square with the styles in its corners.
+
+    The corners are top left, top right, bottom left and bottom right; ``x`` and ``y`` are in [0, 1], from the top left.
+    Weights are bilinear and sum to 1. Two styles ignore ``y``.
+
+    >>> corner_weights(0.5, 0.0), corner_weights(0.25, 1.0, count=2)
+    ((0.5, 0.5, 0.0, 0.0), (0.75, 0.25))
+    """
+    if not 1 <= count <= 4:
+        raise ValueError(f"count must be from 1 to 4, got {count}")
+    if not (0 <= x <= 1 and 0 <= y <= 1):
+        raise ValueError(f"x and y must be in [0, 1], got {x} and {y}")
+    if count <= 2:
+        return normalise_weights((1 - x, x) if count == 2 else (1,), count)
+    weights = ((1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x)[:count]
+    # three styles: all weights vanish in the empty corner, where the limit along the diagonal mixes its neighbours
+    return normalise_weights(weights if sum(weights) else (0, 1, 1), count)
+
+
 def _select(style: PreparedStyle, channels: slice) -> PreparedStyle:
     return style if channels == slice(None) else PreparedStyle(style.values[:, channels], style.mask)
 

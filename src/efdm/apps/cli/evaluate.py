@@ -11,7 +11,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import DEFAULT_NETWORK
+from efdm.apps.cli.style_options import DEFAULT_NETWORK, parse_named_files
 from efdm.data import find_pictures
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
@@ -89,14 +89,14 @@ def style(
             target = resolve_device(device)
             if not content or not style:
                 raise SettingError("photographs and paintings are required", ("content", "style"))
-            encoders = _named_files("encoder", encoder)
+            encoders = parse_named_files("encoder", encoder)
             for name in encoders:
                 check_choice("encoder", name, ENCODERS)
             contents, styles = find_pictures(content), find_pictures(style)
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
             metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
             candidates = load_candidates(
-                model or ([] if network or optimiser else [DEFAULT_NETWORK]), _named_files("network", network),
+                model or ([] if network or optimiser else [DEFAULT_NETWORK]), parse_named_files("network", network),
                 methods=method or (), strengths=_strengths(strength), optimisers=optimiser or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip
@@ -119,10 +119,3 @@ def _strengths(given: str) -> list[float]:
         return [float(part) for part in given.split(",")]
     except ValueError as error:
         raise SettingError(f"expected numbers from 0 to 1, comma-separated, got {given!r}", "strength") from error
-
-
-def _named_files(option: str, given: Names) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given or ()]
-    if wrong := ["".join(parts) for parts in pairs if not all(parts)]:
-        raise SettingError(f"expected NAME=FILE, got {wrong[0]!r}", option)
-    return {name: file for name, _, file in pairs}

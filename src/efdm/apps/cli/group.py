@@ -27,6 +27,7 @@ class Command(NamedTuple):
 COMMANDS: Mapping[str, Command] = {
     "stylize": Command("efdm.apps.cli.stylize", "Stylize pictures or a video.", "style"),
     "match": Command("efdm.apps.cli.match", "Give pictures or a video exactly the colours of a reference.", "style"),
+    "app": Command("efdm.apps.cli.app", "Open a web page: stylize pictures and videos, compare models.", "app"),
     "demo": Command("efdm.apps.cli.demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
     "train": Command("efdm.apps.cli.train", "Train a style transfer network.", "style"),
     "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),

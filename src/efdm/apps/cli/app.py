@@ -1,0 +1,60 @@
+"""The command ``efdm app``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg, parse_named_files
+from efdm.apps.web.handlers import Handlers, Limits
+from efdm.apps.web.server import serve
+
+app = typer.Typer(add_completion=False)
+Words = list[str] | None
+Count = typer.Option(min=1)
+DEFAULT = Limits()
+
+
+@app.command("app")
+def run_app(
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Defaults to the first free port from 7860.")] = None,
+    share: Annotated[bool, typer.Option("--share", help="Also open a public address at gradio.live for a week.")] = False,
+    network: Annotated[Words, typer.Option(help="NAME=FILE, a network written by `efdm train`. Can be repeated.")] = None,
+    vgg: Vgg = None,
+    classifier: Annotated[
+        Words, typer.Option(help="NAME=FOLDER of `efdm dg train`, for the tab Domains. Can be repeated.")
+    ] = None,
+    max_megabytes: Annotated[int, typer.Option(min=1, help="Size limit of an uploaded file.")] = DEFAULT.megabytes,
+    max_megapixels: Annotated[int, typer.Option(min=1, help="Limit for pictures and video frames.")] = DEFAULT.megapixels,
+    max_seconds: Annotated[int, typer.Option(min=1, help="Length limit of a video.")] = DEFAULT.seconds,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = DEFAULT.concurrency,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; others are refused.")] = DEFAULT.queue,
+    device: Device = "",
+) -> None:
+    """Open a web page on this machine: stylize pictures and videos, and compare models.
+
+    The page is reachable from this machine only. Uploads and results are deleted when the app stops (Ctrl-C).
+    """
+    with report_errors(weight_options=WEIGHT_OPTIONS):
+        limits = Limits(
+            megabytes=max_megabytes, megapixels=max_megapixels, seconds=max_seconds, concurrency=concurrency, queue=queue
+        )
+        networks = parse_named_files("network", network)
+        classifiers = parse_named_files("classifier", classifier)
+        target = resolve_device(device)
+
+        def make(folder: Path) -> Handlers:
+            return Handlers(folder, networks=networks, classifiers=classifiers, vgg=vgg, device=target, limits=limits)
+
+        serve(make, port=port, share=share, ready=_print_addresses)
+
+
+def _print_addresses(local: str, public: str | None) -> None:
+    print_text(f"{local} (Ctrl-C to stop)")
+    if public:
+        print_text(f"public: {public}")

@@ -1,0 +1,251 @@
+"""What the buttons of the web app do: functions from uploaded files and settings to files, without Gradio."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from efdm.data import Picture, read_picture
+from efdm.data.embedded import styles as painted_styles
+from efdm.data.images import on_white, write_picture
+from efdm.errors import SettingError
+from efdm.models import NETWORKS
+from efdm.models.weights import is_available
+from efdm.progress import Progress, Report, ignore
+from efdm.style.candidates import LoadedNetwork, load_stylizer
+from efdm.style.jobs import stylize_video
+from efdm.style.look import Look, corner_weights
+from efdm.style.look_cache import LookCache
+from efdm.style.pictures import Size
+from efdm.style.plan import Options
+from efdm.text import make_unique, plural
+
+MAX_STYLES = 4  # corners of the mixing pad
+NO_FILES: Mapping[str, Path] = {}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may cost, and how many requests run or wait at a time."""
+
+    megabytes: int = 50  # of an uploaded file
+    megapixels: int = 30  # of a picture or a frame
+    seconds: int = 60  # of a video
+    pictures: int = 64  # of one classification
+    concurrency: int = 1
+    queue: int = 64
+
+    @property
+    def pixels(self) -> int:
+        return self.megapixels * 1_000_000
+
+
+class Mixture(NamedTuple):
+    """Styles by name and by file, and the point on the mixing pad that weights them."""
+
+    names: Sequence[str]
+    files: Sequence[str | Path]
+    x: float = 0.5
+    y: float = 0.5
+
+    def paths(self) -> list[Path]:
+        """Return the files of all styles: first the painted ones, then the uploaded ones."""
+        painted = painted_styles()
+        found = [painted[name] for name in self.names] + [Path(file) for file in self.files]
+        if not 1 <= len(found) <= MAX_STYLES:
+            raise SettingError(f"choose from 1 to {MAX_STYLES} styles, got {len(found)}", "style")
+        return found
+
+
+class Handlers:
+    """The functions of the page, with the networks and prepared styles that they share.
+
+    Results are written to new folders inside ``folder``. Networks are loaded when they are first used.
+
+    Args:
+        networks: name -> file written by a training run, in addition to the rows of `NETWORKS` whose weights are found.
+        classifiers: name -> folder or file of a trained classifier.
+        vgg: file of the VGG-16 encoder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        networks: Mapping[str, str | Path] = NO_FILES,
+        classifiers: Mapping[str, str | Path] = NO_FILES,
+        vgg: str | Path | None = None,
+        device: Any = "cpu",
+        limits: Limits | None = None,
+    ) -> None:
+        self.folder, self.limits = folder, limits or Limits()
+        self.looks = LookCache()
+        self._stopping, self._changed, self._running = threading.Event(), threading.Condition(), 0
+        available = [name for name in NETWORKS if is_available(name) or (vgg and name == "vgg16")]
+        self.models = [*(name for name in available if name not in networks), *networks]
+        encoders = {"vgg16": vgg} if vgg else {}
+        self.load = cache(lambda name: load_stylizer(name, networks.get(name), encoders=encoders, device=device))
+        self.classifiers: dict[str, Any] = {}
+        if classifiers:  # needs the packages of the extra dg
+            from efdm.dg.classifier import load_classifier
+
+            self.classifiers = {name: load_classifier(path, device) for name, path in classifiers.items()}
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count a request as running inside the ``with`` block."""
+        with self._changed:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def close(self, timeout: float = 10) -> None:
+        """Stop running requests at their next step, and wait for them for at most ``timeout`` seconds."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.wait_for(lambda: self._running == 0, timeout)
+
+    def stylize(
+        self,
+        content: str | Path | None,
+        styles: Mixture,
+        *,
+        strength: float = 1.0,
+        preserve_color: str = "none",
+        photoreal: str = "none",
+        size: Size = "auto",
+        model: str = "small",
+    ) -> tuple[Path, Path]:
+        """Stylize a picture and return two files: the content as a JPEG for display, and the result as a PNG."""
+        picture, network = self._read(content), self.load(model)
+        look = self._look(network, styles, size)
+        made = network.stylizer.stylize(
+            picture, look, strength=strength, method=network.method, preserve_color=preserve_color, photoreal=photoreal,
+            size=size,
+        )  # fmt: skip
+        folder = self._new_folder()
+        before, after = folder / "content.jpg", folder / f"{_name(content, styles)}.png"
+        write_picture(before, picture.rgb if picture.alpha is None else on_white(picture.rgb, picture.alpha))
+        made.save(after)
+        return before, after
+
+    def compare(
+        self,
+        content: str | Path | None,
+        styles: Mixture,
+        *,
+        models: Sequence[str],
+        methods: Sequence[str],
+        strength: float = 1.0,
+        size: Size = "auto",
+        progress: Report = ignore,
+    ) -> list[tuple[Path, str]]:
+        """Stylize a picture with every model and method, and return the files with their labels."""
+        if not models or not methods:
+            raise SettingError("choose at least one model and one method", ("model", "method"))
+        picture, out, found = self._read(content), self._new_folder(), []
+        for done, (model, method) in enumerate(product(models, methods)):
+            self._check_stopping()
+            progress(Progress("stylizing", done, len(models) * len(methods)))
+            network = self.load(model)
+            look = self._look(network, styles, size)
+            made = network.stylizer.stylize(picture, look, strength=strength, method=method, size=size)
+            made.save(out / f"{model}-{method}.png")
+            found.append((out / f"{model}-{method}.png", f"{model}, {method}"))
+        return found
+
+    def stylize_video(
+        self,
+        video: str | Path | None,
+        styles: Mixture,
+        *,
+        strength: float = 1.0,
+        temporal: str = "smooth",
+        size: int = 384,
+        model: str = "small",
+        progress: Report = ignore,
+    ) -> Path:
+        """Stylize a video and return an MP4 file with its sound."""
+        if video is None:
+            raise SettingError("upload a video first", "content")
+        source, network = Path(video), self.load(model)
+        frames = self._check_video(source)
+
+        def bounded(report: Progress) -> None:
+            self._check_stopping()
+            if report.done > frames:  # the header understated the length
+                raise SettingError(f"{source.name} is longer than {self.limits.seconds} s; cut it", "content")
+            progress(report)
+
+        options = Options(strength=strength, method=network.method, temporal=temporal, size=size)
+        out = self._new_folder() / f"{_name(video, styles)}.mp4"
+        stylize_video(source, out, network.stylizer, self._look(network, styles, size), options, progress=bounded)
+        return out
+
+    def classify(self, pictures: Sequence[str | Path] | None) -> dict[str, dict[str, dict[str, float]]]:
+        """Return probabilities by picture, classifier and class, most probable first."""
+        from efdm.dg.predictions import predict_files
+
+        files = [Path(picture) for picture in pictures or ()]
+        if not 1 <= len(files) <= self.limits.pictures:
+            raise SettingError(f"drop from 1 to {self.limits.pictures} pictures, got {len(files)}", "pictures")
+        for file in files:
+            read_picture(file, max_pixels=self.limits.pixels)
+        found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in make_unique(file.name for file in files)}
+        for name, classifier in self.classifiers.items():
+            predictions = predict_files(classifier, files)
+            for row, each in zip(found.values(), predictions.found, strict=True):
+                ranked = sorted(zip(predictions.classes, each.probabilities, strict=True), key=lambda pair: -pair[1])
+                row[name] = dict(ranked)
+        return found
+
+    def _check_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise InterruptedError("the app was stopped")
+
+    def _read(self, content: str | Path | None) -> Picture:
+        if content is None:
+            raise SettingError("upload a picture first", "content")
+        return read_picture(content, max_pixels=self.limits.pixels)
+
+    def _look(self, network: LoadedNetwork, styles: Mixture, size: Size) -> Look:
+        paths = styles.paths()
+        weights = corner_weights(styles.x, styles.y, len(paths))
+        return self.looks.prepare(network.stylizer, paths, weights=weights, size=size, max_pixels=self.limits.pixels)
+
+    def _check_video(self, source: Path) -> int:
+        """Return the maximum number of frames. Raise `SettingError` if the video is too large or too long."""
+        from efdm.data.video import VideoReader
+
+        with VideoReader(source) as reader:
+            (height, width), seconds = reader.size, float((reader.frames or 0) / reader.fps)
+            frames = int(self.limits.seconds * reader.fps) + 1
+        if height * width > self.limits.pixels:
+            limit = f"at most {self.limits.megapixels} megapixels are allowed"
+            raise SettingError(f"{source.name} has {width} x {height} pixels, {limit}; make it smaller", "content")
+        if seconds > self.limits.seconds:
+            limit = f"at most {plural(self.limits.seconds, 'second')} are allowed"
+            raise SettingError(f"{source.name} takes {seconds:.0f} s, {limit}; cut it", "content")
+        return frames
+
+    def _new_folder(self) -> Path:
+        folder = self.folder / secrets.token_hex(8)
+        folder.mkdir()
+        return folder
+
+
+def _name(content: object, styles: Mixture) -> str:
+    """Return a file name, without its extension, of at most 100 characters."""
+    style = "+".join([*styles.names, *(Path(file).stem for file in styles.files)])
+    return f"{Path(str(content)).stem[:48]}__{style[:50]}"

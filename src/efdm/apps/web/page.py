@@ -1,0 +1,225 @@
+"""The page: the tabs of the web app in Gradio."""
+
+# annotations are evaluated here: Gradio reads them, and it is imported inside the functions
+
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from efdm.apps.cli.errors import EXPECTED, is_out_of_memory
+from efdm.apps.web import pad
+from efdm.apps.web.handlers import MAX_STYLES, Handlers, Mixture
+from efdm.data.embedded import STYLES
+from efdm.data.embedded import styles as painted_styles
+from efdm.errors import requires
+from efdm.ops import MATCHERS
+from efdm.progress import Progress
+from efdm.style.color import COLORS
+from efdm.style.photoreal import PHOTOREAL
+from efdm.style.video import TEMPORAL
+
+SIZES = [256, 384, 512, 768, 1024]
+QUEUE = "work"  # all handlers share one queue, so that the limit of concurrency holds for their sum
+KEEP_SECONDS = 3600  # uploads and results older than this are deleted while the app runs
+
+
+def build_page(handlers: Handlers) -> Any:
+    """Return the page as a Gradio app, ready to be launched."""
+    with requires("app"):
+        import gradio as gr
+
+    with gr.Blocks(title="efdm", analytics_enabled=False, delete_cache=(KEEP_SECONDS // 4, KEEP_SECONDS)) as page:
+        gr.Markdown("# efdm\nExact feature distribution matching. Pictures stay on this machine and are deleted at the end.")
+        for name, add in TABS.items():
+            if name != "Domains" or handlers.classifiers:
+                with gr.Tab(name):
+                    add(gr, handlers)
+    limits = handlers.limits
+    return page.queue(max_size=limits.queue, default_concurrency_limit=limits.concurrency, api_open=False)
+
+
+def message(error: Exception, folder: Path) -> str:
+    """Return the message of an error for the page, with file names in place of the paths of uploads."""
+    if is_out_of_memory(error):
+        return "not enough memory; choose a smaller size"
+    return re.sub(rf"{re.escape(str(folder))}/(\S*/)?", "", str(error))
+
+
+def _add_stylize(gr: Any, handlers: Handlers) -> None:
+    with gr.Row():
+        with gr.Column():
+            content = _picture(gr, "Content")
+            styles = _Styles(gr)
+        with gr.Column():
+            strength, model, size = _strength(gr), _model(gr, handlers), _size(gr, 512)
+            with gr.Row():
+                color = gr.Dropdown(list(COLORS), label="Preserve colour")
+                photoreal = gr.Dropdown(list(PHOTOREAL), label="Photoreal")
+            run = gr.Button("Stylize", variant="primary")
+            slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id="result")
+            download = gr.DownloadButton("Download")
+
+    def stylize(
+        content: Any, names: Any, files: Any, point: Any, strength: float, color: str, photoreal: str, size: Any, model: str
+    ) -> Any:
+        before, after = handlers.stylize(
+            content, _mixture(names, files, point), strength=strength, preserve_color=color, photoreal=photoreal, size=size,
+            model=model,
+        )  # fmt: skip
+        return (str(before), str(after)), str(after)
+
+    inputs = [content, *styles.inputs, strength, color, photoreal, size, model]
+    _on_click(gr, handlers, run, stylize, inputs, [slider, download], "stylize")
+
+
+def _add_compare(gr: Any, handlers: Handlers) -> None:
+    with gr.Row():
+        with gr.Column():
+            content = _picture(gr, "Content")
+            styles = _Styles(gr)
+        with gr.Column():
+            models = gr.CheckboxGroup(handlers.models, value=handlers.models[:2], label="Models")
+            methods = gr.CheckboxGroup(list(MATCHERS), value=["efdm", "adain"], label="Methods")
+            strength, size = _strength(gr), _size(gr, 384)
+            run = gr.Button("Compare", variant="primary")
+            gallery = gr.Gallery(label="Results", columns=2, format="png", interactive=False, elem_id="comparison")
+
+    def compare(
+        content: Any, names: Any, files: Any, point: Any, models: Any, methods: Any, strength: float, size: Any,
+        progress: Any = gr.Progress(),  # noqa: B008 - Gradio finds it by its default
+    ) -> Any:  # fmt: skip
+        found = handlers.compare(
+            content, _mixture(names, files, point), models=models, methods=methods, strength=strength, size=size,
+            progress=_report(progress, "pictures"),
+        )  # fmt: skip
+        return [(str(path), label) for path, label in found]
+
+    _on_click(gr, handlers, run, compare, [content, *styles.inputs, models, methods, strength, size], gallery, "compare")
+
+
+def _add_video(gr: Any, handlers: Handlers) -> None:
+    with gr.Row():
+        with gr.Column():
+            video = gr.Video(label=f"Video of at most {handlers.limits.seconds} seconds", sources=["upload", "webcam"])
+            video.preprocess = _path  # as in `_picture`
+            styles = _Styles(gr)
+        with gr.Column():
+            strength, model, size = _strength(gr), _model(gr, handlers), _size(gr, 384)
+            temporal = gr.Dropdown(list(TEMPORAL), value="smooth", label="Flicker reduction")
+            run = gr.Button("Stylize", variant="primary")
+            result = gr.Video(label="Result", interactive=False, elem_id="video-result")
+
+    def stylize_video(
+        video: Any, names: Any, files: Any, point: Any, strength: float, temporal: str, size: Any, model: str,
+        progress: Any = gr.Progress(),  # noqa: B008 - Gradio finds it by its default
+    ) -> str:  # fmt: skip
+        made = handlers.stylize_video(
+            video, _mixture(names, files, point), strength=strength, temporal=temporal, size=size, model=model,
+            progress=_report(progress, "frames"),
+        )  # fmt: skip
+        return str(made)
+
+    _on_click(
+        gr, handlers, run, stylize_video, [video, *styles.inputs, strength, temporal, size, model], result, "stylize_video"
+    )
+
+
+def _add_domains(gr: Any, handlers: Handlers) -> None:
+    names = list(handlers.classifiers)
+    pictures = gr.File(label="Pictures", file_count="multiple", file_types=["image"])
+    run = gr.Button("Classify", variant="primary")
+    table = gr.Dataframe(headers=["picture", *names], label="Predicted classes", interactive=False, elem_id="predictions")
+    with gr.Row():
+        labels = [gr.Label(label=f"{name}, first picture", num_top_classes=5) for name in names]
+
+    def classify(pictures: Any) -> Any:
+        found = handlers.classify(pictures)
+        cells = {name: {c: next(iter(p.items())) for c, p in row.items()} for name, row in found.items()}
+        rows = [[name, *(f"{label} ({p:.0%})" for label, p in row.values())] for name, row in cells.items()]
+        return rows, *next(iter(found.values())).values()
+
+    _on_click(gr, handlers, run, classify, [pictures], [table, *labels], "classify")
+
+
+TABS: dict[str, Callable[[Any, Handlers], None]] = {
+    "Stylize": _add_stylize, "Compare": _add_compare, "Video": _add_video, "Domains": _add_domains,
+}  # fmt: skip
+
+
+class _Styles:
+    """Inputs for up to four styles: a gallery, names, uploads and the mixing pad."""
+
+    def __init__(self, gr: Any) -> None:
+        painted = [(str(path), name) for name, path in painted_styles().items()]
+        gallery = gr.Gallery(
+            painted, label="Painted styles", columns=4, height=330, allow_preview=False, interactive=False, buttons=[],
+            elem_classes="painted",
+        )  # fmt: skip
+        names = gr.Dropdown(
+            list(STYLES), value=[STYLES[0]], multiselect=True, max_choices=MAX_STYLES, label="Styles", elem_classes="styles"
+        )
+        with gr.Row():
+            files = gr.File(label="Your own styles", file_count="multiple", file_types=["image"], height=220)
+            point = gr.HTML(
+                pad.pad_value([STYLES[0]]), html_template=pad.HTML, css_template=pad.CSS, js_on_load=pad.SCRIPT,
+                apply_default_css=False, elem_classes="pad",
+            )  # fmt: skip
+
+        def toggle(chosen: Any, event: gr.SelectData) -> list[str]:
+            name = STYLES[event.index]
+            return [n for n in chosen if n != name] if name in chosen else [*chosen, name][-MAX_STYLES:]
+
+        def label(chosen: Any, uploads: Any, point: Any) -> Any:
+            return pad.pad_value([*chosen, *(Path(file).stem for file in uploads or ())], point["x"], point["y"])
+
+        gallery.select(toggle, names, names, queue=False, api_visibility="private", show_progress="hidden")
+        for part in (names, files):
+            part.change(label, [names, files, point], point, queue=False, api_visibility="private", show_progress="hidden")
+        self.inputs = [names, files, point]
+
+
+def _mixture(names: Sequence[str], files: Sequence[str] | None, point: Any) -> Mixture:
+    return Mixture(names, files or (), point["x"], point["y"])
+
+
+def _picture(gr: Any, label: str) -> Any:
+    image = gr.Image(label=label, type="filepath", sources=["upload", "webcam", "clipboard"], image_mode=None, height=300)
+    image.preprocess = _path
+    return image
+
+
+def _path(payload: Any) -> str | None:
+    """Return the uploaded file; Gradio's own preprocessing would decode it, without our limits and messages."""
+    return None if payload is None else payload.path
+
+
+def _strength(gr: Any) -> Any:
+    return gr.Slider(0, 1, value=1, step=0.05, label="Strength")
+
+
+def _model(gr: Any, handlers: Handlers) -> Any:
+    return gr.Dropdown(handlers.models, label="Model")
+
+
+def _size(gr: Any, value: int) -> Any:
+    return gr.Dropdown(SIZES, value=value, label="Size: short side for the network, in pixels")
+
+
+def _report(progress: Any, unit: str) -> Callable[[Progress], None]:
+    return lambda report: progress((report.done, report.total), desc=report.label, unit=unit)
+
+
+def _on_click(gr: Any, handlers: Handlers, button: Any, run: Any, inputs: Any, outputs: Any, name: str) -> None:
+    @wraps(run)
+    def call(*values: Any) -> Any:
+        try:
+            with handlers.working():
+                return run(*values)
+        except (*EXPECTED, RuntimeError) as error:
+            if not isinstance(error, EXPECTED) and not is_out_of_memory(error):
+                raise
+            raise gr.Error(message(error, handlers.folder), duration=None, print_exception=False) from error
+
+    button.click(call, inputs, outputs, api_name=name, concurrency_limit=handlers.limits.concurrency, concurrency_id=QUEUE)
