@@ -162,7 +162,7 @@ def test_two_users_at_once(browser: Any, address: str, tmp_path: Path) -> None:
 
 
 def test_a_comparison(page: Any, tmp_path: Path) -> None:
-    cat = photo(tmp_path / "cat.png")
+    cat = photo(tmp_path / "cat.png", side=256)
     page.get_by_role("tab", name="Compare").click()
     upload(page, cat)
     page.get_by_role("button", name="Compare").click()
@@ -187,7 +187,7 @@ def test_classifiers_side_by_side(page: Any, tmp_path: Path) -> None:
     page.get_by_role("tab", name="Domains").click()
     upload(page, *(photo(tmp_path / f"{name}.png", name) for name in ("cat", "rocket")))
     page.get_by_role("button", name="Classify").click()
-    page.get_by_text("rocket.png").first.wait_for(timeout=SLOW)
+    page.locator("#predictions td:visible", has_text="rocket.png").first.wait_for(timeout=SLOW)
     text = page.locator("#predictions").inner_text()
     assert "EFDMix" in text
     assert "%" in text

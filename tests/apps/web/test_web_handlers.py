@@ -11,7 +11,7 @@ from efdm.data import PictureError, read_picture, write_picture
 from efdm.data.embedded import styles
 from efdm.errors import SettingError
 from efdm.progress import Progress
-from efdm.style import Stylizer
+from efdm.style import Stylizer, match_picture
 
 STARRY = Mixture(["starry"], [])
 SIZE = 64
@@ -104,6 +104,15 @@ def test_a_video_whose_header_understates_its_length(
     with pytest.raises(SettingError, match="longer than 2 s"):
         handlers.stylize_video(clip(tmp_path / "clip.mp4"), STARRY, size=48)
     assert not list(handlers.folder.rglob("*.mp4"))
+
+
+def test_matched_colours_equal_the_python_call(handlers: Handlers, cat: Path, tmp_path: Path) -> None:
+    references = [photo(tmp_path / "rocket.png", "rocket"), photo(tmp_path / "coffee.png", "coffee")]
+    _, after = handlers.match_colors(cat, references, space="lab", strength=0.5)
+    expected = match_picture(read_picture(cat), references, space="lab", strength=0.5)
+    assert (read_picture(after).rgb - expected.rgb).abs().max() <= 0.5 / 255 + 1e-6
+    with pytest.raises(SettingError, match="1 to 16"):
+        handlers.match_colors(cat, [])
 
 
 def test_probabilities_by_picture_and_classifier(tmp_path: Path) -> None:

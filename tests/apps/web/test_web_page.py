@@ -53,9 +53,9 @@ def tabs(handlers: Handlers) -> list[str]:
 
 
 def test_the_tab_of_domains_needs_a_classifier(tmp_path: Path) -> None:
-    assert tabs(Handlers(tmp_path)) == ["Stylize", "Compare", "Video"]
+    assert tabs(Handlers(tmp_path)) == ["Stylize", "Compare", "Video", "Match colours"]
     path = classifier(tmp_path / "model.safetensors", 0)
-    assert tabs(Handlers(tmp_path, classifiers={"erm": path})) == ["Stylize", "Compare", "Video", "Domains"]
+    assert tabs(Handlers(tmp_path, classifiers={"erm": path})) == ["Stylize", "Compare", "Video", "Match colours", "Domains"]
 
 
 def test_a_result_equals_the_python_call(client: Client, tmp_path: Path) -> None:
@@ -76,6 +76,8 @@ def test_the_other_tabs(client: Client, tmp_path: Path) -> None:
     video = {"video": handle_file(clip(tmp_path / "clip.mp4"))}
     path = client.predict(video["video"], ["wave"], [], PAD, 1.0, "none", 256, "small", api_name="/stylize_video")
     assert Path(path["video"] if isinstance(path, dict) else path).stat().st_size > 1000
+    _, matched = client.predict(cat, [cat], "rgb", "channels", 1.0, api_name="/match_colors")
+    assert Path(matched).name == "cat__matched.png"
     table, first, second = client.predict([cat], api_name="/classify")
     assert table["headers"] == ["picture", "erm", "efdmix"]
     assert table["data"][0][0] == "cat.png"

@@ -20,6 +20,7 @@ from efdm.models import NETWORKS
 from efdm.models.weights import is_available
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import LoadedNetwork, load_stylizer
+from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look, corner_weights
 from efdm.style.look_cache import LookCache
@@ -28,6 +29,7 @@ from efdm.style.plan import Options
 from efdm.text import make_unique, plural
 
 MAX_STYLES = 4  # corners of the mixing pad
+MAX_REFERENCES = 16
 NO_FILES: Mapping[str, Path] = {}
 
 
@@ -85,7 +87,7 @@ class Handlers:
         device: Any = "cpu",
         limits: Limits | None = None,
     ) -> None:
-        self.folder, self.limits = folder, limits or Limits()
+        self.folder, self.device, self.limits = folder, device, limits or Limits()
         self.looks = LookCache()
         self._stopping, self._changed, self._running = threading.Event(), threading.Condition(), 0
         available = [name for name in NETWORKS if is_available(name) or (vgg and name == "vgg16")]
@@ -134,11 +136,7 @@ class Handlers:
             picture, look, strength=strength, method=network.method, preserve_color=preserve_color, photoreal=photoreal,
             size=size,
         )  # fmt: skip
-        folder = self._new_folder()
-        before, after = folder / "content.jpg", folder / f"{_name(content, styles)}.png"
-        write_picture(before, picture.rgb if picture.alpha is None else on_white(picture.rgb, picture.alpha))
-        made.save(after)
-        return before, after
+        return self._save(picture, made, _name(content, styles))
 
     def compare(
         self,
@@ -193,6 +191,22 @@ class Handlers:
         stylize_video(source, out, network.stylizer, self._look(network, styles, size), options, progress=bounded)
         return out
 
+    def match_colors(
+        self,
+        content: str | Path | None,
+        references: Sequence[str | Path] | None,
+        *,
+        space: str = "rgb",
+        method: Any = "channels",
+        strength: float = 1.0,
+    ) -> tuple[Path, Path]:
+        """Give a picture the colours of the references, and return two files as `stylize` does."""
+        if not 1 <= len(references or ()) <= MAX_REFERENCES:
+            raise SettingError(f"upload from 1 to {MAX_REFERENCES} references, got {len(references or ())}", "reference")
+        picture, pooled = self._read(content), [self._read(reference) for reference in references or ()]
+        made = match_picture(picture, pooled, space=space, method=method, strength=strength, device=self.device)
+        return self._save(picture, made, f"{Path(str(content)).stem[:48]}__matched")
+
     def classify(self, pictures: Sequence[str | Path] | None) -> dict[str, dict[str, dict[str, float]]]:
         """Return probabilities by picture, classifier and class, most probable first."""
         from efdm.dg.predictions import predict_files
@@ -213,6 +227,13 @@ class Handlers:
     def _check_stopping(self) -> None:
         if self._stopping.is_set():
             raise InterruptedError("the app was stopped")
+
+    def _save(self, content: Picture, made: Picture, name: str) -> tuple[Path, Path]:
+        folder = self._new_folder()
+        before, after = folder / "content.jpg", folder / f"{name}.png"
+        write_picture(before, content.rgb if content.alpha is None else on_white(content.rgb, content.alpha))
+        made.save(after)
+        return before, after
 
     def _read(self, content: str | Path | None) -> Picture:
         if content is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from efdm.apps.cli.errors import EXPECTED, is_out_of_memory
 from efdm.apps.web import pad
@@ -17,7 +17,9 @@ from efdm.errors import requires
 from efdm.ops import MATCHERS
 from efdm.progress import Progress
 from efdm.style.color import COLORS
+from efdm.style.color_match import Method
 from efdm.style.photoreal import PHOTOREAL
+from efdm.style.spaces import SPACES
 from efdm.style.video import TEMPORAL
 
 SIZES = [256, 384, 512, 768, 1024]
@@ -126,6 +128,27 @@ def _add_video(gr: Any, handlers: Handlers) -> None:
     )
 
 
+def _add_colors(gr: Any, handlers: Handlers) -> None:
+    with gr.Row():
+        with gr.Column():
+            content = _picture(gr, "Content")
+            references = gr.File(label="References, whose colours are pooled", file_count="multiple", file_types=["image"])
+        with gr.Column():
+            space = gr.Dropdown(list(SPACES), label="Colour space")
+            method = gr.Dropdown(list(get_args(Method)), label="Channels separately or jointly")
+            strength = _strength(gr)
+            run = gr.Button("Match colours", variant="primary")
+            slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id="matched")
+            download = gr.DownloadButton("Download")
+
+    def match_colors(content: Any, references: Any, space: str, method: str, strength: float) -> Any:
+        before, after = handlers.match_colors(content, references, space=space, method=method, strength=strength)
+        return (str(before), str(after)), str(after)
+
+    inputs = [content, references, space, method, strength]
+    _on_click(gr, handlers, run, match_colors, inputs, [slider, download], "match_colors")
+
+
 def _add_domains(gr: Any, handlers: Handlers) -> None:
     names = list(handlers.classifiers)
     pictures = gr.File(label="Pictures", file_count="multiple", file_types=["image"])
@@ -144,7 +167,8 @@ def _add_domains(gr: Any, handlers: Handlers) -> None:
 
 
 TABS: dict[str, Callable[[Any, Handlers], None]] = {
-    "Stylize": _add_stylize, "Compare": _add_compare, "Video": _add_video, "Domains": _add_domains,
+    "Stylize": _add_stylize, "Compare": _add_compare, "Video": _add_video, "Match colours": _add_colors,
+    "Domains": _add_domains,
 }  # fmt: skip
 
 
