@@ -29,7 +29,6 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "retrieval-cpu.json": RETRIEVAL,
     "retrieval-cuda.json": RETRIEVAL,
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
-    "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look_cache.py"),
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }
 

@@ -145,7 +145,6 @@ def test_a_wrong_file_shows_a_message(page: Any, tmp_path: Path) -> None:
     page.get_by_role("button", name="Stylize").click()
     page.get_by_text("broken.png is cut short or damaged").wait_for(timeout=SLOW)
     assert page.locator("#result img").count() == 0
-    screenshot(page, "error")
 
 
 def test_two_users_at_once(browser: Any, address: str, tmp_path: Path) -> None:
