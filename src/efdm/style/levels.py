@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,9 +40,8 @@ def local_mean(levels: Tensor) -> Tensor:
     """
     total = levels.int()
     for dim in (-2, -1):
-        size = total.shape[dim]
-        index = torch.arange(-HALO, size + HALO, device=levels.device).clamp_(0, size - 1)
-        total = total.index_select(dim, index)
+        ends = (total.narrow(dim, at, 1).repeat_interleave(HALO, dim) for at in (0, total.shape[dim] - 1))
+        total = torch.cat([next(ends), total, next(ends)], dim)
         for step in (1, 2, 4, 8) * 2:  # four doublings sum a box of 16
             length = total.shape[dim] - step
             total = total.narrow(dim, 0, length) + total.narrow(dim, step, length)
@@ -77,6 +77,15 @@ def to_bins(values: Tensor) -> Tensor:
     return (values * BINS).int().clamp_(0, BINS - 1)
 
 
+class Curve(NamedTuple):
+    """The map of a channel: the rank at which every level ends, and for every bin the first rank that is not mapped yet, and
+    the lowest level, doubled, plus 1 if values of the bin get several levels."""
+
+    ends: Tensor
+    first: Tensor
+    packed: Tensor
+
+
 class LevelMatch:
     """Match chunks exactly with a reference: call `count` with every chunk, then `map` with every chunk in the same order.
 
@@ -88,7 +97,7 @@ class LevelMatch:
     def __init__(self, counts: Tensor) -> None:
         self.reference = counts
         self.counts = torch.zeros(len(counts), BINS, dtype=torch.int64, device=counts.device)
-        self._curves: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        self._curves: list[Curve] = []
 
     def count(self, bins: Tensor) -> None:
         """Add the bins ``(c, n)`` of a chunk."""
@@ -102,33 +111,30 @@ class LevelMatch:
         return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
 
 
-def _curve(counts: Tensor, reference: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the rank at which every level ends, the lowest level and the first rank of every bin, and the divided bins."""
+def _curve(counts: Tensor, reference: Tensor) -> Curve:
     n, m = int(counts.sum()), int(reference.sum())
     # Python integers: products of two numbers of values exceed 64 bits
-    ends = [max(0, -((m - 2 * n * c) // (2 * m))) for c in reference.cumsum(0).tolist()] if m else [0] * len(reference)
+    ends = [max(0, -((m - 2 * n * c) // (2 * m))) for c in reference.cumsum(0).tolist()]
     levels = torch.tensor(ends, device=counts.device)
     last = counts.cumsum(0)
     first = last - counts
     # search the few levels among the many bins: a bin starts above all levels that end up to its first rank
-    starts = torch.bincount(torch.searchsorted(first, levels), minlength=BINS + 1)
+    low = torch.bincount(torch.searchsorted(first, levels), minlength=BINS + 1).cumsum(0)[:BINS]
     found = torch.searchsorted(last, levels, right=True).clamp_(max=BINS - 1)
-    divided = torch.zeros(BINS, dtype=torch.bool, device=counts.device)
-    divided[found[(first[found] < levels) & (levels < last[found])]] = True
-    return levels, starts.cumsum(0)[:BINS].int(), first, divided
+    divided = torch.zeros_like(low)
+    divided[found[(first[found] < levels) & (levels < last[found])]] = 1
+    return Curve(levels, first, (2 * low + divided).int())
 
 
-def _map(bins: Tensor, curve: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-    levels, low, first, divided = curve
-    out = low.index_select(0, bins)
-    among = divided.index_select(0, bins).nonzero()[
-        :, 0
-    ]  # only values of bins that are divided between levels need their rank
+def _map(bins: Tensor, curve: Curve) -> Tensor:
+    packed = curve.packed.index_select(0, bins)
+    out = packed >> 1
+    among = (packed & 1).nonzero()[:, 0]  # only values of bins that are divided between levels need their rank
     if len(among):
-        ordered, order = bins[among].long().sort(stable=True)
+        ordered, order = bins[among].sort(stable=True)
         found, sizes = ordered.unique_consecutive(return_counts=True)
-        within = torch.arange(len(ordered), device=bins.device) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-        rank = first[ordered] + within
-        first[found] += sizes  # the next chunk continues here
-        out[among[order]] = torch.searchsorted(levels, rank, right=True, out_int32=True)
+        starts = curve.first[found] - (sizes.cumsum(0) - sizes)
+        rank = starts.repeat_interleave(sizes) + torch.arange(len(ordered), device=bins.device)
+        curve.first[found] += sizes  # the next chunk continues here
+        out[among[order]] = torch.searchsorted(curve.ends, rank, right=True, out_int32=True)
     return out

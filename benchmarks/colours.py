@@ -1,0 +1,185 @@
+"""Compare colour matching with scikit-image and packages from PyPI on embedded pictures, and write a record.
+
+    python benchmarks/colours.py [--device cuda] [--threads 2] [--out FILE]
+
+Distances are 1-Wasserstein distances in levels of 255, averaged over pairs of pictures: "channels" between the histograms
+of the red, green and blue channel, "joint" between projections on random directions of colour space. Packages that are not
+installed are left out (pip install scikit-image color-matcher colortrans python-color-transfer SimpleITK); on a GPU only our
+rows are measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+
+from efdm.data.embedded import photos, styles
+from efdm.environment import environment
+from efdm.style import match_picture
+
+HERE = Path(__file__).parent
+PAIRS = (
+    ("astronaut", "coffee"), ("coffee", "rocket"), ("rocket", "cat"), ("cat", "starry"), ("hopper", "lilies"),
+    ("coffee", "autumn"),
+)  # fmt: skip
+TIMED, SIZE = ("rocket", "coffee"), (2048, 1536)  # width and height: 3.1 megapixels
+DIRECTIONS, REPEATS = 24, 3
+
+
+class Row(NamedTuple):
+    """A way to match: the package that it needs, and a function of content and reference, uint8 ``(h, w, 3)``."""
+
+    package: str
+    function: Callable[[Any, Any], Any]
+
+
+def ours(**options: Any) -> Callable[[Any, Any], Any]:
+    return lambda x, y: match_picture(x, y, **options)
+
+
+def sitk_match(x: Any, y: Any) -> Any:
+    import SimpleITK as sitk
+
+    channels = []
+    for channel in range(3):
+        a, b = (sitk.GetImageFromArray(each[..., channel]) for each in (x, y))
+        made = sitk.HistogramMatching(
+            a, b, numberOfHistogramLevels=256, numberOfMatchPoints=255, thresholdAtMeanIntensity=False
+        )
+        channels.append(sitk.GetArrayFromImage(made))
+    return np.stack(channels, -1)
+
+
+def from_module(module: str, call: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: call(importlib.import_module(module), x, y)
+
+
+def rows(device: str) -> dict[str, Row]:
+    mine = {
+        "efdm": ours(device=device),
+        "efdm, ties by position": ours(device=device, ties="position"),
+        "efdm, lab": ours(device=device, space="lab"),
+        "efdm, joint": ours(device=device, method="joint"),
+    }
+    found = {name: Row("efdm", function) for name, function in mine.items()}
+    if device != "cpu":
+        return found
+    matcher = "color_matcher"
+    return found | {
+        "scikit-image match_histograms": Row(
+            "scikit-image", from_module("skimage.exposure", lambda m, x, y: m.match_histograms(x, y, channel_axis=-1))
+        ),
+        "SimpleITK HistogramMatching": Row("SimpleITK", sitk_match),
+        "color-matcher hm": Row(
+            "color-matcher", from_module(matcher, lambda m, x, y: m.ColorMatcher().transfer(src=x, ref=y, method="hm"))
+        ),
+        "color-matcher mkl": Row(
+            "color-matcher", from_module(matcher, lambda m, x, y: m.ColorMatcher().transfer(src=x, ref=y, method="mkl"))
+        ),
+        "color-matcher hm-mkl-hm": Row(
+            "color-matcher",
+            from_module(matcher, lambda m, x, y: m.ColorMatcher().transfer(src=x, ref=y, method="hm-mkl-hm")),
+        ),
+        "colortrans lhm": Row("colortrans", from_module("colortrans", lambda m, x, y: m.transfer_lhm(x, y))),
+        "python-color-transfer pdf": Row(
+            "python-color-transfer",
+            from_module(
+                "python_color_transfer.color_transfer",
+                lambda m, x, y: m.ColorTransfer().pdf_transfer(img_arr_in=x, img_arr_ref=y, regrain=False),
+            ),
+        ),
+    }
+
+
+def read(name: str, size: tuple[int, int] | None = None) -> Any:
+    picture = Image.open({**photos(), **styles()}[name]).convert("RGB")
+    return np.array(picture if size is None else picture.resize(size))
+
+
+def to_uint8(made: Any) -> Any:
+    return np.clip(np.rint(np.asarray(made, np.float64)), 0, 255).astype(np.uint8)
+
+
+def channel_distance(made: Any, reference: Any) -> float:
+    """Return the mean 1-Wasserstein distance between the histograms of the channels."""
+    shares = []
+    for picture in (made, reference):
+        counts = np.stack([np.bincount(picture[..., c].ravel(), minlength=256) for c in range(3)])
+        shares.append(counts.cumsum(1) / picture[..., 0].size)
+    return float(np.abs(shares[0] - shares[1]).sum(1).mean())
+
+
+def joint_distance(made: Any, reference: Any) -> float:
+    """Return the mean 1-Wasserstein distance along random directions, at 4096 quantiles."""
+    axes = torch.randn(DIRECTIONS, 3, generator=torch.Generator().manual_seed(0))
+    axes /= axes.norm(dim=1, keepdim=True)
+    ordered = []
+    for picture in (made, reference):
+        along = (axes @ torch.from_numpy(picture.reshape(-1, 3)).float().T).sort(1).values
+        ordered.append(along[:, ((torch.arange(4096) + 0.5) / 4096 * along.shape[1]).long()])
+    return float((ordered[0] - ordered[1]).abs().mean())
+
+
+def measure(row: Row, device: str) -> dict[str, float]:
+    distances = []
+    for content, reference in PAIRS:
+        x, y = read(content), read(reference)
+        made = to_uint8(row.function(x, y))
+        distances.append((channel_distance(made, y), joint_distance(made, y)))
+    x, y = (read(name, SIZE) for name in TIMED)
+    row.function(x[:64], y[:64])
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        row.function(x, y)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    channels, joint = (round(statistics.fmean(each), 4) for each in zip(*distances, strict=True))
+    return {"channels": channels, "joint": joint, "seconds": round(min(times), 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device).type
+    found, versions = [], {}
+    unchanged = [(channel_distance(x, y), joint_distance(x, y)) for x, y in ((read(a), read(b)) for a, b in PAIRS)]
+    channels, joint = (round(statistics.fmean(each), 4) for each in zip(*unchanged, strict=True))
+    found.append({"name": "unchanged content", "package": "", "channels": channels, "joint": joint})
+    for name, row in rows(options.device).items():
+        try:
+            versions[row.package] = importlib.metadata.version(row.package)
+        except importlib.metadata.PackageNotFoundError:
+            if row.package != "efdm":
+                print(f"{name}: {row.package} is not installed")
+                continue
+        found.append({"name": name, "package": row.package, **measure(row, device)})
+        print(found[-1], flush=True)
+    record = {
+        "environment": environment(options.device), "packages": versions, "pairs": [list(pair) for pair in PAIRS],
+        "timed": {"pictures": list(TIMED), "size": list(SIZE), "repeats": REPEATS}, "rows": found,
+    }  # fmt: skip
+    out = options.out or HERE / "results" / f"colours-{device}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()
