@@ -1,0 +1,48 @@
+"""Make the table of colour matching in the guide from the committed records.
+
+python benchmarks/colours_report.py            print it
+python benchmarks/colours_report.py --readme   put it into docs/guide/match-colours.md
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from documents import ROOT, Table, markdown, parse_update_flag, update_documents
+
+RESULTS = Path(__file__).parent / "results"
+GUIDE = ROOT / "docs" / "guide" / "match-colours.md"
+
+
+def record(device: str) -> dict[str, Any] | None:
+    path = RESULTS / f"colours-{device}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def times(device: str) -> dict[str, float]:
+    """Return seconds by the name of a row."""
+    found = record(device)
+    return {row["name"]: row["seconds"] for row in found["rows"] if "seconds" in row} if found else {}
+
+
+def colours_table() -> str:
+    cpu, gpu = times("cpu"), times("cuda")
+    head = ["", "channels ↓", "joint ↓", "2 CPU cores", *(["GPU"] if gpu else [])]
+    rows = []
+    for row in (record("cpu") or {"rows": []})["rows"]:
+        name = row["name"]
+        cells = [name, f"{row['channels']:.3f}", f"{row['joint']:.2f}", f"{cpu[name]:.2f} s" if name in cpu else ""]
+        rows.append([*cells, *([f"{gpu[name] * 1000:.0f} ms" if name in gpu else ""] if gpu else [])])
+    return markdown(head, rows)
+
+
+TABLES = (Table(GUIDE, "colours table", "colours_report.py", colours_table),)
+
+
+if __name__ == "__main__":
+    if parse_update_flag(__doc__):
+        update_documents(TABLES)
+    for place in TABLES:
+        print(place.render(), end="\n\n")
