@@ -10,10 +10,12 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
+import torch.nn.functional as F
 
-from efdm import adain, channel_stats, efdm, histogram_match
+from efdm import adain, channel_stats, efdm, histogram_match, match_picture
 from efdm.data import read_picture, resize, resize_short_side, write_picture
-from efdm.data.embedded import photos, read_style
+from efdm.data.embedded import photos, read_style, styles
+from efdm.data.images import to_uint8
 from efdm.data.sheets import sheet
 from efdm.style import Stylizer
 from efdm.style.demo import Studio, contact_sheet
@@ -101,7 +103,39 @@ def failures(folder: Path, size: int | None) -> Path:
     return out
 
 
-FIGURES = (distributions, demo, photoreal, failures)
+COLOUR_MATCHES: dict[str, dict[str, str]] = {  # column: options
+    "rgb": {}, "joint": {"method": "joint"}, "lab": {"space": "lab"}, "luminance": {"space": "luminance"},
+}  # fmt: skip
+
+
+def colours(folder: Path, size: int | None) -> Path:
+    """Match the colours of photographs in every space."""
+    rows = []
+    for content, reference in (("astronaut", "coffee"), ("coffee", "rocket"), ("cat", "lilies")):
+        files = {**photos(), **styles()}
+        pictures = [to_uint8(resize_short_side(read_picture(files[name]).rgb, size or 320)) for name in (content, reference)]
+        made = [match_picture(*pictures, **options) for options in COLOUR_MATCHES.values()]
+        rows.append([picture / 255 for picture in (*pictures, *made)])
+    out = folder / "colours.jpg"
+    write_picture(out, sheet(rows, column_labels=("content", "reference", *COLOUR_MATCHES), cell=230), quality=88)
+    return out
+
+
+def skies(folder: Path, size: int | None) -> Path:
+    """Enlarge the sky of a photograph after matches that differ in the order of equal values."""
+    content, reference = (to_uint8(read_picture(file).rgb) for file in (photos()["rocket"], styles()["wave"]))
+    names = {"smooth": "smooth (default)", "dither": "dither", "position": "position"}
+    panels = [match_picture(content, reference, ties=ties) / 255 for ties in names]
+    panels.append(histogram_match(content[None].float(), reference[None].float())[0] / 255)
+    side = 110
+    cropped = [panel[:, 20 : 20 + side, 330 : 330 + side] for panel in panels]
+    large = [F.interpolate(each[None], scale_factor=3, mode="nearest")[0] for each in cropped]
+    out = folder / "skies.png"
+    write_picture(out, sheet([large], column_labels=(*names.values(), "histogram matching"), cell=3 * side))
+    return out
+
+
+FIGURES = (distributions, demo, photoreal, failures, colours, skies)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -131,10 +131,18 @@ def _map(bins: Tensor, curve: Curve) -> Tensor:
     out = packed >> 1
     among = (packed & 1).nonzero()[:, 0]  # only values of bins that are divided between levels need their rank
     if len(among):
-        ordered, order = bins[among].sort(stable=True)
-        found, sizes = ordered.unique_consecutive(return_counts=True)
-        starts = curve.first[found] - (sizes.cumsum(0) - sizes)
-        rank = starts.repeat_interleave(sizes) + torch.arange(len(ordered), device=bins.device)
-        curve.first[found] += sizes  # the next chunk continues here
+        rank, order = take_ranks(bins[among], curve.first)
         out[among[order]] = torch.searchsorted(curve.ends, rank, right=True, out_int32=True)
     return out
+
+
+def take_ranks(bins: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ranks of a chunk in the order of bins, then of positions, and the positions in this order.
+
+    ``first`` is the next rank of every bin. It is advanced, so that the next chunk continues there.
+    """
+    ordered, order = bins.sort(stable=True)
+    found, sizes = ordered.unique_consecutive(return_counts=True)
+    starts = first[found] - (sizes.cumsum(0) - sizes)
+    first[found] += sizes
+    return starts.repeat_interleave(sizes) + torch.arange(len(bins), device=bins.device), order

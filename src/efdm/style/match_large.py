@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ from efdm.style.color_match import (
     ordered_unit,
     replace_valid,
 )
-from efdm.style.levels import HALO, TIES
+from efdm.style.levels import HALO, TIES, take_ranks
 from efdm.style.planes import LEVELS_OF, Planes, from_array
 from efdm.style.stylizer import check_strength
 
 CHUNK = 2**24  # values in a chunk
+HALF, GROUP = 2**16, 256  # values of half a float, and upper halves whose lower halves are counted at a time
 
 
 def match_array(
@@ -55,10 +57,12 @@ def match_array(
     if reference.method == "joint":
         raise SettingError("a joint match needs the whole picture in memory; use method='channels'", "method")
     levels = LEVELS_OF.get(content.dtype.name, 0)
-    if not levels and reference.space == "rgb":
-        raise SettingError(f"{content.dtype} is matched in memory only; chunks need uint8 or uint16", "content")
-    counter = level_match(levels, reference)
     rows = rows or max(1, CHUNK // (content.size // len(content)))
+    if not levels and reference.space == "rgb":
+        chunks_of = FloatChunks(content, mask, nodata, rows)
+        _match_floats(chunks_of, reference, out, strength, progress)
+        return
+    counter = level_match(levels, reference)
     parts = 2 * -(-len(content) // rows)
 
     def chunks(first: int) -> Iterator[tuple[int, Planes, Tensor]]:
@@ -74,6 +78,98 @@ def match_array(
         pixels = values.permute(1, 2, 0).cpu().numpy().astype(content.dtype)
         out[top : top + len(pixels)] = pixels.reshape(len(pixels), *content.shape[1:])
     progress(Progress("matching", parts, parts))
+
+
+class FloatChunks:
+    """Chunks of a float array: the values ``(c, rows, w)``, their keys, and which pixels are valid."""
+
+    def __init__(self, content: NDArray[Any], mask: NDArray[Any] | None, nodata: float | None, rows: int) -> None:
+        if content.dtype == np.float64:
+            raise SettingError("float64 is matched in memory only; convert it to float32 to match it in chunks", "content")
+        self.content, self.mask, self.nodata, self.rows = content, mask, nodata, rows
+
+    def __len__(self) -> int:
+        return -(-len(self.content) // self.rows)
+
+    def __iter__(self) -> Iterator[tuple[int, Planes, Tensor]]:
+        for top in range(0, len(self.content), self.rows):
+            part = slice(top, top + self.rows)
+            valid = None if self.mask is None else torch.from_numpy(np.asarray(self.mask[part]) > 0)
+            planes = from_array(self.content[part], valid, self.nodata)
+            yield top, planes, float_keys(planes.pick(planes.values))
+
+
+def float_keys(values: Tensor) -> Tensor:
+    """Return integers in [0, 2^32), as int64, in the order of float32 values. Both zeros get the same one."""
+    bits = (values + 0.0).view(torch.int32).long() & 0xFFFFFFFF
+    return torch.where(bits >= 2**31, 0xFFFFFFFF - bits, bits + 2**31)
+
+
+def _match_floats(chunks: FloatChunks, reference: Reference, out: NDArray[Any], strength: float, progress: Report) -> None:
+    """Match floats by counting all their 32 bits: first the upper half, then the lower half of some upper ones at a time.
+
+    The memory is bounded, and the number of passes grows with the variety of exponents. Equal values are ranked by position.
+    """
+    channels = reference.channels
+    upper = torch.zeros(channels, HALF, dtype=torch.int64)
+    for _, _, keys in chunks:
+        for row, key in zip(upper, keys, strict=True):
+            row += torch.bincount(key >> 16, minlength=HALF)
+    used = [row.nonzero()[:, 0] for row in upper]
+    n = int(upper[0].sum())
+    values = reference.floats().float()
+    passes = max(1, *(-(-len(each) // GROUP) for each in used))
+    for number in range(passes):
+        slots, first = torch.full((channels, HALF), -1), torch.zeros(channels, GROUP * HALF, dtype=torch.int64)
+        for channel, each in enumerate(used):
+            group = each[number * GROUP : (number + 1) * GROUP]
+            slots[channel, group] = torch.arange(len(group))
+        for _, _, keys in chunks:
+            for channel, (_, bins) in enumerate(_in_group(keys, slots)):
+                first[channel] += torch.bincount(bins, minlength=GROUP * HALF)
+        for channel, row in enumerate(first):
+            before = int(upper[channel, : used[channel][number * GROUP]].sum()) if number * GROUP < len(used[channel]) else 0
+            row.copy_(row.cumsum(0) - row + before)
+        for done, (top, planes, keys) in enumerate(chunks):
+            progress(Progress("matching", number * len(chunks) + done, passes * len(chunks)))
+            bottom = top + planes.values.shape[1]
+            shape = (bottom - top, *chunks.content.shape[1:])
+            made = planes.values if number == 0 else from_array(out[top:bottom]).values.clone()
+            flat = planes.pick(made)
+            content = planes.pick(planes.values)
+            for channel, (where, bins) in enumerate(_in_group(keys, slots)):
+                rank, order = take_ranks(bins, first[channel])
+                matched = read_quantiles(values[channel], rank, n)
+                place = where[order]
+                flat[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
+            result = replace_valid(planes if number == 0 else replace(planes, values=made), flat, 1.0)
+            out[top:bottom] = result.permute(1, 2, 0).numpy().astype(chunks.content.dtype).reshape(shape)
+    progress(Progress("matching", passes * len(chunks), passes * len(chunks)))
+
+
+def _in_group(keys: Tensor, slots: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield for every channel the positions of the values in this group, and their bins."""
+    for key, slot in zip(keys, slots, strict=True):
+        at = slot[key >> 16]
+        where = (at >= 0).nonzero()[:, 0]
+        yield where, at[where] * HALF + (key[where] & 0xFFFF)
+
+
+def read_quantiles(ordered: Tensor, rank: Tensor, n: int) -> Tensor:
+    """Return the values of sorted rows at ranks of ``n``, as `efdm.ops.resample.resample_sorted` does for all ranks."""
+    m = len(ordered)
+    if 4 * n * m < 2**63:
+        numerator = (2 * rank + 1) * m - n
+        left = torch.div(numerator, 2 * n, rounding_mode="floor")
+        rest = numerator - left * (2 * n)
+        weight = rest.float() / (2 * n)
+    else:  # products exceed 64 bits; float64 is exact if the sizes are equal
+        at = (rank + 0.5) * (m / n) - 0.5
+        left = at.floor().long()
+        rest = at - left
+        weight = rest.float()
+    low, high = ordered[left.clamp(0, m - 1)], ordered[(left + 1).clamp(0, m - 1)]
+    return torch.where(rest == 0, low, torch.lerp(low, high, weight))
 
 
 def _chunk(
