@@ -57,9 +57,11 @@ bench: install
 	$(BIN)/python benchmarks/match.py
 	$(BIN)/python benchmarks/pictures.py
 	$(BIN)/python benchmarks/flicker.py
+	$(BIN)/python benchmarks/colours.py
 	$(BIN)/python benchmarks/dg.py
 	$(BIN)/python benchmarks/match_report.py --readme
 	$(BIN)/python benchmarks/pictures_report.py --readme
+	$(BIN)/python benchmarks/colours_report.py --readme
 	$(BIN)/python benchmarks/lab_report.py --readme
 	$(BIN)/python benchmarks/reproduction.py --readme
 

@@ -21,21 +21,20 @@ def record(device: str) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def times(device: str) -> dict[str, float]:
+def times(device: str, field: str) -> dict[str, float]:
     """Return seconds by the name of a row."""
     found = record(device)
-    return {row["name"]: row["seconds"] for row in found["rows"] if "seconds" in row} if found else {}
+    return {row["name"]: row[field] for row in found["rows"] if field in row} if found else {}
 
 
 def colours_table() -> str:
-    cpu, gpu = times("cpu"), times("cuda")
-    head = ["", "channels ↓", "joint ↓", "2 CPU cores", *(["GPU"] if gpu else [])]
+    cpu, gpu = times("cpu", "cpu_seconds"), times("cuda", "seconds")
+    columns = {"CPU time": cpu, **({"GPU": gpu} if gpu else {})}
     rows = []
     for row in (record("cpu") or {"rows": []})["rows"]:
-        name = row["name"]
-        cells = [name, f"{row['channels']:.3f}", f"{row['joint']:.2f}", f"{cpu[name]:.2f} s" if name in cpu else ""]
-        rows.append([*cells, *([f"{gpu[name] * 1000:.0f} ms" if name in gpu else ""] if gpu else [])])
-    return markdown(head, rows)
+        spent = (f"{found[row['name']] * 1000:.0f} ms" if row["name"] in found else "" for found in columns.values())
+        rows.append([row["name"], f"{row['channels']:.3f}", f"{row['joint']:.2f}", *spent])
+    return markdown(["", "channels ↓", "joint ↓", *columns], rows)
 
 
 TABLES = (Table(GUIDE, "colours table", "colours_report.py", colours_table),)

@@ -64,8 +64,11 @@ def test_lightning_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     plain.load_state_dict(model.state_dict())
 
 
-def commands() -> list[str]:
-    return [line for block in blocks(README, "bash") for line in block.splitlines() if line.strip()]
+def commands(text: str = README) -> list[str]:
+    return [line for block in blocks(text, "bash") for line in block.splitlines() if line.strip()]
+
+
+MATCH_COMMANDS = commands((ROOT / "docs/guide/match-colours.md").read_text())
 
 
 def test_every_command_is_tested() -> None:
@@ -94,13 +97,15 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # test_dg_documents.py runs the commands of `efdm dg`
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("efdm") and not c.startswith("efdm dg")])
+@pytest.mark.parametrize(
+    "command", [c for c in commands() if c.startswith("efdm") and not c.startswith("efdm dg")] + MATCH_COMMANDS
+)
 def test_efdm_commands(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     testing = pytest.importorskip("typer.testing")
     from efdm.apps.cli.group import app
 
     monkeypatch.chdir(workplace)
-    words = shlex.split(command)[1:]
+    words = shlex.split(command, comments=True)[1:]
     done = testing.CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     if "-o" in words:
@@ -134,7 +139,7 @@ def test_links_and_pictures_exist() -> None:
                 assert (document.parent / link).exists(), f"{document.name} points to {link}"
 
 
-@pytest.mark.parametrize("name", ["match_report", "pictures_report", "lab_report", "reproduction"])
+@pytest.mark.parametrize("name", ["match_report", "pictures_report", "colours_report", "lab_report", "reproduction"])
 def test_tables_equal_the_records(name: str) -> None:
     for place in importlib.import_module(name).TABLES:
         text = place.document.read_text()

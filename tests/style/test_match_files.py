@@ -76,7 +76,7 @@ def test_sixteen_bits_between_formats(tmp_path: Path, reference: Path) -> None:
 def test_large_arrays_take_the_way_of_chunks(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = save(tmp_path / "x.npy", noise(1))
     match_files(x, [reference], tmp_path / "whole.npy")
-    monkeypatch.setattr(module, "CHUNK", 100)
+    monkeypatch.setitem(module.LARGE, "uint8", 100)
     monkeypatch.setattr(module, "match_picture", None)  # must not be called
     match_files(x, [reference], tmp_path / "chunks.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "chunks.npy"), np.load(tmp_path / "whole.npy"))

@@ -12,7 +12,7 @@ from efdm.errors import SettingError
 from efdm.progress import Progress
 from efdm.style import match_picture, prepare_reference
 from efdm.style.levels import BINS, LevelMatch, dither
-from efdm.style.match_large import match_array
+from efdm.style.match_large import match_array, read_quantiles
 
 
 def photo(kind: str, seed: int = 0, size: tuple[int, int] = (61, 17)) -> np.ndarray:
@@ -83,3 +83,38 @@ def test_dither_is_even_and_depends_on_the_place_alone() -> None:
     assert 0 <= whole.min() < whole.max() < 1
     blocks = whole.unfold(0, 8, 8).unfold(1, 8, 8).mean((-1, -2))
     assert (blocks - 0.5).abs().max() < 0.05, "every block has the same mean, unlike white noise"
+
+
+@pytest.mark.parametrize("size", [(61, 17), (40, 30)])
+def test_floats_in_chunks_equal_the_whole(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative values, both zeros, ties, and more groups of upper halves than one."""
+    draw = np.random.default_rng(0)
+    x, y = (1 + draw.random((*shape, 1), np.float32) for shape in ((61, 17), size))
+    x[40:] *= -1
+    x[5:9], x[9:12], x[20] = 0.0, -0.0, 0.25
+    x[30, 3:6], y[1] = np.nan, np.inf
+    mask = draw.random((61, 17)) < 0.9
+    reference = prepare_reference(y)
+    monkeypatch.setattr("efdm.style.match_large.GROUP", 100)
+    for strength in (1.0, 0.5) if size == (61, 17) else (1.0,):
+        expected = match_picture(x, reference, ties="position", mask=mask, strength=strength)
+        out = np.zeros_like(x)
+        match_array(x, reference, out, mask=mask, strength=strength, rows=25)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_float16_and_float64_in_chunks() -> None:
+    x, y = (np.random.default_rng(i).random((9, 8)).astype(np.float16) for i in (0, 1))
+    out = np.zeros_like(x)
+    match_array(x, prepare_reference(y), out, rows=2)
+    np.testing.assert_array_equal(np.sort(out, axis=None), np.sort(y, axis=None))
+    with pytest.raises(SettingError, match="float32"):
+        match_array(x.astype(np.float64), prepare_reference(y), out)
+
+
+def test_quantiles_of_more_ranks_than_32_bits_count() -> None:
+    values, n = torch.linspace(0, 1, 2**20), 2**44
+    rank = torch.tensor([0, n // 2, n - 1])
+    torch.testing.assert_close(read_quantiles(values, rank, n), torch.tensor([0.0, 0.5, 1.0]), atol=1e-5, rtol=0)
+    same = torch.arange(2**20)
+    torch.testing.assert_close(read_quantiles(values, same, 2**20), values, rtol=0, atol=0)

@@ -43,6 +43,9 @@ from efdm.style.planes import LEVELS_OF, Planes
 from efdm.style.spaces import SPACES
 from efdm.style.stylizer import check_strength
 
+# values from which an array is matched in chunks; floats in chunks take more passes, and have their ties ordered by position
+LARGE = {"uint8": CHUNK, "uint16": CHUNK, "float16": 8 * CHUNK, "float32": 8 * CHUNK}
+
 
 @dataclass(frozen=True)
 class MatchOptions:
@@ -157,7 +160,7 @@ def _match_file(source: Source, reference: Reference, out: Path, options: MatchO
     if source.member is None and source.path.suffix.lower() in ARRAYS and is_array_file(source.path):
         array = open_array(source.path)
         mask = _mask(options.mask, array)
-        if array.size > CHUNK and array.dtype.name in LEVELS_OF and reference.method == "channels":
+        if array.size > LARGE.get(array.dtype.name, array.size) and reference.method == "channels":
             with created_array(out, array.shape, array.dtype) as made:
                 match_array(array, reference, made, mask=mask, progress=progress, **plain)
             return

@@ -49,7 +49,8 @@ def match_array(
 
     All of it has one distribution, and the result equals that of `efdm.style.match_picture` on the whole array, for any
     number of rows in a chunk and any number of values: equal values are ordered by ``ties``, and what is still equal by row
-    and column. Arrays of ``np.memmap`` are read and written chunk by chunk. Joint matches need the whole picture.
+    and column. Arrays of ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take more passes, and
+    their ties are always ordered by position. Joint matches and float64 need the whole picture.
     """
     check_choice("ties", ties, tuple(TIES))
     check_strength(strength, 1)
@@ -59,8 +60,7 @@ def match_array(
     levels = LEVELS_OF.get(content.dtype.name, 0)
     rows = rows or max(1, CHUNK // (content.size // len(content)))
     if not levels and reference.space == "rgb":
-        chunks_of = FloatChunks(content, mask, nodata, rows)
-        _match_floats(chunks_of, reference, out, strength, progress)
+        _match_floats(FloatChunks(content, mask, nodata, rows), reference, out, strength, progress)
         return
     counter = level_match(levels, reference)
     parts = 2 * -(-len(content) // rows)
@@ -126,24 +126,21 @@ def _match_floats(chunks: FloatChunks, reference: Reference, out: NDArray[Any], 
             slots[channel, group] = torch.arange(len(group))
         for _, _, keys in chunks:
             for channel, (_, bins) in enumerate(_in_group(keys, slots)):
-                first[channel] += torch.bincount(bins, minlength=GROUP * HALF)
+                first[channel].scatter_add_(0, bins, torch.ones_like(bins))  # bincount would allocate all bins again
         for channel, row in enumerate(first):
             before = int(upper[channel, : used[channel][number * GROUP]].sum()) if number * GROUP < len(used[channel]) else 0
-            row.copy_(row.cumsum(0) - row + before)
+            row.copy_(row.cumsum(0).sub_(row).add_(before))
         for done, (top, planes, keys) in enumerate(chunks):
             progress(Progress("matching", number * len(chunks) + done, passes * len(chunks)))
             bottom = top + planes.values.shape[1]
-            shape = (bottom - top, *chunks.content.shape[1:])
-            made = planes.values if number == 0 else from_array(out[top:bottom]).values.clone()
-            flat = planes.pick(made)
-            content = planes.pick(planes.values)
+            base = planes.values if number == 0 else from_array(out[top:bottom]).values  # with the groups matched so far
+            content, made = planes.pick(planes.values), planes.pick(base).clone()
             for channel, (where, bins) in enumerate(_in_group(keys, slots)):
                 rank, order = take_ranks(bins, first[channel])
-                matched = read_quantiles(values[channel], rank, n)
-                place = where[order]
-                flat[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
-            result = replace_valid(planes if number == 0 else replace(planes, values=made), flat, 1.0)
-            out[top:bottom] = result.permute(1, 2, 0).numpy().astype(chunks.content.dtype).reshape(shape)
+                place, matched = where[order], read_quantiles(values[channel], rank, n)
+                made[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
+            pixels = replace_valid(replace(planes, values=base), made, 1.0).permute(1, 2, 0).numpy()
+            out[top:bottom] = pixels.astype(chunks.content.dtype).reshape(-1, *chunks.content.shape[1:])
     progress(Progress("matching", passes * len(chunks), passes * len(chunks)))
 
 
