@@ -154,43 +154,53 @@ def read_people(
     if unknown := set(parts) - set(SPLITS):
         raise ValueError(f"unknown parts {', '.join(sorted(unknown))}; expected some of {', '.join(SPLITS)}")
     found = find_people(path, layout, split)
-    shots = [shot for shot in found.shots if set(shot.splits) & set(parts)]
+    divided = [shot._replace(splits=tuple(split for split in shot.splits if split in parts)) for shot in found.shots]
+    shots = [shot for shot in divided if shot.splits]
     if not shots:
         raise PictureError(f"{path} holds no pictures of {' or '.join(parts)}; read other parts", "parts")
+    name = Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout
+    data = read_shots(name, shots, size, workers, progress)
+    if data.skipped and damaged == "raise":
+        reasons = first_few([reason for _, reason in data.skipped], 5)
+        message = f"{path}: {len(data.skipped)} of {plural(len(shots), 'picture')} cannot be read: {reasons}"
+        raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
+    reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical(data)}
+    notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
+    skipped = [*found.skipped, *data.skipped]
+    return replace(data, skipped=skipped, notes=[*found.notes, *_incomplete(data, parts), *notes])
+
+
+def read_shots(
+    name: str, shots: Sequence[Shot], size: tuple[int, int], workers: int | None = None, progress: Report = ignore
+) -> PersonSet:
+    """Read pictures into a set with the given name. Damaged ones are left out and listed in ``skipped``."""
     height, width = size
     check_memory(3 * len(shots) * height * width, f"{plural(len(shots), 'picture')} of {height} x {width} pixels")
-    images = torch.empty(len(shots), 3, height, width, dtype=torch.uint8)
-    read: list[Shot] = []
-    skipped: Skipped = []
-    first: dict[int, Shot] = {}  # by hash of the pixels
-    identical: list[str] = []
+    images, read, skipped = torch.empty(len(shots), 3, height, width, dtype=torch.uint8), list[Shot](), Skipped()
     for shot, image in read_all(shots, functools.partial(_read, size=size), workers, progress, skipped):
         images[len(read)] = image
         read.append(shot)
-        other = first.setdefault(hash(image.numpy().tobytes()), shot)
-        if other.person != shot.person:  # CUHK01 has two such pairs
-            identical.append(f"{other.name} and {shot.name}")
-    if skipped and damaged == "raise":
-        reasons = first_few([reason for _, reason in skipped], 5)
-        message = f"{path}: {len(skipped)} of {plural(len(shots), 'picture')} cannot be read: {reasons}"
-        raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
-    splits = {
-        name: torch.tensor([i for i, shot in enumerate(read) if name in parts and name in shot.splits], dtype=torch.int64)
-        for name in SPLITS
-    }
-    data = PersonSet(
-        name=Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout,
+    return PersonSet(
+        name=name,
         images=images[: len(read)],
-        people=torch.tensor([shot.person for shot in read]),
-        cameras=torch.tensor([shot.camera for shot in read]),
+        people=torch.tensor([shot.person for shot in read], dtype=torch.int64),
+        cameras=torch.tensor([shot.camera for shot in read], dtype=torch.int64),
         names=tuple(shot.name for shot in read),
-        splits=splits,
+        splits={
+            split: torch.tensor([i for i, shot in enumerate(read) if split in shot.splits], dtype=torch.int64)
+            for split in SPLITS
+        },
         sources=torch.zeros(len(read), dtype=torch.int64),
-        skipped=[*found.skipped, *skipped],
+        skipped=skipped,
     )
-    reports = {"damaged": [name for name, _ in skipped], "the same for different people": identical}
-    notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
-    return replace(data, notes=[*found.notes, *_incomplete(data, parts), *notes])
+
+
+def _identical(data: PersonSet) -> list[str]:
+    """Return the pairs of equal pictures that are of different people. CUHK01 has two."""
+    first: dict[int, int] = {}  # hash of the pixels -> index
+    pairs = [(first.setdefault(hash(image.numpy().tobytes()), i), i) for i, image in enumerate(data.images)]
+    people = data.people.tolist()
+    return [f"{data.names[a]} and {data.names[b]}" for a, b in pairs if people[a] != people[b]]
 
 
 def check_complete(data: PersonSet, parts: Sequence[str] = SPLITS) -> None:

@@ -16,16 +16,15 @@ from efdm.data.people_lists import SPLITS
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab import sweep
-from efdm.lab.preparation import check_backbone, check_run_folder, choose_device, device_settings, resumed, sweep_settings
+from efdm.lab.preparation import check_run_folder, choose_device, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.lab.tasks import TASKS
-from efdm.nn import find_stage, stages_at
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.recognition.methods import check_method
 from efdm.reid import Embedder, PersonSets, Settings
 from efdm.reid.evaluate import Reranking, evaluate
-from efdm.reid.methods import METHODS, mixes
+from efdm.reid.methods import METHODS
 from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
 from efdm.reid.settings import check
 from efdm.reid.training import RANKS, score_entries
@@ -33,6 +32,7 @@ from efdm.training.lanes import finish
 
 Damaged = Literal["raise", "skip"]
 NO_LAYOUTS: Mapping[str, str] = MappingProxyType({})
+TASK = TASKS["reid"]
 EPOCHS, MIN_ITERATIONS = 60, 300  # paper: 60 epochs
 TRIALS = "trials-{}.json"  # file in the folder of a run or sweep with the queries and the gallery of a test set
 
@@ -161,14 +161,14 @@ def prepare_embedder(
     method = changes.get("method", "efdmix")
     check_method("method", method, METHODS)
     cell = Cell(tuple(train), tuple(test))
-    known: dict[str, Any] = {**TASKS["reid"].method_settings(method, cell), "method": method, **changes, "device": device}
+    known: dict[str, Any] = {**TASK.method_settings(method, cell), "method": method, **changes, "device": device}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
     known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test}
     known |= device_settings(device, known)
     if known.get("weights", Settings.weights) == "random":
         known.setdefault("classifier_lr", 1.0)  # a larger rate is for a new classifier on trained layers
     check(Settings(**known))
-    known["stages"] = _stages(known)
+    known["stages"] = choose_stages(known, TASK, most=2)  # as in the paper
     data = read_sets(paths, size=known.get("size", Settings.size), **reading)
     known.setdefault("protocols", {name: default_protocol(data[name]) for name in test})
     count = sum(len(data[name].select("train")) for name in train)
@@ -176,16 +176,6 @@ def prepare_embedder(
     settings = Settings(**{"iterations": max(MIN_ITERATIONS, epochs), **known})
     check(settings)
     return settings, data
-
-
-def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the given stages, or the first two of the backbone, as in the paper; raise for a stage it does not have."""
-    model = check_backbone(known, Settings)
-    stages = tuple(known.get("stages") or stages_at(model)[:2] or ("stage1", "stage2"))
-    if "stages" in known or mixes(known["method"]):
-        for stage in stages:
-            find_stage(model, stage)
-    return stages
 
 
 # --- scores of a trained network -------------------------------------------------------------------------------------

@@ -16,11 +16,12 @@ from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domain
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings
-from efdm.dg.methods import mixes
+from efdm.dg.protocols import Cell
 from efdm.dg.settings import check
 from efdm.errors import SettingError
 from efdm.lab import sweep
 from efdm.lab.recipe import Recipe, load_recipe
+from efdm.lab.tasks import TASKS, LabTask
 from efdm.models.backbones import BACKBONES, build_backbone
 from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
@@ -36,6 +37,7 @@ from efdm.training.settings import check_same_run, read_settings
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+TASK = TASKS["dg"]
 AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)
 PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
@@ -124,7 +126,7 @@ def prepare_classifier(
     known |= _domains(list_domains(dataset, sources), changes)
     known |= device_settings(device, known)
     check(_settings(known, Settings.batch))
-    known["stages"] = _stages(known)
+    known["stages"] = choose_stages(known, TASK)
     data = load_dataset(dataset, sources, known.get("size", Settings.size), **options)
     settings = _settings(known, len(data.select(known["train_domains"], "train")))
     check(settings)
@@ -180,22 +182,12 @@ def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[st
     return {"train_domains": tuple(train), "test_domains": tuple(test)}
 
 
-def _stages(known: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the given stages, or those of the backbone at strides 4, 8 and 16; raise for a stage it does not have."""
-    model = check_backbone(known)
-    stages = tuple(known.get("stages") or stages_at(model) or Settings.stages)
-    if "stages" in known or mixes(known["method"]):
-        for stage in stages:
-            find_stage(model, stage)
-    return stages
-
-
 def _settings(known: Mapping[str, Any], count: int) -> Settings:
     """Return ``known`` with a default batch size and number of iterations for ``count`` training pictures."""
-    batches = METHODS[known["method"]].batches
-    made: dict[str, Any] = {"batches": batches, "batch": min(Settings.batch, max(1, count))}
-    if batches == "domains":
-        made |= {"domains_per_batch": min(2, len(known["train_domains"])), "batch": made["batch"] // 2 * 2}
+    made = {**TASK.method_settings(known["method"], Cell(known["train_domains"], ()))}
+    made["batch"] = min(Settings.batch, max(1, count))
+    if made["batches"] == "domains":
+        made["batch"] = made["batch"] // 2 * 2
     batch = known.get("batch", made["batch"])
     made["iterations"] = min(MAX_ITERATIONS, max(MIN_ITERATIONS, EPOCHS * count // max(1, batch)))
     return Settings(**{**made, **known})
@@ -224,7 +216,17 @@ def device_settings(device: str, known: Mapping[str, Any], *, runs: Literal["one
     return {name: value for name, value in made.items() if name not in known}
 
 
-def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings] = Settings) -> nn.Module:
+def choose_stages(known: Mapping[str, Any], task: LabTask, most: int | None = None) -> tuple[str, ...]:
+    """Return the given stages, or the first ``most`` of those at strides 4, 8 and 16. Raise for an unknown stage."""
+    model = check_backbone(known, task.settings)
+    stages = tuple(known.get("stages") or (stages_at(model) or RecognitionSettings.stages)[:most])
+    if "stages" in known or task.mixes(known["method"]):
+        for stage in stages:
+            find_stage(model, stage)
+    return stages
+
+
+def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings]) -> nn.Module:
     """Build the backbone with its weights and raise `SettingError` if it does not accept pictures of the given size."""
     name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
     height, width = height_and_width(settings.get("size", defaults.size))

@@ -12,18 +12,15 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from efdm.data.folders import Skipped, find_pictures
-from efdm.data.image_set import read_all, read_rgb
+from efdm.data.folders import find_pictures
 from efdm.data.images import Picture, PictureError, StrPath, resize
-from efdm.data.memory import check_memory
-from efdm.data.people import UNNAMED, PersonSet
+from efdm.data.people import UNNAMED, PersonSet, read_shots
 from efdm.data.people_layouts import Found, find_people
-from efdm.data.people_lists import SPLITS, Shot
+from efdm.data.people_lists import Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
 from efdm.reid.embed import BATCH, extract_at
 from efdm.reid.retrieval import CHUNK, Distance, pairwise
-from efdm.text import plural
 from efdm.training.lanes import finish
 
 Match = Literal["same", "other", "unknown"]
@@ -192,27 +189,5 @@ def read_pictures(
     # pictures with other names belong to the gallery
     others = ("gallery",) if any("gallery" in shot.splits for shot in found.shots) else ("train",)
     shots = [named.get(source.name, Shot(source, UNKNOWN, UNKNOWN, others)) for source in sources]
-    check_memory(3 * len(shots) * size[0] * size[1], f"{plural(len(shots), 'picture')} of {size[0]} x {size[1]} pixels")
-    skipped: Skipped = []
-    images = torch.empty(len(shots), 3, *size, dtype=torch.uint8)
-    read: list[Shot] = []
-    for shot, image in read_all(shots, functools.partial(_read, size=size), None, progress, skipped):
-        images[len(read)] = image
-        read.append(shot)
-    return PersonSet(
-        name=folder.stem if found.layout in UNNAMED else found.layout,
-        images=images[: len(read)],
-        people=torch.tensor([shot.person for shot in read]),
-        cameras=torch.tensor([shot.camera for shot in read]),
-        names=tuple(shot.name for shot in read),
-        splits={
-            name: torch.tensor([i for i, shot in enumerate(read) if name in shot.splits], dtype=torch.int64)
-            for name in SPLITS
-        },
-        sources=torch.zeros(len(read), dtype=torch.int64),
-        skipped=skipped,
-    )
-
-
-def _read(shot: Shot, size: tuple[int, int]) -> Tensor:
-    return resize(read_rgb(shot.source, shot.name, max(size)), size)
+    name = folder.stem if found.layout in UNNAMED else found.layout
+    return read_shots(name, shots, size, progress=progress)

@@ -1,7 +1,8 @@
-"""Tables, warnings and accuracies as text."""
+"""Tables, runs, warnings and accuracies as text."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,8 +18,11 @@ from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
+from efdm.lab.tasks import TASKS
+from efdm.recognition.settings import RecognitionSettings, all_options
 from efdm.reid import PersonSets
-from efdm.text import first_few
+from efdm.text import first_few, plural
+from efdm.training.folder import CHECKPOINT
 
 
 def print_tables(tables: Sequence[Table], console: Console = standard_console) -> None:
@@ -46,6 +50,24 @@ def _grid(table: Table) -> Grid:
     for row, is_published in zip(table.rows, published, strict=True):
         grid.add_row(*(Text(row[column]) for column in shown), style="dim" if is_published else None)
     return grid
+
+
+def print_run(settings: RecognitionSettings, task: str) -> None:
+    """Print the method of a run with its options, the network and the number of iterations."""
+    options = ", ".join(f"{name} {value}" for name, value in all_options(settings).items())
+    method = f"{settings.method} ({options})" if options else settings.method
+    stages = f" (stages {', '.join(settings.stages)})" if TASKS[task].mixes(settings.method) else ""
+    print_text(
+        f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
+        f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
+    )
+
+
+def resume_hint(task: str, out: Path, *words: str) -> str:
+    """Return a message with the command that resumes the run in ``out``. ``words`` are its other options."""
+    if not (out / CHECKPOINT).exists():
+        return "interrupted before the first step"
+    return f"interrupted; resume with: {shlex.join(['efdm', task, 'train', '--resume', *words, '-o', str(out)])}"
 
 
 def print_accuracy(title: str, counts: Mapping[str, Sequence[int]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,18 +12,14 @@ from efdm.apps.cli.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, c
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_skipped
+from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
 from efdm.dg import METHODS, Settings, Trained, train
-from efdm.dg.methods import mixes
 from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
-from efdm.recognition.settings import all_options
 from efdm.recognition.workers import set_threads
-from efdm.text import plural
-from efdm.training.folder import CHECKPOINT
 
 app = typer.Typer(add_completion=False)
 
@@ -108,27 +103,18 @@ def train_command(
 
 
 def _interrupted(out: Path, data: Sequence[Path], storage: Storage) -> str:
-    if not (out / CHECKPOINT).exists():
-        return "interrupted before the first step"
-    words = ["efdm", "dg", "train", "--resume", *(w for source in data for w in ("--data", str(source))), "-o", str(out)]
-    words += ["--storage", storage] if storage != "memory" else []
-    return f"interrupted; resume with: {shlex.join(words)}"
+    words = [word for source in data for word in ("--data", str(source))]
+    return resume_hint("dg", out, *words, *(["--storage", storage] if storage != "memory" else []))
 
 
 def _print_plan(settings: Settings, data: DomainSet) -> None:
     classes = f" ({', '.join(data.classes)})" if len(data.classes) <= MAX_CLASSES else ""
     held_out = ", ".join(settings.test_domains) or "none"
-    options = ", ".join(f"{name} {value}" for name, value in all_options(settings).items())
-    method = f"{settings.method} ({options})" if options else settings.method
-    stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
     print_text(
         f"{len(data)} pictures of {len(data.classes)} classes{classes}; training domains: "
         f"{', '.join(settings.train_domains)}; held-out domains: {held_out}"
     )
-    print_text(
-        f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
-        f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
-    )
+    print_run(settings, "dg")
     print_data_warnings(data, (*settings.train_domains, *settings.test_domains), settings.test_domains)
 
 

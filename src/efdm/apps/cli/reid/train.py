@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -26,14 +25,12 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.reid.report import print_notes, print_scores, print_trials
+from efdm.apps.cli.report import print_run, resume_hint
 from efdm.lab.people import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads
 from efdm.reid import METHODS, PersonSets, Settings, train
-from efdm.reid.methods import mixes
-from efdm.text import plural
-from efdm.training.folder import CHECKPOINT
 
 app = typer.Typer(add_completion=False)
 
@@ -100,20 +97,13 @@ def train_command(
 
 
 def _interrupted(out: Path, options: Mapping[str, Sequence[str]], split: int) -> str:
-    if not (out / CHECKPOINT).exists():
-        return "interrupted before the first step"
     words = [word for option, values in options.items() for value in values for word in (option, value)]
-    words += ["--split", str(split)] if split else []
-    return f"interrupted; resume with: {shlex.join(['efdm', 'reid', 'train', '--resume', *words, '-o', str(out)])}"
+    return resume_hint("reid", out, *words, *(["--split", str(split)] if split else []))
 
 
 def _print_plan(settings: Settings, data: PersonSets) -> None:
     for name in settings.train_domains:
         count = data[name].counts()["train"]
         print_text(f"{name}: {count['pictures']} training pictures of {count['people']} people, {count['cameras']} cameras")
-    stages = f" (stages {', '.join(settings.stages)})" if mixes(settings.method) else ""
-    print_text(
-        f"{settings.method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
-        f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"
-    )
+    print_run(settings, "reid")
     print_notes(data)
