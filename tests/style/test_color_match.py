@@ -241,3 +241,14 @@ def test_a_photograph() -> None:
     count = [c.cumsum(1) / c.sum(1, keepdim=True) for c in count]
     pixels = made.rgb[0].numel()
     assert (count[0] - count[1]).abs().max() <= 1 / pixels, "every level is as frequent as in the reference"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["channels", "joint"])
+def test_on_a_gpu(kind: str, method: str) -> None:
+    x, y = picture(1, kind), picture(2, kind)
+    made = match_picture(x, prepare_reference(y, method=method), device="cuda")  # a reference on the CPU
+    np.testing.assert_array_equal(ordered(made), ordered(y))
+    same = match_picture(x, y, ties="position", device="cuda")
+    np.testing.assert_array_equal(same, match_picture(x, y, ties="position"))

@@ -60,6 +60,11 @@ class Reference:
     def channels(self) -> int:
         return len(self.counts if self.values is None else self.values)  # type: ignore[arg-type]
 
+    def to(self, device: torch.device) -> Reference:
+        """Move the reference to a device."""
+        counts, values = (None if each is None else each.to(device) for each in (self.counts, self.values))
+        return Reference(self.space, self.method, counts, values)
+
     def at(self, levels: int) -> Tensor:
         """Return the counts ``(c, levels)`` at another depth."""
         if self.counts is None:
@@ -190,6 +195,7 @@ def match_planes(planes: Planes, reference: Reference, strength: float, ties: st
     check_fit(len(planes.values), reference)
     if not strength or not planes.pick(planes.values).numel():
         return planes.values
+    reference = reference.to(planes.values.device)
     if reference.method == "joint":
         matched = _match_joint(planes, reference, ties, seed)
     elif reference.space == "rgb" and not planes.levels:
@@ -216,7 +222,7 @@ def content_bins(planes: Planes, unit: Tensor, space: str) -> Tensor:
 
 
 def level_match(levels: int, reference: Reference) -> LevelMatch:
-    """Return a matcher of ``levels`` in RGB, or of the levels of another space."""
+    """Return a matcher, on the device of the reference, of ``levels`` in RGB or of the levels of another space."""
     return LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS))
 
 

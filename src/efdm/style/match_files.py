@@ -196,7 +196,7 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     if options.mask is not None:
         raise SettingError("masks are for pictures, not for a video", "mask")
     check_fit(3, reference)
-    counter = level_match(256, reference)
+    counter = level_match(256, reference.to(torch.device(options.device)))
 
     def planes_of(frame: Any) -> tuple[Planes, Any]:
         planes = Planes(frame.rgb.to(options.device).int(), 256, None)

@@ -62,7 +62,7 @@ def match_array(
     if not levels and reference.space == "rgb":
         _match_floats(FloatChunks(content, mask, nodata, rows), reference, out, strength, progress)
         return
-    counter = level_match(levels, reference)
+    counter = level_match(levels, reference.to(torch.device(device)))
     parts = 2 * -(-len(content) // rows)
 
     def chunks(first: int) -> Iterator[tuple[int, Planes, Tensor]]:
