@@ -1,0 +1,78 @@
+"""Measure what a picture of 512 x 512 costs in a job: reading a JPEG, stylizing it and encoding a PNG; and write a record.
+
+    OMP_NUM_THREADS=1 python benchmarks/bulk.py [--out FILE]
+
+Times are CPU seconds of one thread, which other programs on the machine hardly change. The last row is a whole job of the
+plain engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from efdm.data import Picture, read_picture, resize, write_picture
+from efdm.data.bulk import open_job, run_job
+from efdm.data.embedded import photos
+from efdm.data.images import encode_picture
+from efdm.environment import environment
+from efdm.models.weights import pretrained
+from efdm.style.bulk import Stylize
+from efdm.style.plan import Options, find_styles, make_looks
+
+HERE = Path(__file__).parent
+SIDE, COUNT = 512, 24
+
+
+def cpu_seconds(calls: list[Callable[[], object]]) -> float:
+    """Return the median CPU time of calls, after one that compiles kernels."""
+    calls[0]()
+    times = []
+    for call in calls:
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+def measure(folder: Path) -> list[dict[str, object]]:
+    sources = [resize(read_picture(path).rgb, (SIDE, SIDE)) for path in photos().values()]
+    for i in range(COUNT):
+        write_picture(folder / f"in/{i:03}.jpg", sources[i % len(sources)].roll(i, -1))
+    files = sorted((folder / "in").iterdir())
+    pictures = [read_picture(file) for file in files]
+    factory = Stylize(pretrained("small"), make_looks(find_styles(["starry"])[0], (), "none", (), ()), Options())
+    process = factory("cpu")
+    made: list[Picture] = [result for picture in pictures for result in process(picture).values()]
+    stages = {
+        "read": cpu_seconds([lambda file=file: read_picture(file) for file in files]),
+        "stylize": cpu_seconds([lambda picture=picture: process(picture) for picture in pictures]),
+        "encode": cpu_seconds([lambda picture=picture: encode_picture("x.png", picture.rgb) for picture in made]),
+    }
+    size = statistics.mean(len(encode_picture("x.png", picture.rgb)) for picture in made)
+    job = open_job(folder / "in", folder / "out", {}, "shards")
+    start = time.process_time()
+    assert run_job(job, lambda device: process).done == COUNT
+    stages["job"] = (time.process_time() - start) / COUNT
+    rows: list[dict[str, object]] = [{"stage": name, "cpu_seconds": round(seconds, 5)} for name, seconds in stages.items()]
+    read = statistics.mean(file.stat().st_size for file in files)
+    return [*rows, {"stage": "bytes", "read": round(read), "written": round(size)}]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "bulk-cpu.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        record = {"environment": environment("cpu"), "side": SIDE, "rows": measure(Path(folder))}
+    for row in record["rows"]:
+        print(row)
+    options.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -1,0 +1,46 @@
+"""Time exported networks in onnxruntime and in PyTorch on one thread, and write a record.
+
+    OMP_NUM_THREADS=1 python benchmarks/export.py [--out FILE]
+
+The shortest of several times counts, because other programs on the machine only add to them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+
+from efdm.environment import environment
+from efdm.models.weights import pretrained
+from efdm.style.export import PARTS, check_onnx, export_onnx
+
+HERE = Path(__file__).parent
+ROUNDS = 5
+
+
+def measure(part: str) -> dict[str, object]:
+    network = pretrained("small")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        export_onnx(network, path, part)  # type: ignore[arg-type]
+        checks = [check_onnx(network, path, part) for _ in range(ROUNDS)]  # type: ignore[arg-type]
+        return {
+            "network": "small", "part": part, "size": checks[0].size, "megabytes": round(path.stat().st_size / 1e6, 2),
+            "difference": checks[0].difference, "seconds": round(min(c.seconds for c in checks), 4),
+            "torch_seconds": round(min(c.torch_seconds for c in checks), 4),
+        }  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "export-cpu.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    record = {"environment": environment("cpu"), "rows": [measure(part) for part in PARTS]}
+    for row in record["rows"]:
+        print(row)
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
