@@ -134,7 +134,6 @@ def read_people(
     *,
     size: tuple[int, int] = (256, 128),
     split: int = 0,
-    parts: Sequence[str] = SPLITS,
     damaged: Literal["raise", "skip"] = "raise",
     workers: int | None = None,
     progress: Report = ignore,
@@ -143,31 +142,26 @@ def read_people(
 
     ``layout`` is a row of `efdm.data.people_layouts`, by default the one that fits the file names. Pictures are resized to
     ``size`` (height, width) without keeping their aspect ratio. ``split`` selects one of several published splits, such as
-    the ten of GRID. ``parts`` limits what is read to some splits, which saves memory. Pictures of a set without a published
-    split, or without the file that gives it, are "train". An incomplete copy is reported in ``notes``; `check_complete`
-    raises an error for it. Damaged pictures raise `PictureError`, or are skipped and reported with ``damaged="skip"``.
+    the ten of GRID. Pictures of a set without a published split, or without the file that gives it, are "train". An
+    incomplete copy is reported in ``notes``. Damaged pictures raise `PictureError`, or are skipped and reported with
+    ``damaged="skip"``.
     """
     if min(size) < 1:
         raise SettingError(f"size must be a height and a width of at least 1 pixel, got {tuple(size)}", "size")
     if damaged not in ("raise", "skip"):
         raise ValueError(f"damaged must be 'raise' or 'skip', got {damaged!r}")
-    if unknown := set(parts) - set(SPLITS):
-        raise ValueError(f"unknown parts {', '.join(sorted(unknown))}; expected some of {', '.join(SPLITS)}")
     found = find_people(path, layout, split)
-    divided = [shot._replace(splits=tuple(split for split in shot.splits if split in parts)) for shot in found.shots]
-    shots = [shot for shot in divided if shot.splits]
-    if not shots:
-        raise PictureError(f"{path} holds no pictures of {' or '.join(parts)}; read other parts", "parts")
     name = Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout
-    data = read_shots(name, shots, size, workers, progress)
+    data = read_shots(name, found.shots, size, workers, progress)
     if data.skipped and damaged == "raise":
         reasons = first_few([reason for _, reason in data.skipped], 5)
-        message = f"{path}: {len(data.skipped)} of {plural(len(shots), 'picture')} cannot be read: {reasons}"
+        message = f"{path}: {len(data.skipped)} of {plural(len(found.shots), 'picture')} cannot be read: {reasons}"
         raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
     reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical(data)}
     notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
+    incomplete = missing(data.name, {split: len(at) for split, at in data.splits.items()})
     skipped = [*found.skipped, *data.skipped]
-    return replace(data, skipped=skipped, notes=[*found.notes, *_incomplete(data, parts), *notes])
+    return replace(data, skipped=skipped, notes=[*found.notes, *incomplete, *notes])
 
 
 def read_shots(
@@ -201,18 +195,6 @@ def _identical(data: PersonSet) -> list[str]:
     pairs = [(first.setdefault(hash(image.numpy().tobytes()), i), i) for i, image in enumerate(data.images)]
     people = data.people.tolist()
     return [f"{data.names[a]} and {data.names[b]}" for a, b in pairs if people[a] != people[b]]
-
-
-def check_complete(data: PersonSet, parts: Sequence[str] = SPLITS) -> None:
-    """Raise `PictureError` if a split in ``parts`` has another number of pictures than the published set."""
-    if problems := _incomplete(data, parts):
-        bad = first_few([reason for _, reason in data.skipped])
-        what = f"not the complete {data.name}: {', '.join(problems)}" + (f" ({bad})" if bad else "")
-        raise PictureError(f"{what}; copy or download it again")
-
-
-def _incomplete(data: PersonSet, parts: Sequence[str]) -> list[str]:
-    return missing(data.name, {part: len(data.splits[part]) for part in parts})
 
 
 def _read(shot: Shot, size: tuple[int, int]) -> Tensor:

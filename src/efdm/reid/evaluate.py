@@ -13,7 +13,7 @@ from efdm.data.people import PersonSet
 from efdm.errors import SettingError
 from efdm.progress import Report, ignore
 from efdm.recognition.pixels import Size
-from efdm.reid.embed import BATCH, extract_at
+from efdm.reid.embed import extract_at
 from efdm.reid.protocols import Trial
 from efdm.reid.rerank import k_reciprocal
 from efdm.reid.retrieval import Distance, Features, Ranking, rank, rank_distances
@@ -56,9 +56,7 @@ def evaluate(
     trials: Sequence[Trial],
     *,
     size: Size,
-    batch: int = BATCH,
     precision: str = "fp32",
-    distance: Distance = "cosine",
     reranking: Reranking = "none",
     top: int = 50,
     progress: Report = ignore,
@@ -68,8 +66,8 @@ def evaluate(
     Yields after every batch; `efdm.training.lanes.finish` runs it to completion.
     """
     at = torch.cat([indices for trial in trials for indices in trial]).unique()
-    vectors = yield from extract_at(model, data.images, at, size=size, batch=batch, precision=precision, progress=progress)
+    vectors = yield from extract_at(model, data.images, at, size=size, precision=precision, progress=progress)
     every = torch.zeros(len(data), vectors.shape[1], device=vectors.device)
     every[at.to(every.device)] = vectors
     features = Features(every, data.people.to(every.device), data.cameras.to(every.device))
-    return score(features, trials, distance=distance, reranking=reranking, top=top)
+    return score(features, trials, reranking=reranking, top=top)

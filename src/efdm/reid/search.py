@@ -19,8 +19,8 @@ from efdm.data.people_layouts import Found, find_people
 from efdm.data.people_lists import Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
-from efdm.reid.embed import BATCH, extract_at
-from efdm.reid.retrieval import CHUNK, Distance, pairwise
+from efdm.reid.embed import extract_at
+from efdm.reid.retrieval import CHUNK, pairwise
 from efdm.training.lanes import finish
 
 Match = Literal["same", "other", "unknown"]
@@ -95,9 +95,6 @@ def search(
     size: tuple[int, int],
     queries: Tensor | None = None,
     top: int = 10,
-    distance: Distance = "cosine",
-    batch: int = BATCH,
-    precision: str = "fp32",
     progress: Report = ignore,
 ) -> SearchResult:
     """Rank the gallery of a set for queries of the same or another set.
@@ -116,7 +113,7 @@ def search(
     others = _part(gallery, "gallery")
 
     def features(data: PersonSet, at: Tensor) -> Tensor:
-        return finish(extract_at(model, data.images, at, size=size, batch=batch, precision=precision, progress=progress))
+        return finish(extract_at(model, data.images, at, size=size, progress=progress))
 
     vectors = features(gallery, others)
     found = []
@@ -126,7 +123,7 @@ def search(
         left_out = same & (people != UNKNOWN)
         if query.images is gallery.images:
             left_out |= at[:, None] == others
-        distances = pairwise(part, vectors, distance).cpu().masked_fill_(left_out, torch.inf)
+        distances = pairwise(part, vectors).cpu().masked_fill_(left_out, torch.inf)
         found.append([values[:, :top] for values in distances.sort(dim=1, stable=True)])
     distances, ranked = map(torch.cat, zip(*found, strict=True))
     return SearchResult(query, gallery, own, others[ranked], distances)
@@ -145,9 +142,6 @@ def search_files(
     size: tuple[int, int],
     layout: str = "auto",
     top: int = 10,
-    distance: Distance = "cosine",
-    batch: int = BATCH,
-    precision: str = "fp32",
     progress: Report = ignore,
 ) -> SearchResult:
     """Rank the pictures of a folder or zip for a query picture, or for all pictures of a folder or zip.
@@ -155,18 +149,18 @@ def search_files(
     ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are known where files are named as in
     ``layout``; other pictures are searched as well. Unreadable pictures are listed in ``skipped`` of the sets.
     """
-    run = functools.partial(search, model, size=size, top=top, distance=distance, batch=batch, precision=precision)
+    run = functools.partial(search, model, size=size, top=top, progress=progress)
     pictures = read_pictures(gallery, layout, size=size, progress=progress)
     try:
         inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
     except ValueError:
-        return run(read_pictures(query, layout, size=size, progress=progress), pictures, progress=progress)
+        return run(read_pictures(query, layout, size=size, progress=progress), pictures)
     if inside == ".":
-        return run(pictures, pictures, progress=progress)
+        return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
     if not queries:
         raise PictureError(f"{query} holds no readable pictures; check the name")
-    return run(pictures, pictures, queries=torch.tensor(queries), progress=progress)
+    return run(pictures, pictures, queries=torch.tensor(queries))
 
 
 def read_pictures(
