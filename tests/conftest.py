@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 # Small pictures gain nothing from a second thread, and on a busy machine two threads that wait for each other are many times
@@ -30,6 +32,15 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def quickly() -> Iterator[None]:
+    """Move indices of few iterations at a time, so that a run has several blocks; disable TensorBoard."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("efdm.recognition.training.BLOCK", 4)
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

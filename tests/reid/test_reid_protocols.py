@@ -11,7 +11,7 @@ import torch
 
 from efdm.data.people import PersonSet
 from efdm.errors import DamagedFileError, SettingError
-from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, read_trials, write_trials
+from efdm.reid.protocols import Trial, make_trials, read_trials, write_trials
 
 Row = tuple[str, int, int, str]  # name, person, camera, split
 
@@ -170,7 +170,3 @@ def test_damaged_files_are_refused(change: Callable[[Any], Any], reason: str, tm
     with pytest.raises(DamagedFileError, match=reason) as error:
         read_trials(path, data)
     assert error.value.path == path
-
-
-def test_every_protocol_has_a_description() -> None:
-    assert all(row.about and row.name == name for name, row in PROTOCOLS.items())

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ from dg_runs import Watch, lines, weights, without_clock
 from reid_runs import SIZE, seen_by_cameras, settings
 
 from efdm.data.people import PersonSet
-from efdm.errors import DivergedError, RunFolderError, SettingError
+from efdm.errors import RunFolderError, SettingError
 from efdm.models.backbones import build_backbone
-from efdm.progress import Progress
 from efdm.recognition.settings import identity, resolved, run_label
 from efdm.reid.evaluate import evaluate
 from efdm.reid.methods import METHODS
@@ -143,27 +140,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert lines(tmp_path / "run" / "records.jsonl") == found.records
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_a_run_killed_with_sigkill_resumes_exactly(
-    whole: tuple[Settings, Trained, Watch], data: dict[str, PersonSet], tmp_path: Path
-) -> None:
-    """The process is killed in iteration 4, and its last checkpoint is of iteration 2."""
-    wanted, expected, watch = whole
-
-    def die(progress: Progress) -> None:
-        if progress.done == 4:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    if (child := os.fork()) == 0:
-        train(wanted, data, tmp_path / "run", progress=die)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    after = Watch()
-    found = train(wanted, data, tmp_path / "run", resume=True, progress=after)
-    assert torch.equal(weights(found), weights(expected))
-    assert after.losses == {place: watch.losses[place] for place in after.losses}
-    assert without_clock(found.records) == without_clock(expected.records)
-
-
 def test_a_run_is_resumed_only_with_its_settings_and_the_sets_it_uses(data: dict[str, PersonSet], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(settings(), data, tmp_path / "run", progress=Watch(2))
@@ -199,15 +175,6 @@ def test_each_of_several_runs_equals_the_run_alone_and_is_trained_once(data: dic
     assert not watch.losses
     assert [t.records for t in again] == [t.records for t in made]
     assert all(torch.equal(weights(a), weights(b)) for a, b in zip(again, made, strict=True))
-
-
-def test_a_diverged_run_does_not_stop_the_others(data: dict[str, PersonSet], tmp_path: Path) -> None:
-    runs = [settings(seed=s, lr=1e30 if s == 0 else 0.05) for s in range(2)]
-    made: list[Trained] = []
-    with pytest.raises(DivergedError, match="1 of 2 runs diverged") as error:
-        train_together(runs, data, tmp_path, finished=made.append)
-    assert run_label(runs[0]) in str(error.value)
-    assert [t.settings.seed for t in made] == [1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from reid_commands import SMALL, run, sets, sweeping
 
 from efdm.lab import read_study
-from efdm.progress import Progress
 
 
 def runs_of(out: Path) -> list[str]:
@@ -55,38 +54,6 @@ def test_a_recipe_is_run_once_and_its_tables_are_written(folder: Path, tmp_path:
     ]
     record = next(json.loads(line) for line in (out / "records.jsonl").read_text().splitlines())
     assert float(first[3]) == pytest.approx(100 * record["test"]["cuhk01"]["mAP"], abs=1e-3)
-
-
-def test_shards_merge_into_one_table(folder: Path, tmp_path: Path) -> None:
-    folders = [tmp_path / "first", tmp_path / "second"]
-    for number, out in enumerate(folders, 1):
-        result = run(*sweeping("reid_market_cuhk01_resnet18", folder, out, "--shard", f"{number}/2"))
-        assert result.exit_code == 0, result.output
-    assert len({*runs_of(folders[0]), *runs_of(folders[1])}) == 4
-    assert "incomplete" in run("table", folders[0]).output
-    merged = run("table", *folders)
-    assert merged.exit_code == 0, merged.output
-    assert "incomplete" not in merged.output
-
-
-def test_an_interrupted_sweep_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "out"
-    words = sweeping("reid_market_cuhk01_osnet", folder, out)
-
-    def stop(_: object, report: Progress) -> None:
-        if report.label == "runs" and report.done == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("efdm.apps.cli.progress.Lines.__call__", stop)
-        result = run(*words)
-    assert result.exit_code == 130
-    assert f"efdm reid table {out}" in result.output
-    first = runs_of(out)
-    assert len(first) == 2
-    assert run(*words).exit_code == 0
-    assert runs_of(out)[:2] == first
-    assert len(set(runs_of(out))) == 4
 
 
 @pytest.mark.parametrize(
