@@ -1,6 +1,6 @@
-"""Small made-up sets for re-identification in the layouts of the published ones.
+"""Small synthetic sets for re-identification in the layouts of the published ones.
 
-A person is three colours and a stripe width, and a camera is a brightness and a tint, so people can be told apart in
+A person is three colours and a stripe width, and a camera is a brightness and a tint, so people are distinguishable in
 every camera, and a small network learns to do so.
 """
 

@@ -49,7 +49,7 @@ def by_method(settings: Settings, step: int, split: str, domain: str) -> float:
 
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    """The rows of two claims on made-up records: MixStyle is better than ERM and than EFDMix."""
+    """The rows of two claims on synthetic records: MixStyle is better than ERM and than EFDMix."""
     recipe: Recipe = small(methods=["erm", "mixstyle", "efdmix"], orders=(("erm", "mixstyle", "efdmix"),), seeds=range(5))
     monkeypatch.setattr(reproduction.lab, "load_recipe", lambda name: recipe)
     monkeypatch.setattr(reproduction.lab, "read_study", lambda folder: studied(recipe, by_method))

@@ -43,7 +43,7 @@ def save_classifier(
 
 
 def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Classifier:
-    """Load a classifier that `save_classifier` wrote, or that of a finished run, given its folder.
+    """Load a classifier from a file of `save_classifier` or from the folder of a finished run.
 
     No code in the file is executed.
     """

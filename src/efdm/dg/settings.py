@@ -1,4 +1,4 @@
-"""Settings of a classifier's training run."""
+"""Settings of a domain-generalization run."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Power(NamedTuple):
     high: float
 
     def __call__(self, key: str) -> float:
-        """Return the value that belongs to ``key``, with three digits."""
+        """Return the value for ``key``, rounded to three digits."""
         return float(f"{self.base ** Random(key).uniform(self.low, self.high):.3g}")
 
 
@@ -33,7 +33,7 @@ DRAWN = ("lr", "weight_decay", "batch")
 
 
 def drawn(draw: int, seed: int, method: str, cell: Cell) -> dict[str, Any]:
-    """Return the settings of a draw, which are none for draw 0: it has the defaults, as in DomainBed.
+    """Return the settings of a draw. Draw 0 keeps the defaults, as in DomainBed, and returns none.
 
     Every seed has its own draws, and all methods and test domains share them.
     """

@@ -43,7 +43,7 @@ PACS_RESNET50: Mapping[str, Any] = MappingProxyType({
     **PACS_RESNET18,
     "backbone": "resnet50_v1",
     "weights": "resnet50v1.timm.fp16.safetensors",
-    "lr": 2e-3,  # until pacs_grid_resnet50 has been run
+    "lr": 2e-3,  # provisional: pacs_grid_resnet50 has not been run
 })  # fmt: skip
 # paper: 150 epochs of 128 = 2 domains x 64; epochs of that sampler vary in length, about 5,100 iterations in total
 PACS_LABELS: Mapping[str, Any] = MappingProxyType({"batch": 128, "domains_per_batch": 2, "iterations": 5100})

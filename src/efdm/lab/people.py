@@ -110,7 +110,7 @@ def prepare_reid_sweep(
     names = recipe.data.split(", ")
     if set(paths) != set(names):
         given = ", ".join(paths) or "none"
-        raise SettingError(f"{recipe.name} needs the data sets {', '.join(names)} by these names, got {given}", "data")
+        raise SettingError(f"{recipe.name} needs data sets named {', '.join(names)}; got {given}", "data")
     for row in methods or ():
         check_method("methods", row, recipe.rows)
     for name in domains or ():
@@ -166,7 +166,7 @@ def prepare_embedder(
     known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test}
     known |= device_settings(device, known)
     if known.get("weights", Settings.weights) == "random":
-        known.setdefault("classifier_lr", 1.0)  # a larger rate is for a new classifier on trained layers
+        known.setdefault("classifier_lr", 1.0)  # a larger rate suits a new classifier on pretrained layers
     check(Settings(**known))
     known["stages"] = choose_stages(known, TASK, most=2)  # as in the paper
     data = read_sets(paths, size=known.get("size", Settings.size), **reading)

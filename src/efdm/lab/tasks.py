@@ -27,7 +27,7 @@ class LabTask:
         settings: the class of its settings.
         mixes: returns True if a method inserts layers after stages.
         method_settings: returns the settings that a method needs by default in a cell.
-        protocols: its protocols.
+        protocols: its table of protocols.
         scores: its measures, each a function of a record, a cell and the scored part of the test domains, in percent.
         default_scores: the measures that tables of a protocol show.
         layout: whether every score has its own table, with averages over columns.
@@ -79,7 +79,12 @@ def _dg_scores(protocol: Protocol) -> tuple[str, ...]:
 
 # --- re-identification -----------------------------------------------------------------------------------------------
 
-RETRIEVAL_SCORES: Mapping[str, str] = {"mAP": "mAP", "R1": "rank1", "R5": "rank5", "R10": "rank10"}  # name -> in records
+RETRIEVAL_SCORES: Mapping[str, str] = {
+    "mAP": "mAP",
+    "R1": "rank1",
+    "R5": "rank5",
+    "R10": "rank10",
+}  # table -> record
 
 
 def _retrieval(entry: str) -> Score:
@@ -111,7 +116,7 @@ def _pairs(names: Sequence[str]) -> list[Cell]:
 
 
 def _reid_sampler(settings: reid.Settings, data: reid.PersonSets) -> object:
-    """Return the batches. Raise SettingError as well if a test set does not fit its protocol."""
+    """Return the batches of a run. Raise SettingError if a test set does not fit its protocol."""
     for name in settings.test_domains:
         try:
             reid.make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
@@ -122,7 +127,7 @@ def _reid_sampler(settings: reid.Settings, data: reid.PersonSets) -> object:
 
 @dataclass(frozen=True)
 class SplitBySeed(Protocol):
-    """A protocol that takes another of the published splits for each seed."""
+    """A protocol in which every seed uses the published split of its number."""
 
     @property
     def splits_by_seed(self) -> bool:

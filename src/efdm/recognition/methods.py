@@ -30,7 +30,7 @@ DOMAINS: Mapping[Pairing, tuple[int, float]] = MappingProxyType({
 
 
 class Row(Protocol):
-    """What the rows of all tables of methods have."""
+    """The attributes that the rows of every table of methods share."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +50,7 @@ def check_method(argument: str, value: str, rows: Collection[str]) -> None:
 
 
 def options_of(method: str, given: Mapping[str, Any], rows: Mapping[str, Row]) -> dict[str, Any]:
-    """Return all options of a method: the given ones, and the defaults of the others."""
+    """Return all options of a method: the given values, and defaults for the others."""
     check_method("method", method, rows)
     options = rows[method].options
     for name in given:

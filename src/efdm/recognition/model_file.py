@@ -1,4 +1,4 @@
-"""A trained network as one safetensors file: weights, and metadata that say how to build and use it."""
+"""A trained network as one safetensors file: weights, and metadata to build and use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_model(model: nn.Module, path: str | Path, form: str, settings: Recogni
 
 
 class ModelFile(NamedTuple):
-    """The metadata of a file, and a function that loads the network in eval mode, given its outputs and a device."""
+    """The metadata of a file, and a function of classes and device that loads the network in eval mode."""
 
     metadata: dict[str, str]
     load: Callable[[int, str | torch.device], nn.Module]

@@ -1,6 +1,6 @@
 """Operations on whole batches of pictures on their device: windows, resampling, colours, rectangles, normalization.
 
-Nothing is read back and shapes do not depend on random draws, so a CUDA graph can capture everything. (kornia and
+The host reads no values back, and shapes do not depend on random draws, so a CUDA graph can capture everything. (kornia and
 torchvision read random parameters back, or draw them on the host.) Each picture is resampled once: enlarging, cropping and
 flipping are one window of the stored picture.
 """
@@ -20,7 +20,7 @@ Size = int | tuple[int, int]  # a square, or (height, width)
 
 
 class Windows(NamedTuple):
-    """A window of each stored picture in pixels, ``(b,)`` each. Windows may start between pixels and extend outside."""
+    """A window of each stored picture, in pixels: four tensors ``(b,)``. It may start between pixels and extend outside."""
 
     tops: Tensor
     lefts: Tensor

@@ -66,7 +66,7 @@ def parts_to_compile(
 
     Max pooling is included, because its backward in channels_last format is slow unless compiled. Layers between stages are
     never compiled, so all methods share the compiled code. ``hooked`` modules get a hook later.
-    Nothing is compiled unless ``settings.speed`` asks for it.
+    The list is empty unless ``settings.speed`` includes "compile".
     """
     ends = {*hooked, *(model.get_submodule(name) for name in stages_of(model).values())}
 

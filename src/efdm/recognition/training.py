@@ -1,4 +1,4 @@
-"""Runs of the tasks: one, or several side by side on one GPU."""
+"""Train one run, or several side by side on one GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECORDS = "records.jsonl"
 
 
 Settings = TypeVar("Settings", bound=RecognitionSettings)
-Data = TypeVar("Data")  # has a method `to`
+Data = TypeVar("Data")  # any type with a method ``to(device)``
 Trained = TypeVar("Trained")
 
 
@@ -85,7 +85,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         return [Phase("train", self.settings.iterations, self.make_step, self.batches)]
 
     def batches(self, start: int) -> Iterator[tuple[Tensor, ...]]:
-        """Yield the inputs of the step from iteration ``start`` on: the indices of a batch, and what else it takes."""
+        """Yield the inputs of the step from iteration ``start`` on: the indices of a batch first."""
         chosen = islice(self.sampler(start), self.settings.iterations - start)
         while block := list(islice(chosen, BLOCK)):
             for indices in torch.stack(block).to(self.settings.device).unbind(0):
@@ -178,7 +178,7 @@ def train_together(
         task.check(settings)
     names = [identity(settings) for settings in runs]
     if repeated := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"every run must be given once, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
+        raise ValueError(f"runs must be distinct, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
     if len(devices := sorted({settings.device for settings in runs})) > 1:
         raise SettingError(f"all runs must have the same device, got {', '.join(devices)}", "device")
     check_device(runs[0].device)

@@ -1,6 +1,6 @@
 """Augmentation of training pictures on their device: uint8 pictures to normalized floats.
 
-The operations are those of torchreid, each picture on its own: a flip with probability 0.5; a crop from the picture enlarged
+The operations are those of torchreid, drawn for each picture: a flip with probability 0.5; a crop from the picture enlarged
 by an eighth with probability 0.5; brightness within 0.2 and contrast within 0.15 of the original; and random erasing.
 """
 
@@ -43,7 +43,7 @@ def augmented(images: Tensor, names: Collection[str], size: Size, generator: Gen
         zero = torch.zeros(batch, device=device)
         windows = Windows(zero, zero, zero + images.shape[2], zero + images.shape[3])
     pixels = resampled(images, windows, size, mirror < 0.5 if "flip" in names else None)
-    if "jitter" in names:  # torchreid draws the order of the two
+    if "jitter" in names:  # torchreid applies the two in random order
         pixels = brightness(pixels / 255, 0.8 + 0.4 * light)
         pixels = contrast(pixels, 0.85 + 0.3 * spread) * 255
     out = normalized(pixels)

@@ -38,7 +38,7 @@ def score(
     reranking: Reranking = "none",
     top: int = 50,
 ) -> Ranking:
-    """Return mAP and CMC, averaged over trials. ``features`` are of all pictures of the set."""
+    """Return mAP and CMC, averaged over trials. ``features`` has a row for every picture of the set."""
     if reranking not in RERANKINGS:
         raise SettingError(f"reranking must be one of {', '.join(RERANKINGS)}, got {reranking!r}", "reranking")
     ranking_of = RERANKINGS[reranking]

@@ -1,4 +1,4 @@
-"""The table of methods: no change at all, or a feature layer after stages."""
+"""The table of methods: the baseline, and the feature layers of `efdm.nn.LAYERS`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def save_embedder(model: nn.Module, path: str | Path, *, people: int, settings: 
 
 
 def load_embedder(path: str | Path, device: str | torch.device = "cpu") -> Embedder:
-    """Load a network that `save_embedder` wrote, or that of a finished run, given its folder.
+    """Load a network from a file of `save_embedder` or from the folder of a finished run.
 
     No code in the file is executed.
     """

@@ -65,8 +65,8 @@ class SearchResult:
     def sheet(self, *, rows: int = 8, cell: tuple[int, int] = (160, 80), title: str = "") -> Picture:
         """Return a sheet: queries on the left, their ranked pictures on the right.
 
-        Frames are green around pictures of the same person, red around others, and gray where the person is unknown. Of
-        more than ``rows`` queries, evenly spaced ones are shown.
+        Frames are green around pictures of the same person, red around others, and gray where the person is unknown. At
+        most ``rows`` queries are shown, evenly spaced.
         """
         chosen = torch.linspace(0, len(self.queries) - 1, min(rows, len(self.queries))).round().int().tolist()
         lines, labels = [], []
@@ -146,8 +146,8 @@ def search_files(
 ) -> SearchResult:
     """Rank the pictures of a folder or zip for a query picture, or for all pictures of a folder or zip.
 
-    ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are known where files are named as in
-    ``layout``; other pictures are searched as well. Unreadable pictures are listed in ``skipped`` of the sets.
+    ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are identified by file names as in
+    ``layout``; pictures with other names are searched as well. Unreadable pictures are listed in ``skipped`` of the sets.
     """
     run = functools.partial(search, model, size=size, top=top, progress=progress)
     pictures = read_pictures(gallery, layout, size=size, progress=progress)
@@ -168,7 +168,7 @@ def read_pictures(
 ) -> PersonSet:
     """Read a picture, folder or zip. People and cameras are `UNKNOWN` where files are not named as in ``layout``.
 
-    The name of a single picture is completed by its folder, such as ``query`` of Market-1501.
+    A single picture is recognised by its name and that of its folder, such as ``query`` in Market-1501.
     """
     path = Path(path)
     sources = find_pictures(path)

@@ -1,4 +1,4 @@
-"""The data of a run: sets by name, and what one run takes from them."""
+"""Data sets by name, and the training pictures of a run."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class PersonSets:
 
     @property
     def skipped(self) -> Skipped:
-        """The pictures that are not in the sets, with the reasons."""
+        """(name, reason) of pictures that are not in the sets."""
         return [(f"{name}/{file}", reason) for name, data in self.sets.items() for file, reason in data.skipped]
 
     @property
     def notes(self) -> list[str]:
-        """Warnings about the copies."""
+        """Warnings about incomplete or damaged copies."""
         return [f"{name}: {note}" for name, data in self.sets.items() for note in data.notes]
 
     def counts(self) -> dict[str, dict[str, dict[str, int]]]:

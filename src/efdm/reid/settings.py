@@ -1,4 +1,4 @@
-"""Settings of the training of a re-identification network."""
+"""Settings of a re-identification run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Protocols = Annotated[dict[str, str], BeforeValidator(lambda v: dict(v) if isins
 
 @validated
 class Settings(RecognitionSettings):
-    """One run. A domain is a data set; see ``domain_labels`` for the domains of methods that pair them.
+    """One run. Its domains are data sets; methods that pair domains use ``domain_labels`` instead.
 
     The defaults are those of the authors' code for OSNet and Market-1501 (``cfg_osnet.yaml`` of MixStyle's code, which
     EFDM's code uses), except for ``weights`` (there ImageNet) and ``schedule`` (there a tenth after every 20 epochs).
     """
 
     protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; "official" unless given
-    protocol_seed: int = 0  # of protocols that draw queries
+    protocol_seed: int = 0  # for protocols that draw queries
     backbone: str = "osnet_x1_0"
     stages: Names = ("conv2", "conv3")  # paper
     domain_labels: Literal["cameras", "datasets"] = "cameras"
@@ -40,7 +40,7 @@ class Settings(RecognitionSettings):
     batches: Literal["uniform", "domains", "people"] = "uniform"
     instances: Count = 4  # pictures of a person, for batches="people"; torchreid's default
     lr: NonNegative = 0.01
-    classifier_lr: NonNegative = 5.0  # times lr; for SGD
+    classifier_lr: NonNegative = 5.0  # multiple of lr; for SGD
     weight_decay: NonNegative = 1e-5
     label_smoothing: Share = 0.1
     triplet_weight: NonNegative = 0.0  # of the batch-hard triplet loss

@@ -47,7 +47,7 @@ def train(
 ) -> Trained:
     """Train a network and write model, records and log to ``folder``, if given. See `efdm.recognition.training.train`.
 
-    ``data`` are sets by the names that the settings use for training and test domains.
+    ``data`` maps the names of training and test domains to sets.
     """
     return training.train(ReidTask, settings, lambda: _sets(data), folder, resume=resume, progress=progress)
 

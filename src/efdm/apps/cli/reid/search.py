@@ -30,7 +30,7 @@ def search(
     model: Annotated[Path, typer.Option(help=MODEL_HELP)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture file for the sheet, such as sheet.png.")],
     top: Annotated[int, typer.Option(min=1, help="Pictures per query.")] = 10,
-    rows: Annotated[int, typer.Option(min=1, help="Queries on the sheet; of more, evenly spaced ones are shown.")] = 8,
+    rows: Annotated[int, typer.Option(min=1, help="Queries on the sheet, evenly spaced if there are more.")] = 8,
     layout: Annotated[str, typer.Option(help="Layout of the file names, see `efdm reid list`.")] = "auto",
     device: Device = "",
 ) -> None:
