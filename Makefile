@@ -3,16 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo lint types test test-browser gpu-test browser browser-test bench clean
+.PHONY: help install demo lint types test test-browser gpu-test browser bench clean
 
 help:
 	@echo "make demo      set up .venv and stylize the embedded pictures"
 	@echo "make test      set up .venv, lint, check types, run the tests"
-	@echo "make test-browser  test the web app in Chromium; needs chromium and pip install playwright in .venv"
+	@echo "make test-browser  test the web app, and the page of make browser, in Chromium; needs chromium and pip install playwright in .venv"
 	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
 	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
 	@echo "make browser   write build/browser/stylize.html, a page that stylizes pictures in the browser (needs npm)"
-	@echo "make browser-test  test that page in Chromium, which must be installed"
 
 $(VENV)/installed: pyproject.toml constraints.txt requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,7 +35,7 @@ test: lint types
 	$(BIN)/pytest -m "not gpu and not browser" -n auto --dist loadfile
 
 test-browser: install
-	$(BIN)/pytest -m browser tests/apps/web
+	$(BIN)/pytest -m browser tests/apps/web tests/browser
 
 gpu-test:
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu_tests.py
@@ -48,10 +47,6 @@ $(ORT_WEB):
 
 browser: install $(ORT_WEB)
 	$(BIN)/python docs/browser/make.py build/browser/stylize.html
-
-browser-test: install $(ORT_WEB)
-	$(BIN)/pip install --quiet -c constraints.txt playwright
-	$(BIN)/pytest tests/browser
 
 bench: install
 	$(BIN)/python benchmarks/match.py

@@ -28,6 +28,8 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "pictures-cuda.json": STYLE,
     "retrieval-cpu.json": RETRIEVAL,
     "retrieval-cuda.json": RETRIEVAL,
+    "export-cpu.json": (*CORE, "src/efdm/models/small.py", "src/efdm/style/export.py"),
+    "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }

@@ -29,7 +29,7 @@ RUNTIME = Path(os.environ.get("ORT_WEB", ROOT / "build/browser/node_modules/onnx
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.browser,
     pytest.mark.skipif(not RUNTIME.is_dir(), reason="onnxruntime-web is not installed; run make browser"),
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
