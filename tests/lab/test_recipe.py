@@ -34,7 +34,7 @@ def test_packaged_recipes(name: str) -> None:
     assert str(len(jobs)) == described["runs"].split()[0]
     assert len({planned.run for planned, _ in jobs}) == len(jobs)
     for _, settings in jobs:
-        recipe.kind.check(settings)
+        recipe.kind.task.check(settings)
     columns = {*domains, AVERAGE}
     if recipe.task == "reid":
         columns = {f"{recipe.rules.column(cell)} {score}" for cell in recipe.rules.cells(domains) for score in recipe.scores}

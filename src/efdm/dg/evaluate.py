@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages, batches_of
 from efdm.nn.stages import eval_mode
-from efdm.recognition.pixels import prepared
-from efdm.training import autocast
+from efdm.recognition.inference import BATCH, equal_batches, infer
 from efdm.training.lanes import Work, finish
 
-BATCH = 256  # images per batch
 Counts = dict[str, list[int]]  # domain: [correct, count]
 
 
@@ -26,7 +24,7 @@ def predict(
     parts = torch.arange(len(images)).split(batch)
     with eval_mode(model):
         found = [
-            _logits(model, pictures.to(device), size, precision).float().softmax(1).cpu()
+            infer(model, pictures.to(device), size, precision).float().softmax(1).cpu()
             for _, pictures in batches_of(images, parts)
         ]
     return torch.cat(found)
@@ -46,13 +44,10 @@ def find_correct(
     """Return which of the images at ``indices`` are classified correctly, as booleans on the device."""
     device = data.images.device
     indices = indices.to(device)
-    # padded to batches of one size, because cuDNN searches for algorithms once per size
-    batch = min(batch, len(indices))
-    padded = torch.cat([indices, indices[:1].expand(-len(indices) % max(1, batch))])
     right = []
     with eval_mode(model):
-        for at, pictures in batches_of(data.images, padded.split(max(1, batch))):
-            right.append(_logits(model, pictures, size, precision).argmax(1) == data.labels[at])
+        for at, pictures in batches_of(data.images, equal_batches(indices, batch)):
+            right.append(infer(model, pictures, size, precision).argmax(1) == data.labels[at])
             yield
     return torch.cat(right)[: len(indices)] if right else torch.empty(0, dtype=torch.bool, device=device)
 
@@ -73,10 +68,3 @@ def evaluate(
         split: {domain: [int(right[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}
         for split, by_domain in parts.items()
     }
-
-
-@torch.inference_mode()
-def _logits(model: nn.Module, images: Tensor, size: int, precision: str) -> Tensor:
-    inputs = prepared(images, size).contiguous(memory_format=torch.channels_last)
-    with autocast(images.device, precision):
-        return model(inputs)

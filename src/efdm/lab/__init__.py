@@ -13,7 +13,7 @@ with requires("dg"):
         pacs_resnet,
     )
     from efdm.lab.plan import expand
-    from efdm.lab.published import Published, published_lines
+    from efdm.lab.published import LABEL_ORDERS, ORDERS, Published, published_lines
     from efdm.lab.recipe import Recipe, load_recipe, recipes
     from efdm.lab.reid import reid_market_cuhk01
     from efdm.lab.rendering import FORMATS, render
@@ -23,6 +23,8 @@ with requires("dg"):
 
 __all__ = [
     "FORMATS",
+    "LABEL_ORDERS",
+    "ORDERS",
     "PACS_LABELS",
     "PACS_MOBILENETV2",
     "PACS_PAPER",

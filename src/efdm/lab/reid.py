@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from efdm.lab.published import ORDERS
 from efdm.lab.recipe import Recipe
 
 METHODS = ("erm", "mixstyle", "efdmix", "efdmix-flow", "dsu")
@@ -27,8 +28,7 @@ def reid_market_cuhk01(settings: Mapping[str, Any], iterations: Mapping[str, int
             "market": {"iterations": iterations["cuhk01"], "protocols": {"market": "person-camera"}},
         },
         "seeds": (0, 1, 2),
-        # the paper stops the gradient to the style; the authors' code, the reported source of its numbers, does not
-        "orders": (("erm", "mixstyle", "efdmix"), ("erm", "mixstyle", "efdmix-flow")),
+        "orders": ORDERS,
         "contrasts": (("efdmix", "efdmix-flow"), ("erm", "efdmix"), ("erm", "efdmix-flow"), ("erm", "dsu")),
         "std": "error",
         **fields,

@@ -15,7 +15,7 @@ blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there. DSU 
 (six of a ResNet; every block, with crops), so their rows use our placement.
 """
 
-from efdm.lab import PACS_MOBILENETV2, Recipe, published_lines
+from efdm.lab import LABEL_ORDERS, ORDERS, PACS_MOBILENETV2, Recipe, published_lines
 
 LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, as many iterations as the others
 
@@ -36,13 +36,7 @@ recipe = Recipe(
         "mixup": {},
     },
     settings=PACS_MOBILENETV2,
-    # the paper stops the gradient to the style; the authors' code, the reported source of its numbers, does not
-    orders=(
-        ("erm", "mixstyle", "efdmix"),
-        ("erm", "mixstyle", "efdmix-flow"),
-        ("erm", "mixstyle-labels", "efdmix-labels"),
-        ("erm", "mixstyle-labels", "efdmix-labels-flow"),
-    ),
+    orders=(*ORDERS, *LABEL_ORDERS),
     contrasts=(
         ("efdmix", "efdmix-flow"),
         ("efdmix-labels", "efdmix-labels-flow"),

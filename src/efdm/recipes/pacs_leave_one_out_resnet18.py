@@ -17,7 +17,7 @@ published numbers come from the code. All feature methods act after layer1, laye
 published with more stages (six of a ResNet; every block, with crops), so their rows use our placement.
 """
 
-from efdm.lab import pacs_resnet
+from efdm.lab import LABEL_ORDERS, ORDERS, pacs_resnet
 
 LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, as many iterations as the others
 REGULARIZERS = ("mixup", "manifold-mixup", "cutmix", "cutout", "dropblock")
@@ -37,12 +37,7 @@ recipe = pacs_resnet(
         "crossnorm": {},
         **{name: {} for name in REGULARIZERS},
     },
-    orders=(
-        ("erm", "mixstyle", "efdmix"),
-        ("erm", "mixstyle", "efdmix-flow"),
-        ("erm", "mixstyle-labels", "efdmix-labels"),
-        ("erm", "mixstyle-labels", "efdmix-labels-flow"),
-    ),
+    orders=(*ORDERS, *LABEL_ORDERS),
     contrasts=(
         ("efdmix", "efdmix-flow"),
         ("efdmix-labels", "efdmix-labels-flow"),

@@ -16,7 +16,7 @@ Where the paper and its authors' code differ, both variants are included:
   the code.
 """
 
-from efdm.lab import PACS_LABELS, pacs_resnet
+from efdm.lab import LABEL_ORDERS, ORDERS, PACS_LABELS, pacs_resnet
 
 recipe = pacs_resnet(
     18,
@@ -33,12 +33,7 @@ recipe = pacs_resnet(
         "efdmix-labels, authors' code": {**PACS_LABELS, "method": "efdmix-halves-flow", "schedule": "authors"},
     },
     schedule="paper",
-    orders=(
-        ("erm", "mixstyle", "efdmix"),
-        ("erm", "mixstyle", "efdmix-flow"),
-        ("erm", "mixstyle-labels", "efdmix-labels"),
-        ("erm", "mixstyle-labels", "efdmix-labels-flow"),
-    ),
+    orders=(*ORDERS, *LABEL_ORDERS),
     contrasts=(
         ("efdmix", "efdmix-flow"),
         ("efdmix-labels", "efdmix-labels-flow"),

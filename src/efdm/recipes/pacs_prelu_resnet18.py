@@ -11,7 +11,7 @@ for PReLU are not available. Compare rows within the table only. Everything else
 pacs_ties_resnet18.
 """
 
-from efdm.lab import PACS_RESNET18, pacs_resnet
+from efdm.lab import ORDERS, PACS_RESNET18, pacs_resnet
 
 recipe = pacs_resnet(
     18,
@@ -19,7 +19,7 @@ recipe = pacs_resnet(
     ["erm", "adamean", "adastd", "mixstyle", "hm", "efdmix", "efdmix-flow", "efdmix-random", "efdmix-neighbor"],
     settings={**PACS_RESNET18, "backbone": "resnet18_prelu"},
     seeds=(0, 1, 2),
-    orders=(("erm", "mixstyle", "efdmix"), ("erm", "mixstyle", "efdmix-flow")),
+    orders=ORDERS,
     contrasts=(
         ("hm", "efdmix"), ("efdmix", "efdmix-flow"), ("efdmix", "efdmix-random"), ("efdmix", "efdmix-neighbor"),
     ),

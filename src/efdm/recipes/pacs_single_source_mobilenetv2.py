@@ -10,14 +10,14 @@ All settings except the domains are those of pacs_leave_one_out_mobilenetv2. Col
 pools the pictures of the three test domains, the second averages the domains' accuracies.
 """
 
-from efdm.lab import PACS_MOBILENETV2, Recipe, published_lines
+from efdm.lab import ORDERS, PACS_MOBILENETV2, Recipe, published_lines
 
 recipe = Recipe(
     protocol="single-source",
     data="pacs",
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow"],
     settings=PACS_MOBILENETV2,
-    orders=(("erm", "mixstyle", "efdmix"), ("erm", "mixstyle", "efdmix-flow")),  # the paper, and its authors' code
+    orders=ORDERS,
     contrasts=(("efdmix", "efdmix-flow"),),
     published=published_lines("pacs", "single-source", "resnet18"),
 )

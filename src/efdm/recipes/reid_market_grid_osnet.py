@@ -16,7 +16,7 @@ weights are torchreid's osnet_x1_0_imagenet.pth. The paper stops the gradient to
 not (efdmix-flow).
 """
 
-from efdm.lab import Recipe, published_lines
+from efdm.lab import ORDERS, Recipe, published_lines
 
 EPOCHS, BATCH = 60, 32  # authors' code
 
@@ -32,7 +32,7 @@ recipe = Recipe(
         "market": {"iterations": EPOCHS * (250 // BATCH)},  # trained on GRID
     },
     seeds=tuple(range(10)),
-    orders=(("erm", "mixstyle", "efdmix"), ("erm", "mixstyle", "efdmix-flow")),
+    orders=ORDERS,
     contrasts=(("efdmix", "efdmix-flow"),),
     published=published_lines("market, grid", "cross-dataset", "osnet_x1_0"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,11 +11,9 @@ from torch import Tensor, nn
 from efdm.models import embedding, embedding_width
 from efdm.nn.stages import eval_mode
 from efdm.progress import Progress, Report, ignore
-from efdm.recognition.pixels import Size, prepared
-from efdm.training import autocast
+from efdm.recognition.inference import BATCH, equal_batches, infer
+from efdm.recognition.pixels import Size
 from efdm.training.lanes import Work, finish
-
-BATCH = 256  # pictures per batch
 
 
 def extract(
@@ -46,21 +46,13 @@ def extract_at(
     """Return the features of the pictures at ``indices``, as `extract` does, and yield after every batch."""
     device = next(model.parameters()).device
     found = torch.zeros(len(indices), embedding_width(model), device=device)
-    # padded to batches of one size, because cuDNN searches for algorithms once per size
-    batch = max(1, min(batch, len(indices)))
-    padded = torch.cat([indices, indices[:1].expand(-len(indices) % batch)]).to(images.device)
+    done = 0
     with eval_mode(model):
-        for start, at in zip(range(0, len(padded), batch), padded.split(batch), strict=False):
-            part = found[start : start + batch]
-            part.copy_(_features(model, images[at].to(device), size, precision)[: len(part)])
-            progress(Progress("extracting features", start + len(part), len(found)))
+        for at in equal_batches(indices.to(images.device), batch):
+            features, _ = infer(partial(embedding, model), images[at].to(device), size, precision)
+            part = found[done : done + len(at)]
+            part.copy_(F.normalize(features.float())[: len(part)])
+            done += len(part)
+            progress(Progress("extracting features", done, len(found)))
             yield
     return found
-
-
-@torch.inference_mode()
-def _features(model: nn.Module, images: Tensor, size: Size, precision: str) -> Tensor:
-    inputs = prepared(images, size).contiguous(memory_format=torch.channels_last)
-    with autocast(images.device, precision):
-        features, _ = embedding(model, inputs)
-    return F.normalize(features.float())
