@@ -17,6 +17,7 @@ TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
 STEP = (*CORE, "src/efdm/training", *(f"src/efdm/nn/{name}.py" for name in ("mix", "layer", "draw", "pairing", "domains")))
 RETRIEVAL = (*CORE, "src/efdm/reid/retrieval.py", "src/efdm/reid/rerank.py")
 STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
+COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels", "planes", "spaces"))
 # record -> the code that it measures
 VOUCHES: dict[str, tuple[str, ...]] = {
     "gpu-tests.json": TRAINING,
@@ -24,6 +25,7 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,
     "dg-cuda.json": STEP,
+    "colours-cpu.json": COLOURS,
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
     "retrieval-cpu.json": RETRIEVAL,
