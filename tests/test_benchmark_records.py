@@ -33,6 +33,7 @@ VOUCHES: dict[str, tuple[str, ...]] = {
     "export-cpu.json": (*CORE, "src/efdm/models/small.py", "src/efdm/style/export.py"),
     "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
+    "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look_cache.py"),
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }
 

@@ -1,10 +1,8 @@
-"""The page in a real browser: `make test-browser`. With EFDM_SCREENSHOTS=FOLDER, pictures for the documents are written."""
+"""The web app in a real browser: `make test-browser`."""
 
 from __future__ import annotations
 
 import io
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from browsers import needs_browser, open_browser, playwright, screenshot
 from PIL import Image
 from web_files import classifier, clip, photo
 
@@ -22,10 +21,8 @@ from efdm.data.embedded import photos, styles
 from efdm.style import Stylizer
 
 pytest.importorskip("gradio")
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = os.environ.get("EFDM_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-SCREENSHOTS = os.environ.get("EFDM_SCREENSHOTS")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
+
+pytestmark = needs_browser
 SLOW = 20_000  # milliseconds; the first request compiles kernels
 
 
@@ -40,10 +37,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as opened:
         yield opened
-        opened.close()
 
 
 def open_page(browser: Any, address: str) -> Any:
@@ -84,12 +79,6 @@ def expected(path: Path, style: Any = "starry", **options: Any) -> torch.Tensor:
     return torch.from_numpy(np.array(made.to_pil()))
 
 
-def screenshot(page: Any, name: str) -> None:
-    if SCREENSHOTS:
-        page.wait_for_timeout(500)
-        page.screenshot(path=Path(SCREENSHOTS) / f"app-{name}.jpg", type="jpeg", quality=70)
-
-
 def test_from_an_upload_to_the_picture_of_the_python_call(page: Any) -> None:
     cat = photos()["cat"]
     upload(page, cat)
@@ -101,7 +90,7 @@ def test_from_an_upload_to_the_picture_of_the_python_call(page: Any) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download").last.click()
     assert download.value.suggested_filename == "cat__starry.png"
-    screenshot(page, "stylize")
+    screenshot(page, "app-stylize")
 
 
 def test_the_mixing_pad(page: Any, tmp_path: Path) -> None:
@@ -167,7 +156,7 @@ def test_a_comparison(page: Any, tmp_path: Path) -> None:
     page.get_by_role("button", name="Compare").click()
     page.locator("#comparison img").nth(1).wait_for(timeout=SLOW)
     page.get_by_text("small, adain").first.wait_for()
-    screenshot(page, "compare")
+    screenshot(page, "app-compare")
 
 
 def test_a_video(page: Any, tmp_path: Path) -> None:
@@ -186,9 +175,9 @@ def test_classifiers_side_by_side(page: Any, tmp_path: Path) -> None:
     page.get_by_role("tab", name="Domains").click()
     upload(page, *(photo(tmp_path / f"{name}.png", name) for name in ("cat", "rocket")))
     page.get_by_role("button", name="Classify").click()
-    page.locator("#predictions td:visible", has_text="rocket.png").first.wait_for(timeout=SLOW)
+    playwright.expect(page.locator("#predictions")).to_contain_text("rocket.png", timeout=SLOW)
     text = page.locator("#predictions").inner_text()
     assert "EFDMix" in text
     assert "%" in text
     page.get_by_text("EFDMix, first picture").wait_for()
-    screenshot(page, "domains")
+    screenshot(page, "app-domains")

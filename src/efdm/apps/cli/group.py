@@ -27,11 +27,12 @@ class Command(NamedTuple):
 COMMANDS: Mapping[str, Command] = {
     "stylize": Command("efdm.apps.cli.stylize", "Stylize pictures or a video.", "style"),
     "match": Command("efdm.apps.cli.match", "Give pictures or a video exactly the colours of a reference.", "style"),
-    "app": Command("efdm.apps.cli.app", "Open a web page: stylize pictures and videos, compare models.", "app"),
+    "app": Command("efdm.apps.cli.web", "Open a web page: stylize pictures and videos, compare models.", "app"),
     "demo": Command("efdm.apps.cli.demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
     "train": Command("efdm.apps.cli.train", "Train a style transfer network.", "style"),
     "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),
     "export": Command("efdm.apps.cli.export", "Write a style transfer network as an ONNX file.", "onnx"),
+    "study": Command("efdm.apps.cli.study", "Ask people which stylized pictures they prefer.", "style"),
     "weights": Command("efdm.apps.cli.weights", "List weight files, locate them, and normalise a VGG.", "style"),
     "dg": Command("efdm.apps.cli.dg", "Domain generalization: train and compare classifiers.", "dg"),
     "reid": Command("efdm.apps.cli.reid", "Re-identification: train, test and compare networks that find people.", "reid"),

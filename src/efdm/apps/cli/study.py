@@ -1,0 +1,97 @@
+"""The commands ``efdm study make``, ``serve`` and ``report``."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
+from efdm.apps.web.study import serving_study
+from efdm.data import find_pictures
+from efdm.errors import SettingError
+from efdm.style.evaluate import make_pairs
+from efdm.style.study import DEFAULT_CANDIDATES, Study, embedded_pairs, load_renders, make_study
+from efdm.style.study_report import write_report
+from efdm.text import plural
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+Folder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Ask people which stylized pictures they prefer."""
+
+
+@app.command()
+def make(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the study.")] = Path("study"),
+    content: Annotated[Path | None, typer.Option(help="Photographs: a folder or a zip. Defaults to the demo's.")] = None,
+    style: Annotated[Path | None, typer.Option(help="Paintings: a folder or a zip. Defaults to the demo's.")] = None,
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimiser:METHOD; NAME=FILE, a trained network; or "
+            f"NAME=FOLDER with pictures CONTENT__STYLE.png. Can be repeated. Defaults to {', '.join(DEFAULT_CANDIDATES)}."
+        ),
+    ] = None,
+    question: Annotated[str, typer.Option(help="favourite: the best of all; ab: the better of every two.")] = "favourite",
+    pairs: Annotated[int, typer.Option(min=1, help="Maximum number of pairs.")] = 12,
+    pairing: Annotated[
+        str, typer.Option(help="order: the i-th content with the i-th style; grid: every content with every style.")
+    ] = "order",
+    size: Annotated[int, typer.Option(min=32, help="Short side of the pictures.")] = 384,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Iterations of the optimisers.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed for the orders in which raters see pictures.")] = 0,
+    vgg: Vgg = None,
+    device: Device = "",
+) -> None:
+    """Render pairs by several candidates, blind."""
+    with report_errors(weight_options=WEIGHT_OPTIONS):
+        if (content is None) != (style is None):
+            raise SettingError("photographs and paintings are required together", ("content", "style"))
+        if content is None or style is None:
+            chosen = embedded_pairs(pairs)
+        else:
+            sources = find_pictures(content), find_pictures(style)
+            chosen = make_pairs(*sources, pairing=pairing, most=pairs)  # type: ignore[arg-type]
+        renders = load_renders(
+            candidate or DEFAULT_CANDIDATES, chosen, vgg=vgg, iterations=iterations, device=resolve_device(device)
+        )
+        with show_progress() as progress:
+            study = make_study(out, chosen, renders, question=question, size=size, seed=seed, progress=progress)  # type: ignore[arg-type]
+    print_text(f"{plural(len(study.items), 'item')} in {out}; continue with: efdm study serve {out}")
+
+
+@app.command()
+def serve(
+    study: Folder,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; 0.0.0.0 lets phones in the same network take part.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 selects a free one.")] = 7870,
+) -> None:
+    """Serve the page on which people vote, until Ctrl-C.
+
+    Votes are stored at once. Give every rater an address of their own, such as /?rater=anna, or leave it to the browser to
+    remember them.
+    """
+    with report_errors("stopped; all votes are stored"), serving_study(Study(study), host=host, port=port) as address:
+        print_text(f"{address} (Ctrl-C to stop)")
+        threading.Event().wait()
+
+
+@app.command()
+def report(study: Folder) -> None:
+    """Print shares, Bradley-Terry strengths and agreement, and write report.md, votes.csv and disputed.png."""
+    with report_errors():
+        written = write_report(Study(study))
+    print_text(written[0].read_text())
+    print_text("written: " + ", ".join(map(str, written)))
