@@ -55,11 +55,11 @@ def run_on_ray(job: Job, units: Sequence[Unit], factory: Factory, workers: int |
         there = ray.cluster_resources()
         gpus, cores = int(there.get("GPU", 0)), int(there.get("CPU", 1))
         count = min(workers or gpus or max(1, cores // CORES), len(units))
-        share: dict[str, float] = {"num_gpus": min(1, gpus / count)} if gpus else {"num_cpus": max(1, cores // count)}
+        share: dict[str, Any] = {"num_gpus": min(1, gpus / count)} if gpus else {"num_cpus": max(1, cores // count)}
         # one block per unit, so that a worker that dies costs one unit
         rows = ray.data.from_items([{"unit": pickle.dumps(unit)} for unit in units], override_num_blocks=len(units))
         results = rows.map(
-            Worker,
+            Worker,  # type: ignore[arg-type]
             fn_constructor_args=(replace(job, units=()), factory, "cuda" if gpus else "cpu"),
             compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),
             **share,
