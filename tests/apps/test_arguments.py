@@ -15,6 +15,7 @@ def test_settings_are_parsed_by_the_type_of_their_field() -> None:
         "lr": 1, "stages": ("layer1", "layer2"), "options": {"alpha": 0.3}, "weights": "3", "domains_per_batch": "all",
         "batch": 8,
     }  # fmt: skip
+    assert parse_settings(["size=64,32"], "reid") == {"size": (64, 32)}
     assert parse_settings(["options.p=1", "options.ties=stable"]) == {"options": {"p": 1, "ties": "stable"}}
 
 
@@ -44,6 +45,7 @@ def test_known_names_may_contain_commas() -> None:
         (lambda: parse_settings(["p=1"]), "set"),
         (lambda: parse_settings(["momentm=1"]), "set"),
         (lambda: parse_settings(["movable=1"]), "set"),  # a class variable, not a setting
+        (lambda: parse_settings(["size=64"], "reid"), "size"),
         (lambda: collect_settings(["lr=1"], lr=2.0), "lr"),
     ],
 )

@@ -14,7 +14,7 @@ from efdm.errors import DamagedFileError
 from efdm.models import weights
 from efdm.models.backbones import build_backbone
 from efdm.recognition.settings import RecognitionSettings, run_label
-from efdm.text import first_few
+from efdm.text import first_few, plural
 from efdm.training.settings import FILE, public, read_settings
 
 MODEL = "model.safetensors"  # file name in the folder of a finished run
@@ -67,4 +67,4 @@ def find_model(path: Path, settings: type[RecognitionSettings]) -> Path:
     if not runs:
         return path / MODEL
     shown = [f"{run} ({run_label(read_settings(settings, run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]
-    raise ValueError(f"{path} holds {len(runs)} runs; choose one: {first_few([*shown, *map(str, runs[3:])])}")
+    raise ValueError(f"{path} holds {plural(len(runs), 'run')}; choose one: {first_few([*shown, *map(str, runs[3:])])}")

@@ -104,14 +104,16 @@ def parse_settings(words: Sequence[str], task: str = "dg") -> dict[str, Any]:
         if name not in hints:
             close = suggest(name, hints)
             hint = f"; did you mean {close}?" if close else f"; the settings are {', '.join(hints)}"
-            raise SettingError(f"there is no setting {name!r}{hint}", "set")
-        changes[name] = _parse_value(text, hints[name])
+            raise SettingError(f"no setting {name!r}{hint}", "set")
+        changes[name] = _parse_value(name, text, hints[name])
     return changes
 
 
-def _parse_value(text: str, hint: Any) -> Any:
+def _parse_value(name: str, text: str, hint: Any) -> Any:
     if get_origin(hint) is tuple:
         parts = [part.strip() for part in text.split(",") if part.strip()]
+        if Ellipsis not in get_args(hint) and len(parts) != len(get_args(hint)):
+            raise SettingError(f"{name} must be {len(get_args(hint))} comma-separated values, got {text!r}", name)
         return tuple(map(_json_or_text, parts)) if int in get_args(hint) else tuple(parts)
     return text if hint is str else _json_or_text(text)
 
