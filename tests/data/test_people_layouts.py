@@ -193,7 +193,7 @@ def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
     for name in ("train/ann/left_1.png", "train/ann/right_1.png", "query/bob/left_1.png", "gallery/bob/right_2.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    with pytest.raises(PictureError, match="no layout.*layout 'folders'"):  # cameras without numbers are not recognised
+    with pytest.raises(PictureError, match=r"no layout.*layout 'folders'"):  # cameras without numbers are not recognised
         find_people(tmp_path)
     found = find_people(tmp_path, "folders")
     assert (rows(found, "train"), rows(found, "query"), rows(found, "gallery")) == ({(1, 1), (1, 2)}, {(2, 1)}, {(2, 2)})

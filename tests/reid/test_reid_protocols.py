@@ -11,7 +11,7 @@ import torch
 
 from efdm.data.people import PersonSet
 from efdm.errors import DamagedFileError, SettingError
-from efdm.reid.protocols import Trial, make_trials, read_trials, write_trials
+from efdm.reid.protocols import Trial, default_protocol, make_trials, read_trials, write_trials
 
 Row = tuple[str, int, int, str]  # name, person, camera, split
 
@@ -74,6 +74,21 @@ def test_official_splits_must_exist() -> None:
     assert error.value.settings == ("protocol",)
 
 
+def test_a_gallery_without_queries_is_an_incomplete_copy() -> None:
+    data = person_set([("a.jpg", 1, 1, "train"), ("b.jpg", 1, 2, "train"), ("c.jpg", 2, 1, "gallery")])
+    assert default_protocol(data) == "official"  # not a protocol that would score the training pictures
+    with pytest.raises(SettingError, match="no published queries; complete the copy"):
+        make_trials(data)
+
+
+@pytest.mark.parametrize("protocol", ["official", "person-camera"])
+def test_some_query_must_have_a_match_from_another_camera(protocol: str) -> None:
+    split = {"official": ("query", "gallery"), "person-camera": ("train", "train")}[protocol]
+    data = person_set([(f"{n}.jpg", person, 1, split[n % 2]) for person in (1, 2) for n in (2 * person, 2 * person + 1)])
+    with pytest.raises(SettingError, match="other cameras"):
+        make_trials(data, protocol)
+
+
 def test_camera_pair_averages_over_the_query_picture() -> None:
     data = cuhk01_like(3)
     first, second = make_trials(data, "camera-pair")
@@ -115,9 +130,9 @@ def test_person_camera_depends_on_the_seed() -> None:
 
 def test_person_camera_draws_for_each_person_and_camera_anew() -> None:
     """Files may have the same names in the folders of all people."""
-    data = person_set([(f"{p:04}/c1_{n}.jpg", p, 1, "train") for p in range(1, 31) for n in range(3)])
+    data = person_set([(f"{p:04}/c{c}_{n}.jpg", p, c, "train") for p in range(1, 31) for c in (1, 2) for n in range(3)])
     (trial,) = make_trials(data, "person-camera")
-    assert {Path(name).name for name in names(data, trial.query)} == {"c1_0.jpg", "c1_1.jpg", "c1_2.jpg"}
+    assert {Path(name).name for name in names(data, trial.query)} == {f"c{c}_{n}.jpg" for c in (1, 2) for n in range(3)}
 
 
 def test_person_camera_does_not_depend_on_the_copy() -> None:

@@ -49,12 +49,24 @@ def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> l
         close = suggest(protocol, PROTOCOLS)
         hint = f"did you mean {close}?" if close else f"expected one of {', '.join(PROTOCOLS)}"
         raise SettingError(f"unknown protocol {protocol!r}; {hint}", "protocol")
-    return PROTOCOLS[protocol].trials(data, seed)
+    trials = PROTOCOLS[protocol].trials(data, seed)
+    people, cameras = data.people.tolist(), data.cameras.tolist()
+    for query, gallery in (map(Tensor.tolist, trial) for trial in trials):
+        seen: dict[int, set[int]] = {}
+        for i in gallery:
+            seen.setdefault(people[i], set()).add(cameras[i])
+        if not any(seen.get(people[i], set()) - {cameras[i]} for i in query):
+            raise SettingError(
+                f"{data.name}: no query of {protocol} has a match in the gallery; expected pictures of the same people from "
+                "other cameras",
+                "protocol",
+            )
+    return trials
 
 
 def default_protocol(data: PersonSet) -> str:
-    """Return "official" for a set with published queries and gallery, otherwise the protocol that fits its cameras."""
-    if len(data.select("query")) and len(data.select("gallery")):
+    """Return "official" for a set with published queries or gallery, otherwise the protocol that fits its cameras."""
+    if len(data.select("query")) or len(data.select("gallery")):  # one alone is an incomplete copy
         return "official"
     return "camera-pair" if len(data.cameras.unique()) == 2 else "person-camera"
 
@@ -62,9 +74,11 @@ def default_protocol(data: PersonSet) -> str:
 def official(data: PersonSet, seed: int) -> list[Trial]:
     """Return the published queries and gallery."""
     trial = Trial(data.select("query").cpu(), data.select("gallery").cpu())
-    if not all(map(len, trial)):
-        others = ", ".join(name for name in PROTOCOLS if name != "official")
-        raise SettingError(f"{data.name} has no published queries and gallery; choose the protocol {others}", "protocol")
+    if missing := [name for name, at in zip(("queries", "gallery"), trial, strict=True) if not len(at)]:
+        remedy = "choose the protocol " + " or ".join(name for name in PROTOCOLS if name != "official")
+        if len(missing) == 1:
+            remedy = f"complete the copy, or {remedy}, which divide the training pictures"
+        raise SettingError(f"{data.name} has no published {' and '.join(missing)}; {remedy}", "protocol")
     return [trial]
 
 

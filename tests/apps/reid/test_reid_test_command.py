@@ -23,6 +23,7 @@ def test_reranking_protocol_seed_and_split_change_the_scores(trained: Path, fold
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
         result = run("test", trained, *sets(folder, name), "--device", "cpu", "-o", out, *more)
         assert result.exit_code == 0, result.output
+        assert ("k-reciprocal" in result.output) == ("--rerank" in more)
         return json.loads(out.read_text())["test"][name]
 
     plain, again = scores("market"), scores("market", "--rerank")

@@ -11,6 +11,7 @@ from efdm.apps.cli.report import print_tables
 from efdm.lab.report import Table
 from efdm.lab.tasks import RETRIEVAL_SCORES
 from efdm.reid import PROTOCOLS, PersonSets
+from efdm.reid.evaluate import Reranking
 
 
 def print_notes(data: PersonSets) -> None:
@@ -19,7 +20,7 @@ def print_notes(data: PersonSets) -> None:
         print_warning(note)
 
 
-def print_scores(scores: Mapping[str, Mapping[str, Any]]) -> None:
+def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking = "none") -> None:
     """Print a row of scores for each test set, and the meaning of the protocols."""
     counts = ("queries", "gallery", "trials")
     rows = [
@@ -28,7 +29,8 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]]) -> None:
         for name, found in scores.items()
     ]  # fmt: skip
     used = dict.fromkeys(found["protocol"] for found in scores.values())
-    caption = ["In %, averaged over trials.", *(f"{name}: {PROTOCOLS[name].about}." for name in used)]
+    ranking = [] if reranking == "none" else [f"Re-ranked by {reranking} encoding: do not compare with other scores."]
+    caption = ["In %, averaged over trials.", *ranking, *(f"{name}: {PROTOCOLS[name].about}." for name in used)]
     print_tables([Table("Scores of the test sets", ["data", *RETRIEVAL_SCORES, "protocol", *counts], rows, caption)])
 
 

@@ -54,7 +54,7 @@ def measure(
                 layouts=parse_layouts(layout), damaged=damaged, progress=progress,
             )  # fmt: skip
         print_notes(sets)
-        print_scores(scores)
+        print_scores(scores, reranking)
         if out is not None:
             content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}
             write_bytes(out, (json.dumps(content, indent=1) + "\n").encode())

@@ -31,6 +31,7 @@ from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads
 from efdm.reid import METHODS, PersonSets, Settings, train
+from efdm.text import plural
 
 app = typer.Typer(add_completion=False)
 
@@ -104,6 +105,7 @@ def _interrupted(out: Path, options: Mapping[str, Sequence[str]], split: int) ->
 def _print_plan(settings: Settings, data: PersonSets) -> None:
     for name in settings.train_domains:
         count = data[name].counts()["train"]
-        print_text(f"{name}: {count['pictures']} training pictures of {count['people']} people, {count['cameras']} cameras")
+        cameras = plural(count["cameras"], "camera")
+        print_text(f"{name}: {count['pictures']} training pictures of {count['people']} people, {cameras}")
     print_run(settings, "reid")
     print_notes(data)
