@@ -1,8 +1,8 @@
 """Distances by k-reciprocal encoding, which re-rank a gallery without labels.
 
 Zhong et al., "Re-ranking Person Re-identification with k-reciprocal Encoding", CVPR 2017. Pictures are neighbours if each is
-among the k nearest of the other. A picture is encoded by weights of its neighbours, and pictures that share neighbours
-move closer together. Every ranking depends on the whole gallery and on all queries.
+among the k nearest of the other. A picture is described by weights of its neighbours, and pictures that share neighbours
+come closer. Every ranking depends on the whole gallery and on all queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def k_reciprocal(
     """Return distances ``(queries, gallery)`` for `efdm.reid.retrieval.rank_distances`, on the device of the features.
 
     Args:
-        k1: number of nearest pictures that are searched for neighbours.
+        k1: number of nearest pictures among which neighbours are sought.
         k2: number of nearest pictures over which the encodings are averaged; 1 keeps them.
         weight: share of the original distance in the result; the rest is the Jaccard distance. (Defaults as in the paper.)
         distance: the original distance. Euclidean distances are squared, as in the paper.
@@ -78,7 +78,7 @@ def _reciprocal(near: Tensor) -> Tensor:
 
 
 def _encode(near: Tensor, original: Callable[[Tensor], Tensor], rows: int) -> Weights:
-    """Return the weights of the neighbours of every picture, and of those added to them, with a sum of 1 per row."""
+    """Return the weights of the neighbours of every picture and of the neighbours added to them, with a sum of 1 per row."""
     count, k = near.shape
     half = near[:, : round((k - 1) / 2) + 1]
     mutual, half_mutual = _reciprocal(near), _reciprocal(half)
@@ -133,7 +133,7 @@ def _shared(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[T
 
 
 def _spans(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Concatenate the ranges ``start, start + 1, ...`` of given lengths. Return the range of each entry, and the entry.
+    """Concatenate the ranges ``start, start + 1, ...`` of given lengths. Return the number of each one's range, and itself.
 
     >>> _spans(torch.tensor([5, 0]), torch.tensor([2, 3]))
     (tensor([0, 0, 1, 1, 1]), tensor([5, 6, 0, 1, 2]))

@@ -102,7 +102,7 @@ DISTANCES: Mapping[str, DistanceRow] = MappingProxyType({
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Disable TF32 inside a ``with`` block, because rounding to 11 bits would reorder a gallery."""
+    """Disable TF32, whose products of 11 bits would reorder a gallery, inside a ``with`` block."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
