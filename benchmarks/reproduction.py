@@ -28,7 +28,7 @@ from efdm.stats import standard_error
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "results"
 HOLDS, FAILS, OPEN, INCOMPLETE, ABSENT = "**holds**", "**does not hold**", "inconclusive", "incomplete", "not run"
-MARGIN = 1.0  # percentage points: rows that differ by less are called similar
+MARGIN = 1.0  # percentage points: smaller differences count as similar
 NETWORKS = {
     "resnet18": "ResNet-18", "resnet18_prelu": "ResNet-18 with PReLU", "resnet50_v1": "ResNet-50",
     "mobilenetv2_100": "MobileNetV2", "osnet_x1_0": "OSNet", "osnet_x0_25": "OSNet x0.25",
@@ -223,9 +223,9 @@ CLAIMS = (
 
 
 def larger_gain(single: str, several: str, network: str) -> Row:
-    """Return the row on the gain of EFDMix over MixStyle: larger with a single source than with three training domains?
+    """Return the row that compares the gain of EFDMix over MixStyle with one and with three training domains.
 
-    The seeds of the two tables are independent, so the test is Welch's.
+    The seeds of the two tables are independent, so the test is Welch's t-test.
     """
     text = f"{FLOW} gains more over MixStyle with one training domain than with three"
     paper = "+0.8 → +2.7"
@@ -305,7 +305,7 @@ FIGURES: tuple[tuple[str, str, str, Callable[[dict[str, Any]], tuple[str, bool]]
 
 
 def of_figures() -> Iterator[Row]:
-    """Yield the claims that analyses of one model check; they have no repetitions, so they hold or do not hold."""
+    """Yield the claims that are checked on one model, without repetitions: they hold or do not hold."""
     for place, text, analysis, says in FIGURES:
         for network, name in FEATURES.items():
             path = RESULTS / name / f"{analysis}.json"
@@ -341,7 +341,7 @@ def reproduction_table() -> str:
 
 
 def agreement(a: Difference, b: Difference) -> str:
-    """Return whether two networks agree on a difference: no if a t-test of the differences' difference has p < 0.05."""
+    """Return whether two networks agree: no if their differences differ significantly (t-test, p < 0.05)."""
     error = math.hypot(a.error, b.error)
     reach = float(stats.t.ppf(1 - ALPHA / 2, min(a.seeds, b.seeds) - 1)) * error
     if abs(a.mean - b.mean) > reach:

@@ -4,7 +4,7 @@
 
 Every evaluator starts from the features on the device and ends with mAP and CMC on the CPU, so all times include the
 distances. torchreid's evaluators are timed if torchreid is installed (its Cython one only if it is compiled), otherwise the
-definition, on a few queries. The features are made up: people around random centres, with distractors as in Market-1501.
+definition, on a few queries. The features are synthetic: people around random centres, with distractors as in Market-1501.
 """
 
 from __future__ import annotations

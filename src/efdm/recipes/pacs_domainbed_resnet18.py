@@ -8,7 +8,7 @@ expected  published for ResNet-50: EFDMix 87.9 (paper); ERM 86.7 with the oracle
 runs      360 (4 methods x 3 draws x (4 domains + 6 pairs of domains) x 3 seeds)
 
 The protocol sets Adam and equal parts of all training domains in a batch. DomainBed has 20 draws of hyperparameters and 3
-seeds, 5,001 steps and ResNet-50; here are 3 draws (the first has the defaults), 3 seeds and 600 steps, evaluated twice:
+seeds, 5,001 steps and ResNet-50; this recipe has 3 draws (one with the defaults), 3 seeds and 600 steps, evaluated twice:
 15 % of its runs, each with 12 % of its steps. The pairs of domains serve leave-one-domain-out cross-validation only.
 DomainBed keeps the statistics of batch normalization; those of our weights are not ImageNet's, so they are trained here.
 Other differences: docs/protocols.md.

@@ -17,7 +17,7 @@ blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there. DSU 
 
 from efdm.lab import LABEL_ORDERS, ORDERS, PACS_MOBILENETV2, Recipe, published_lines
 
-LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, as many iterations as the others
+LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, for the same number of iterations
 
 recipe = Recipe(
     protocol="leave-one-out",

@@ -19,7 +19,7 @@ published with more stages (six of a ResNet; every block, with crops), so their 
 
 from efdm.lab import LABEL_ORDERS, ORDERS, pacs_resnet
 
-LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, as many iterations as the others
+LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, for the same number of iterations
 REGULARIZERS = ("mixup", "manifold-mixup", "cutmix", "cutout", "dropblock")
 
 recipe = pacs_resnet(

@@ -6,9 +6,9 @@ time      not measured
 expected  not measured; the paper has no numbers for these sets, and starts from ImageNet
 runs      30 (5 methods x 2 directions x 3 seeds)
 
-The test protocols are those of reid_market_cuhk01_resnet18. All layers start from random weights, so the classifier has no
-larger learning rate than the others, and both directions are trained for as many iterations: 30 epochs of Market-1501's
-half, 100 of CUHK01.
+The test protocols are those of reid_market_cuhk01_resnet18. All layers start from random weights and have the same
+learning rate, and both directions are trained for the same number of iterations: 30 epochs of Market-1501's half, 100 of
+CUHK01.
 """
 
 from efdm.lab import reid_market_cuhk01

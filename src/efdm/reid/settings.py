@@ -20,6 +20,7 @@ from efdm.training.settings import Count, Names, NonNegative, Share, validated
 Size = Annotated[tuple[Count, Count], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
 Augmentations = Annotated[tuple[Augmentation, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
 Protocols = Annotated[dict[str, str], BeforeValidator(lambda v: dict(v) if isinstance(v, Mapping) else v)]
+DOMAIN_WORDS: Mapping[str, str] = {"cameras": "cameras", "datasets": "training domains"}  # domain_labels in messages
 
 
 @validated
@@ -57,7 +58,7 @@ def check(settings: Settings) -> None:
     row = METHODS[settings.method]
     row.make(generator=None, **options)  # layers check their arguments
     known = len(settings.train_domains) if settings.domain_labels == "datasets" else None
-    check_domains(settings, known, DOMAINS[row.pairing], WHAT[settings.domain_labels])
+    check_domains(settings, known, DOMAINS[row.pairing], DOMAIN_WORDS[settings.domain_labels])
     for name, protocol in settings.protocols.items():
         check_choice("protocols", protocol, PROTOCOLS)
         if name not in settings.test_domains:
@@ -76,9 +77,6 @@ def check(settings: Settings) -> None:
     if settings.classifier_lr != 1 and settings.optimizer != "sgd":
         message = f"classifier_lr={settings.classifier_lr} needs optimizer='sgd', got {settings.optimizer!r}"
         raise SettingError(f"{message}; use classifier_lr=1.0", ("classifier_lr", "optimizer"))
-
-
-WHAT: Mapping[str, str] = {"cameras": "cameras", "datasets": "training domains"}
 
 
 def protocol_of(settings: Settings, name: str) -> str:
