@@ -1,4 +1,4 @@
-"""PACS, leave one domain out, MobileNetV2, a short schedule: our main table.
+"""PACS, leave one domain out, MobileNetV2, a short schedule: eleven methods.
 
 claim     the paper's order ERM < MixStyle < EFDMix with a small network, and the effect of the style gradient.
 command   efdm dg run pacs_leave_one_out_mobilenetv2 --data PACS --weights mobilenetv2_100.safetensors -o runs/lodo --lanes 4
