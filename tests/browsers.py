@@ -20,7 +20,8 @@ needs_browser = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reaso
 @contextmanager
 def open_browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *camera])
         yield opened
         opened.close()
 
