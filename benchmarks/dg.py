@@ -56,9 +56,8 @@ RECIPES = {
 }
 LEAVE_ONE_OUT = {"iterations": 5000, "batch": 64}
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "cuda": {"backbones": ["mobilenetv2_100", "resnet50"], "batch": 128, "size": 224, "rounds": 15, "steps": 10,
-             "speeds": ["graph", "compile+graph"], "side_by_side": ["mobilenetv2_100", "resnet18"], "lanes": [1, 2, 4],
-             "processes": [1, 4]},
+    "cuda": {"backbones": ["resnet18", "resnet50"], "batch": 128, "size": 224, "rounds": 15, "steps": 10,
+             "speeds": ["compile+graph"], "side_by_side": ["resnet18"], "lanes": [1, 4], "processes": []},
     "cpu": {"backbones": ["tiny"], "batch": 64, "size": 32, "rounds": 7, "steps": 40, "speeds": ["plain"],
             "side_by_side": ["tiny"], "lanes": [], "processes": []},
 }  # fmt: skip

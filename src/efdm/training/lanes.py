@@ -17,7 +17,7 @@ import torch
 
 from efdm.training.interrupt import stoppable
 
-AHEAD = 32  # queued steps per lane: enough to keep the device busy, few enough to stop within a second
+AHEAD = 96  # queued steps per lane: enough to keep the device busy while a run starts or ends, few enough to stop soon
 PAUSE = 2e-4  # seconds to wait while the queues of all lanes are full
 
 Value = TypeVar("Value")
