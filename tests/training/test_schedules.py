@@ -25,6 +25,7 @@ def test_values_of_the_schedules() -> None:
     assert SCHEDULES["cosine"](99, 100) < 1e-3
     assert SCHEDULES["warmup-cosine"](99, 10_000) == pytest.approx(0.2, rel=1e-3)
     assert SCHEDULES["warmup-cosine"](5_000, 10_000) == pytest.approx(0.5)
+    assert [SCHEDULES["thirds"](i, 60) for i in (0, 19, 20, 39, 40, 59)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
     # halved after 20,000 iterations, regardless of the length of the run
     places = ((0, 9), (20_000, 160_000), (160_000, 160_000))
     assert [SCHEDULES["inverse-time"](i, total) for i, total in places] == pytest.approx([1.0, 0.5, 1 / 9])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-Schedule = Literal["constant", "cosine", "warmup-cosine", "inverse-time", "authors"]
+Schedule = Literal["constant", "cosine", "warmup-cosine", "inverse-time", "authors", "thirds"]
 WARM_UP = 500  # iterations
 
 
@@ -24,4 +24,6 @@ SCHEDULES: Mapping[Schedule, Callable[[int, int], float]] = MappingProxyType({
     # domain generalization with domain labels, authors' code: a cosine over 150 epochs that stops after about 79, because
     # the epochs of the sampler vary in length. The 79 steps are spread evenly here.
     "authors": lambda i, total: _cosine(79 * i // total, 150),
+    # re-identification, authors' code: a tenth after 20 and after 40 of 60 epochs
+    "thirds": lambda i, total: 0.1 ** (3 * i // total),
 })  # fmt: skip
