@@ -20,6 +20,7 @@ if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
     Resized: TypeAlias = Tensor  # *rows {n}
     Ranks: TypeAlias = Tensor  # *rows n, int32
     Positions: TypeAlias = Tensor  # *rows n, int64
+    Order: TypeAlias = Tensor  # *rows n, int16 or int32
     Features: TypeAlias = Tensor  # *shape
     Partner: TypeAlias = Tensor  # batch, int64
     Weight: TypeAlias = Tensor  # batch
@@ -28,13 +29,14 @@ if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
         return function
 else:
     from beartype import beartype
-    from jaxtyping import Float, Int32, Int64, jaxtyped
+    from jaxtyping import Float, Int, Int32, Int64, jaxtyped
 
     Values = Float[Tensor, "*rows n"]
     Style = Float[Tensor, "*rows m"]
     Resized = Float[Tensor, "*rows {n}"]
     Ranks = Int32[Tensor, "*rows n"]
     Positions = Int64[Tensor, "*rows n"]
+    Order = Int[Tensor, "*rows n"]
     Features = Float[Tensor, "*shape"]
     Partner = Int64[Tensor, "batch"]
     Weight = Float[Tensor, "batch"]

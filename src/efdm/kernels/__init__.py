@@ -14,7 +14,7 @@ from torch import Tensor
 
 from efdm.kernels import operators, reference
 from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, choose_kernel, explain
-from efdm.shapes import Partner, Ranks, Values, Weight, checked
+from efdm.shapes import Order, Partner, Ranks, Values, Weight, checked
 
 __all__ = [
     "ENV_VARIABLE",
@@ -25,6 +25,8 @@ __all__ = [
     "is_eager",
     "is_exporting",
     "match_sorted",
+    "mix_backward",
+    "mix_order",
     "mix_partners",
     "sort_match",
     "sort_rank",
@@ -100,3 +102,18 @@ def take(values: Values, rank: Ranks) -> Values:
 def mix_partners(x: Values, partner: Partner, weight: Weight) -> Values:
     """Match each sample of ``x`` ``(b, c, n)`` with sample ``partner[b]`` and blend the two by ``weight[b]`` (float32)."""
     return _backend(x).mix_partners(x, partner, weight)
+
+
+@checked
+def mix_order(x: Values, partner: Partner, weight: Weight) -> tuple[Values, Order]:
+    """Return `mix_partners` and the position of every rank, which `mix_backward` needs."""
+    return _backend(x).mix_order(x, partner, weight)
+
+
+@checked
+def mix_backward(grad: Values, order: Order, partner: Partner, weight: Weight) -> Values:
+    """Return the gradient of `mix_partners` with respect to ``x``, in the memory format of ``grad``.
+
+    Each sample receives its own gradient, and ``weight[a]`` times the gradient of every sample ``a`` mixed with it, by rank.
+    """
+    return _backend(grad).mix_backward(grad, order, partner, weight)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from efdm.kernels.cpu_threads import parallel_rows
 from efdm.kernels.floats import INFINITY_BITS
+from efdm.kernels.reference import order_dtype
 
 # By element size in bytes: longest rows for the network. Its time relative to the radix sort, for 500 rows or more: 0.1 at
 # length 64, 0.4 at 256, 0.7 at 512, 1.0 at 800; for 16-bit types, whose keys have fewer digits, 0.4 at 64, 0.7 at 100, 1.1
@@ -60,6 +61,14 @@ class Sorter:
         arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
         parallel_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
 
+    def _floats(self, name: str, inputs: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
+        """Run a function of values rather than of bits. Inputs that are arrays hold one number per sample."""
+        if outputs[0].numel() == 0:
+            return
+        arrays = [t.view(-1, t.shape[-1]).numpy() if isinstance(t, Tensor) else t for t in (*inputs, *outputs)]
+        kernel = self._compiled(name)
+        parallel_rows(lambda a, b: kernel(*arrays, a, b), *arrays[0].shape)
+
     def _values(self, name: str, *inputs: Tensor) -> Tensor:
         out = torch.empty_like(inputs[0])
         self._run(name, inputs, (out,))
@@ -83,16 +92,26 @@ class Sorter:
         return self._values("take", values, rank)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        return self._mixed(x, *self.sort_rank(x), _partners_and_weights(x, partner, weight))
+
+    def mix_order(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         samples = _partners_and_weights(x, partner, weight)
         values, rank = self.sort_rank(x)
+        order = torch.empty(x.shape, dtype=order_dtype(x.shape[-1]))
+        self._floats("inverse", (rank,), (order,))
+        return self._mixed(x, values, rank, samples), order
+
+    def _mixed(self, x: Tensor, values: Tensor, rank: Tensor, samples: tuple[Any, Any]) -> Tensor:
         out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
-        if x.numel():
-            # 16-bit floats are sorted as 16-bit keys and interpolated in float32
-            tensors = (x.detach().float(), values.float(), rank, out)
-            content, style, ranks, mixed = (t.view(-1, x.shape[-1]).numpy() for t in tensors)
-            mix = self._compiled("mix")
-            parallel_rows(lambda a, b: mix(content, style, ranks, *samples, mixed, a, b), *content.shape)
+        # 16-bit floats are sorted as 16-bit keys and interpolated in float32
+        self._floats("mix", (x.detach().float(), values.float(), rank, *samples), (out,))
         return out.to(x.dtype)
+
+    def mix_backward(self, grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        out = torch.empty(grad.shape, dtype=torch.float32)
+        samples = _partners_and_weights(grad, partner, weight)
+        self._floats("mix_backward", (grad.detach().float(), order, *samples), (out,))
+        return out.to(grad.dtype)
 
 
 def _partners_and_weights(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:
@@ -131,8 +150,18 @@ class NetworkSorter(Sorter):
     """A `Sorter` that also mixes channels-last features, the usual output of convolutions, without copying."""
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        if x.is_contiguous() or not x.mT.is_contiguous() or not x.numel():
-            return super().mix_partners(x.contiguous(), partner, weight)
+        if _is_channels_last(x):
+            return self._mixed_channels_last(x, partner, weight)[0]
+        return super().mix_partners(x.contiguous(), partner, weight)
+
+    def mix_order(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        if _is_channels_last(x):
+            mixed, order = self._mixed_channels_last(x, partner, weight)
+            return mixed, order.mT.clone(memory_format=torch.contiguous_format)
+        return super().mix_order(x.contiguous(), partner, weight)
+
+    def _mixed_channels_last(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mixed features, and the positions of all ranks ``(b, n, c)``, which the next call overwrites."""
         samples = _partners_and_weights(x, partner, weight)
         last, infinity = x.detach().mT, INFINITY_BITS[x.dtype]
         out, values = torch.empty(last.shape, dtype=torch.float32), _scratch(last.shape, last.dtype)
@@ -142,7 +171,11 @@ class NetworkSorter(Sorter):
         parallel_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
         style, mixed = values.float().numpy(), out.numpy()
         parallel_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
-        return out.to(x.dtype).mT
+        return out.to(x.dtype).mT, order
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    return not x.is_contiguous() and x.mT.is_contiguous() and x.numel() > 0
 
 
 network = NetworkSorter("efdm.kernels.cpu_network")

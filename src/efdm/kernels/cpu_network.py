@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, content_key, lerp, mix, take  # noqa: F401
+from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, content_key, inverse, lerp, mix, mix_backward, take  # noqa: F401
 
 LANES = 96  # rows of a block, whose words should fit the second-level cache
 LINE = 64 // 8  # words per cache line

@@ -226,3 +226,28 @@ def mix(x, values, ranks, partners, weights, out, first, last):
             out[r, i] = style[ranks[r, i]]
         for i in range(x.shape[1]):  # a separate loop, which is vectorized
             out[r, i] = lerp(x[r, i], out[r, i], weights[sample])
+
+
+@_jit
+def inverse(ranks, order, first, last):
+    for r in range(first, last):
+        for i in range(ranks.shape[1]):
+            order[r, ranks[r, i]] = i
+
+
+@_jit
+def mix_backward(grad, order, partners, weights, out, first, last):
+    """Add the weighted gradients of all samples that a row was mixed into, by rank."""
+    channels = grad.shape[0] // partners.size
+    received = np.empty(grad.shape[1], np.float32)
+    for r in range(first, last):
+        sample = r // channels
+        received[:] = 0
+        for a in range(partners.size):
+            if partners[a] == sample and weights[a] != 0:
+                giver = a * channels + r % channels
+                for i in range(received.size):
+                    received[i] += weights[a] * grad[giver, order[giver, i]]
+        for i in range(received.size):
+            position = order[r, i]
+            out[r, position] = grad[r, position] + received[i]

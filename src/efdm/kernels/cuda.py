@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from efdm.kernels import reference
 from efdm.kernels.floats import INFINITY_BITS
 from efdm.kernels.nvrtc import Module, unavailable_reason
 
@@ -33,8 +34,8 @@ _SOURCE = Path(__file__).with_name("sort_match.cu")
 _THREADS = 256  # threads per block of the kernels that do not sort
 _MERGED = 8  # elements per thread of the merge kernels, as in sort_match.cu
 _SIDE = 64  # side of the squares that to_rows transposes, as in sort_match.cu
-_MIXERS = 512  # threads per block of mix_ordered, as in sort_match.cu
-_MIX_SHARED = 112 * 1024  # shared memory of mix_ordered: two blocks per multiprocessor of an H200
+_MIXERS = 512  # threads per block of mix_ordered and its gradient, as in sort_match.cu
+_MIX_SHARED = 112 * 1024  # their shared memory: two blocks per multiprocessor of an H200
 _SECTOR = 32  # bytes per memory transaction
 
 __all__ = ["MAX_CHUNKED_LENGTH", "block", "chunks", "max_block_length", "unavailable_reason"]
@@ -102,6 +103,17 @@ class _Launcher:
             numbers = (self.n, self.chunks, self.infinity)
             self.module.launch(kernel, rows * self.chunks, self.threads, self.shared, x, *others, *numbers)
 
+    def per_group(self, kernel: str, features: Tensor, *others: Tensor) -> None:
+        """Launch one block per sample and group of channels, for contiguous or channels-last features ``(b, c, n)``."""
+        (batch, channels, n), width = features.shape, features.dtype.itemsize
+        words = -(-n * width // 4) | 1  # per line; odd, so that equal indices of adjacent lines are in different banks
+        group = _SECTOR // width  # channels that are read or written in one transaction
+        while group > 1 and group * words * 4 > _mix_shared(features.device.index):
+            group //= 2
+        numbers = (batch, channels, n, group, words * 4 // width, int(not features.is_contiguous()), self.infinity)
+        blocks = batch * -(-channels // group)
+        self.module.launch(kernel, blocks, _MIXERS, group * words * 4, features, *others, *numbers)
+
     def per_element(self, kernel: str, elements: int, x: Tensor, *others: Tensor | int | None) -> None:
         """Launch one thread per ``elements`` elements."""
         if rows := x.numel() // self.n:
@@ -116,6 +128,11 @@ def _block_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
 @cache
 def _chunk_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
     return _Launcher(n, max_block_length(device, dtype.itemsize), dtype, device)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """Return features that are contiguous or channels-last, without copying if possible."""
+    return x if x.mT.is_contiguous() else x.contiguous()
 
 
 def _rank_like(x: Tensor) -> Tensor:
@@ -156,38 +173,41 @@ class block:
         _block_launcher(n, values.dtype, values.device.index).per_element("take", 1, values, rank, out, n)
         return out
 
+    @classmethod
+    def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        return cls.mix_order(x, partner, weight)[0]
+
     @staticmethod
-    def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Mix contiguous or channels-last features without copying."""
+        x, weight = _dense(x), weight.contiguous()
+        out, order = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
         if not x.numel():
-            return torch.empty_like(x)
-        channels_last = not x.is_contiguous() and x.mT.is_contiguous()
-        x, weight = x if channels_last else x.contiguous(), weight.contiguous()
+            return out, order
         batch, channels, n = x.shape
         launcher = _block_launcher(n, x.dtype, x.device.index)
-        rows, order = (torch.empty(x.shape, dtype=dtype, device=x.device) for dtype in (x.dtype, torch.int16))
-        if channels_last:
+        values = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        rows = x if x.is_contiguous() else torch.empty_like(values)
+        if rows is not x:
             squares = batch * -(-channels // _SIDE) * -(-n // _SIDE)
             launcher.module.launch("to_rows", squares, _THREADS, 0, x, rows, weight, batch, channels, n)
-        values = torch.empty_like(rows)
-        launcher.per_row("sort_rank", rows if channels_last else x, values, None, order, weight, batch)
-        return _mixed(launcher, x, values, order, partner.contiguous(), weight, channels_last)
+        launcher.per_row("sort_rank", rows, values, None, order, weight, batch)
+        launcher.per_group("mix_ordered", x, values, order, partner.contiguous(), weight, out)
+        return out, order
 
-
-def _mixed(
-    launcher: _Launcher, x: Tensor, values: Tensor, order: Tensor, partner: Tensor, weight: Tensor, channels_last: bool
-) -> Tensor:
-    out, (batch, channels, n), width = torch.empty_like(x), x.shape, x.dtype.itemsize
-    words = -(-n * width // 4) | 1  # per line; odd, so that equal indices of adjacent lines are in different banks
-    group = _SECTOR // width  # channels that are written in one transaction
-    while group > 1 and group * words * 4 > _mix_shared(x.device.index):
-        group //= 2
-    numbers = (batch, channels, n, group, words * 4 // width, int(channels_last), launcher.infinity)
-    launcher.module.launch(
-        "mix_ordered", batch * -(-channels // group), _MIXERS, group * words * 4, x, values, order, partner, weight, out,
-        *numbers,
-    )  # fmt: skip
-    return out
+    @staticmethod
+    def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        """Return the gradient without copying a contiguous or channels-last one."""
+        grad, order, weight = _dense(grad), order.contiguous(), weight.contiguous()
+        out = torch.empty_like(grad)
+        if not grad.numel():
+            return out
+        launcher = _block_launcher(grad.shape[-1], grad.dtype, grad.device.index)
+        ordered = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+        givers = torch.empty(2, grad.shape[0], dtype=torch.int32, device=grad.device)
+        launcher.per_group("order_gradient", grad, order, partner.contiguous(), weight, ordered, givers)
+        launcher.per_group("add_gradients", grad, ordered, order, givers, weight, out)
+        return out
 
 
 class chunks:
@@ -253,7 +273,19 @@ class chunks:
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        launcher, (values, rank), out = cls._launcher(x), cls.sort_rank(x), torch.empty_like(x)
+        return cls._mixed(x, *cls.sort_rank(x), partner, weight)
+
+    @classmethod
+    def mix_order(cls, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        values, rank = cls.sort_rank(x)
+        order = reference.inverse(rank).to(reference.order_dtype(x.shape[-1]))
+        return cls._mixed(x, values, rank, partner, weight), order
+
+    @classmethod
+    def _mixed(cls, x: Tensor, values: Tensor, rank: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        launcher, out = cls._launcher(x), torch.empty_like(x)
         numbers = (x.shape[1], launcher.n, launcher.infinity)
         launcher.per_element("mix_ranked", 1, x, values, rank, partner, weight, out, *numbers)
         return out
+
+    mix_backward = staticmethod(reference.mix_backward)

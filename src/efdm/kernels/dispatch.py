@@ -43,7 +43,7 @@ def _max_block_length(device: torch.device, dtype: torch.dtype) -> float:
 KERNELS = (
     Kernel(
         "cuda_block", "cuda", DTYPES, _max_block_length, cuda.unavailable_reason, cuda.block,
-        "one fused launch, one thread block per row", strided=("mix_partners",),
+        "one fused launch, one thread block per row", strided=("mix_partners", "mix_order", "mix_backward"),
     ),
     Kernel(
         "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, cuda.unavailable_reason, cuda.chunks,
@@ -51,7 +51,7 @@ KERNELS = (
     ),
     Kernel(
         "cpu_network", "cpu", DTYPES, lambda d, t: cpu.MAX_NETWORK_LENGTH[t.itemsize], cpu.unavailable_reason, cpu.network,
-        "numba sorting network, several rows per vector", strided=("mix_partners",),
+        "numba sorting network, several rows per vector", strided=("mix_partners", "mix_order"),
     ),
     Kernel(
         "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.MAX_ROW_LENGTH, cpu.unavailable_reason, cpu.radix,

@@ -1,7 +1,7 @@
 """The kernels as torch operators, for torch.compile, fake tensors and torch.vmap.
 
-Except for `straight_through`, the operators have no gradient: `efdm.ops.gradient` defines the gradient of a match.
-`straight_through` is an operator because compilers preserve the gradient of an operator.
+Except for `straight_through` and `mix_order`, the operators have no gradient: `efdm.ops.gradient` defines the gradient of a
+match. These two have one because compilers preserve the gradient of an operator.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ import torch
 from torch import Tensor
 
 from efdm.kernels.dispatch import choose_kernel
+from efdm.kernels.reference import order_dtype
 
 _library = torch.library.Library("efdm", "DEF")
 
 
-# dtype of the second argument where it differs from the first
-_SECOND_DTYPE = {"take": torch.int32, "mix_partners": torch.int64}
+def _second_dtype(name: str, first: Tensor) -> torch.dtype:
+    """Return the required dtype of the second argument."""
+    if name == "mix_backward":
+        return order_dtype(first.shape[-1])
+    return {"take": torch.int32, "mix_partners": torch.int64, "mix_order": torch.int64}.get(name, first.dtype)
 
 
 def _run(name: str, *tensors: Tensor) -> Any:
     """Call the chosen kernel, on contiguous rows unless it supports other strides."""
     first = tensors[0]
+    samples = tensors[-2:] if name.startswith("mix") else ()  # partners and weights
     # The kernels work on raw memory: mismatched shapes, dtypes or devices would read out of bounds.
-    same_shape = all(t.shape == first.shape for t in tensors[1:])
-    if not same_shape and not (name == "mix_partners" and tensors[1].shape == tensors[2].shape == first.shape[:1]):
+    same_shape = all(t.shape == first.shape for t in tensors[: len(tensors) - len(samples)])
+    if not same_shape or any(t.shape != first.shape[:1] for t in samples):
         raise ValueError(f"{name} received mismatched shapes {[tuple(t.shape) for t in tensors]}")
     if any(t.device != first.device for t in tensors):
         raise ValueError(f"{name} received tensors on {[str(t.device) for t in tensors]}; move them to one device")
-    if len(tensors) > 1 and tensors[1].dtype != (expected := _SECOND_DTYPE.get(name, first.dtype)):
+    if len(tensors) > 1 and tensors[1].dtype != (expected := _second_dtype(name, first)):
         raise ValueError(f"{name} of {first.dtype} expects a second argument of {expected}, got {tensors[1].dtype}")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
@@ -46,8 +51,20 @@ take = partial(_run, "take")
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-    mixed = _run("mix_partners", x, partner, weight)
-    # unlike the other operators, this one returns the memory format of x: kernels mix channels-last features without copying
+    return _formatted(_run("mix_partners", x, partner, weight), x)
+
+
+def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    mixed, order = _run("mix_order", x, partner, weight)
+    return _formatted(mixed, x), order
+
+
+def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    return _formatted(_run("mix_backward", grad, order, partner, weight), grad)
+
+
+def _formatted(mixed: Tensor, x: Tensor) -> Tensor:
+    """Return ``mixed`` in the memory format of ``x``, in which kernels mix channels-last features without copying."""
     return mixed if mixed.stride() == x.stride() else torch.empty_like(x).copy_(mixed)
 
 
@@ -59,6 +76,10 @@ def _like(t: Tensor) -> Tensor:
     return torch.empty_like(t, memory_format=torch.contiguous_format)
 
 
+def _fake_order(x: Tensor) -> Tensor:
+    return torch.empty_like(x, dtype=order_dtype(x.shape[-1]), memory_format=torch.contiguous_format)
+
+
 _OPERATORS = (  # schema, implementation, fake implementation
     ("sort_match(Tensor x, Tensor y) -> Tensor", sort_match, lambda x, y: _like(x)),
     ("match_sorted(Tensor x, Tensor values) -> Tensor", match_sorted, lambda x, values: _like(values)),
@@ -66,8 +87,16 @@ _OPERATORS = (  # schema, implementation, fake implementation
     ("sort_rank(Tensor x) -> (Tensor, Tensor)", sort_rank, lambda x: (_like(x), _like(x.to(torch.int32)))),
     ("take(Tensor values, Tensor rank) -> Tensor", take, lambda values, rank: _like(values)),
     ("mix_partners(Tensor x, Tensor partner, Tensor weight) -> Tensor", mix_partners, lambda x, *_: torch.empty_like(x)),
+    (
+        "mix_order(Tensor x, Tensor partner, Tensor weight) -> (Tensor, Tensor)", mix_order,
+        lambda x, *_: (torch.empty_like(x), _fake_order(x)),
+    ),
+    (
+        "mix_backward(Tensor grad, Tensor order, Tensor partner, Tensor weight) -> Tensor", mix_backward,
+        lambda grad, *_: torch.empty_like(grad),
+    ),
     ("straight_through(Tensor content, Tensor values) -> Tensor", straight_through, lambda c, values: values.clone()),
-)
+)  # fmt: skip
 
 
 def _batched(name: str) -> Callable[..., Any]:
@@ -87,7 +116,18 @@ for _schema, _implementation, _fake in _OPERATORS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)
-    if _name != "mix_partners":  # the samples of a batch depend on each other
+    if not _name.startswith("mix"):  # the samples of a batch depend on each other
         torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
 
 torch.library.register_autograd("efdm::straight_through", lambda ctx, grad: (grad, grad), lib=_library)
+
+
+def _save_order(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], *inputs[1:])
+
+
+def _mix_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None]:
+    return torch.ops.efdm.mix_backward(grad, *ctx.saved_tensors), None, None
+
+
+torch.library.register_autograd("efdm::mix_order", _mix_backward, setup_context=_save_order, lib=_library)

@@ -26,8 +26,18 @@ def sort_rows(y: Tensor) -> Tensor:
 def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sorted rows and the rank of every element: ``sorted[rank[i]] == x[i]``."""
     values, order = _sort(x)
-    positions = torch.arange(x.shape[-1], device=x.device).expand_as(order)
-    return values, torch.zeros_like(order).scatter(-1, order, positions).to(torch.int32)
+    return values, inverse(order).to(torch.int32)
+
+
+def inverse(order: Tensor) -> Tensor:
+    """Return the inverse of every row, a permutation: ranks from positions, or positions from ranks."""
+    indices = torch.arange(order.shape[-1], device=order.device, dtype=order.dtype).expand_as(order)
+    return torch.zeros_like(order).scatter(-1, order.long(), indices)
+
+
+def order_dtype(n: int) -> torch.dtype:
+    """Return the dtype of positions in rows of ``n`` values. They are saved for backward, so they are small."""
+    return torch.int16 if n <= 1 << 15 else torch.int32
 
 
 def take(values: Tensor, rank: Tensor) -> Tensor:
@@ -66,5 +76,28 @@ def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
 
     Each sample is sorted once, which yields both its ranks as content and its sorted values as style.
     """
-    values, rank = sort_rank(x)
-    return lerp(x, take(values.index_select(0, partner), rank), weight)
+    return mix_order(x, partner, weight)[0]
+
+
+def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `mix_partners` and the position of every rank: ``sorted[r] == x[order[r]]``.
+
+    The order is the input of `mix_backward`. Kernels may leave it undefined if all weights are zero.
+    """
+    values, order = _sort(x)
+    matched = take(values.index_select(0, partner), inverse(order))
+    return lerp(x, matched, weight), order.to(order_dtype(x.shape[-1]))
+
+
+def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+    """Return the gradient of `mix_partners` with respect to ``x``, as content and as style.
+
+    The content receives ``grad``. In addition, the value of rank ``r`` receives ``weight[a] * grad[a, order[a, r]]`` from
+    every sample ``a`` that it is a partner of. Gradients are added in float32 or float64 and rounded once.
+    """
+    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    total, weight = grad.to(dtype), weight.to(dtype).reshape(-1, 1, 1)
+    order = torch.where((weight != 0).any(), order, 0).long()
+    given = torch.where(weight == 0, 0, weight * total.gather(-1, order))  # zero times infinity is NaN
+    received = torch.zeros_like(given).index_add(0, partner, given)
+    return (total + torch.zeros_like(total).scatter(-1, order, received)).to(grad.dtype)

@@ -320,7 +320,8 @@ extern "C" __global__ void mix_ranked(const raw *x, const raw *sorted, const int
 }
 
 // Mixing of rows that fit a block takes three kernels: to_rows (for channels-last input), sort_rank and mix_ordered. If all
-// weights are zero, the first two do nothing and the last one copies.
+// weights are zero, the first two do nothing and the last one copies. The gradient takes two more, order_gradient and
+// add_gradients.
 
 const int SIDE = 64;  // side of a square transposed in shared memory; an odd number of words per line avoids bank conflicts
 
@@ -352,37 +353,114 @@ __device__ void copy(const raw *x, raw *out, size_t count) {
   for (size_t i = wide * (sizeof(uint4) / sizeof(raw)) + first; i < count; i += step) out[i] = x[i];
 }
 
-// Mixes values of equal rank, which are read contiguously, and scatters the results to their positions in shared memory. A
-// block handles `group` channels of a sample (a power of two, at most its warps), so channels-last output is written in groups
-// of neighbors. A line of `stride` values has an odd number of words.
+// In the kernels below, a block handles `group` channels of a sample (a power of two, at most its warps) in shared memory, so
+// channels-last features are read and written in groups of neighbors. Each channel is a line of `stride` values, an odd number
+// of words. By rank, a warp processes values first, first + step, ... of channel c.
 const int MIXERS = 512;
-extern "C" __global__ void __launch_bounds__(MIXERS, 2)
-    mix_ordered(const raw *x, const raw *sorted, const half_word *order, const long long *partner, const float *weights,
-                raw *out, int batch, int channels, int n, int group, int stride, int channels_last, word infinity) {
+#define MIX_KERNEL extern "C" __global__ void __launch_bounds__(MIXERS, 2)
+#define LINES_OF_BLOCK                                                                                                     \
+  raw *lines = reinterpret_cast<raw *>(memory);                                                                            \
+  int groups = (channels + group - 1) / group, sample = blockIdx.x / groups, channel = blockIdx.x % groups * group;        \
+  int count = min(group, channels - channel), warp = threadIdx.x / 32;                                                     \
+  size_t start = (size_t)sample * channels * n;                                                                            \
+  int c = warp % group, first = warp / group * 32 + threadIdx.x % 32, step = MIXERS / group;                               \
+  size_t row = start + (size_t)(channel + c) * n;
+
+// Executes the statement for every value of this block: lines[line] is the value, `feature` its index in the features.
+#define FOR_FEATURES(statement)                                                                                           \
+  if (channels_last) {                                                                                                    \
+    int last = threadIdx.x % group;                                                                                       \
+    if (last < count)                                                                                                     \
+      _Pragma("unroll 8") for (int i = threadIdx.x / group; i < n; i += step) {                                           \
+        int line = last * stride + i;                                                                                     \
+        size_t feature = start + (size_t)i * channels + channel + last;                                                   \
+        statement;                                                                                                        \
+      }                                                                                                                   \
+  } else if (c < count) {                                                                                                 \
+    _Pragma("unroll 8") for (int i = first; i < n; i += step) {                                                           \
+      int line = c * stride + i;                                                                                          \
+      size_t feature = row + i;                                                                                           \
+      statement;                                                                                                          \
+    }                                                                                                                     \
+  }
+
+// Mixes values of equal rank, which are read contiguously, and scatters the results to their positions in shared memory.
+MIX_KERNEL mix_ordered(const raw *x, const raw *sorted, const half_word *order, const long long *partner, const float *weights,
+                       raw *out, int batch, int channels, int n, int group, int stride, int channels_last, word infinity) {
   if (all_weights_zero(weights, batch)) return copy(x, out, (size_t)batch * channels * n);
-  raw *lines = reinterpret_cast<raw *>(memory);
-  int groups = (channels + group - 1) / group, sample = blockIdx.x / groups, channel = blockIdx.x % groups * group;
-  int count = min(group, channels - channel), warp = threadIdx.x / 32;
-  size_t start = (size_t)sample * channels * n;
-  int c = warp % group, first = warp / group * 32 + threadIdx.x % 32, step = MIXERS / group;
+  LINES_OF_BLOCK
   if (c < count) {
     float weight = weights[sample];
-    size_t row = start + (size_t)(channel + c) * n, other = ((size_t)partner[sample] * channels + channel + c) * n;
+    size_t other = ((size_t)partner[sample] * channels + channel + c) * n;
 #pragma unroll 4
     for (int i = first; i < n; i += step)
       lines[c * stride + order[row + i]] = mixed(sorted[row + i], sorted[other + i], weight, infinity);
   }
   __syncthreads();
-  if (channels_last) {
-    int last = threadIdx.x % group;
-    if (last < count)
-#pragma unroll 4
-      for (int i = threadIdx.x / group; i < n; i += step)
-        out[start + (size_t)i * channels + channel + last] = lines[last * stride + i];
-  } else if (c < count) {
-#pragma unroll 4
-    for (int i = first; i < n; i += step) out[start + (size_t)(channel + c) * n + i] = lines[c * stride + i];
+  FOR_FEATURES(out[feature] = lines[line])
+}
+
+// The gradient takes two kernels. The samples mixed with sample b give it a share of their gradients. They form a list in
+// ascending order: givers[b] is the first of them, givers[batch + a] follows sample a, and `batch` marks the end.
+
+// Sorts the gradient as the features were sorted, and writes the lists. Does nothing if all weights are zero.
+MIX_KERNEL order_gradient(const raw *grad, const half_word *__restrict__ order, const long long *partner, const float *weights,
+                          raw *__restrict__ ordered, int *givers, int batch, int channels, int n, int group, int stride,
+                          int channels_last, word) {
+  if (all_weights_zero(weights, batch)) return;
+  LINES_OF_BLOCK
+  if (channel == 0) {
+    int *found = reinterpret_cast<int *>(memory);  // first giver of this sample, and next giver to the same partner
+    if (threadIdx.x < 2) found[threadIdx.x] = batch;
+    __syncthreads();
+    for (int a = threadIdx.x; a < batch; a += MIXERS)
+      if (weights[a] != 0) {
+        if (partner[a] == sample) atomicMin(found, a);
+        if (a > sample && partner[a] == partner[sample]) atomicMin(found + 1, a);
+      }
+    __syncthreads();
+    if (threadIdx.x < 2) givers[threadIdx.x * batch + sample] = found[threadIdx.x];
+    __syncthreads();
   }
+  FOR_FEATURES(lines[line] = grad[feature])
+  __syncthreads();
+  if (c < count)
+#pragma unroll 4
+    for (int i = first; i < n; i += step) ordered[row + i] = lines[c * stride + order[row + i]];
+}
+
+// Adds the gradients of the givers by rank, in float32, and scatters the sums to their positions in shared memory.
+MIX_KERNEL add_gradients(const raw *grad, const raw *ordered, const half_word *order, const int *givers, const float *weights,
+                         raw *out, int batch, int channels, int n, int group, int stride, int channels_last, word infinity) {
+  if (all_weights_zero(weights, batch)) return copy(grad, out, (size_t)batch * channels * n);
+  LINES_OF_BLOCK
+  const int ADDED = 8;  // values per thread and list, which is in global memory
+  int head = givers[sample];
+  if (c < count)
+    for (int begin = first; begin < n; begin += ADDED * step) {
+      float sums[ADDED];
+#pragma unroll
+      for (int k = 0; k < ADDED; k++) {
+        int i = begin + k * step;
+        sums[k] = i < n ? to_float(ordered[row + i], infinity) : 0;
+      }
+      for (int a = head; a < batch; a = givers[batch + a]) {
+        float weight = weights[a];
+        size_t other = ((size_t)a * channels + channel + c) * n;
+#pragma unroll
+        for (int k = 0; k < ADDED; k++) {
+          int i = begin + k * step;
+          if (i < n) sums[k] += weight * to_float(ordered[other + i], infinity);
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < ADDED; k++) {
+        int i = begin + k * step;
+        if (i < n) lines[c * stride + order[row + i]] = from_float(sums[k], infinity);
+      }
+    }
+  __syncthreads();
+  FOR_FEATURES(out[feature] = lines[line])
 }
 
 // Long rows are split into chunks, one per block. Sorted chunks are merged in pairs, as keys, until the last merge writes the

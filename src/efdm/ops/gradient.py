@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from efdm import kernels
+from efdm.kernels import reference
+from efdm.ops.layout import from_rows, to_rows
 from efdm.shapes import Features, Ranks, Values, checked
 
 
@@ -59,6 +61,41 @@ def straight_through(content: Features, values: Features) -> Features:
         # a compiler may conclude that the function below does not use `content`, and drop its gradient
         return torch.ops.efdm.straight_through(content, values)
     return _StraightThrough.apply(content, values)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _MixPartners(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(content: Tensor, partner: Tensor, weight: Tensor, channel_dim: int) -> tuple[Tensor, Tensor]:
+        # the definition supports torch.vmap, the fused kernels do not
+        functions = reference if kernels.in_func_transform() else kernels
+        x = to_rows(content, "content", channel_dim).values
+        mixed, order = functions.mix_order(x, partner, weight)
+        return from_rows(mixed, content, channel_dim).detach(), order  # a view could not be modified in place
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, partner, weight, ctx.channel_dim = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # the order would receive a gradient of zeros
+        ctx.save_for_backward(output[1], partner, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        # the definition is differentiable, for second derivatives
+        functions = reference if needs_grad(grad) or kernels.in_func_transform() else kernels
+        rows = functions.mix_backward(to_rows(grad, "gradient", ctx.channel_dim).values, *ctx.saved_tensors)
+        return from_rows(rows, grad, ctx.channel_dim), None, None, None
+
+
+def mix_partners(content: Tensor, partner: Tensor, weight: Tensor, channel_dim: int) -> Tensor:
+    """Return EFDMix within a batch, with gradient to content and style. Saves 2 bytes per value for backward."""
+    reject_forward_mode(content)
+    if torch.compiler.is_compiling():  # compilers preserve the gradient of an operator
+        mixed = torch.ops.efdm.mix_order(to_rows(content, "content", channel_dim).values, partner, weight)[0]
+        return from_rows(mixed, content, channel_dim)
+    return _MixPartners.apply(content, partner, weight, channel_dim)[0]  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _SortRank(torch.autograd.Function):

@@ -153,11 +153,17 @@ def _from_rows(content: Tensor, matched: Tensor, x: Rows, y: Rows, content_grad:
     return gradient.straight_through(content, values) if content_grad == "identity" else values
 
 
-def mix_partners(content: Tensor, partners: Partners, strength: float | Tensor, channel_dim: int = 1) -> Tensor:
-    """Return the values of EFDMix within a batch, computed by one fused kernel. Ties by position, no gradient."""
+def mix_partners(
+    content: Tensor, partners: Partners, strength: float | Tensor, *, style_grad: StyleGrad = "stop", channel_dim: int = 1
+) -> Tensor:
+    """Return EFDMix within a batch, computed by fused kernels. Ties by position."""
+    check_choice("style_grad", style_grad)
     x = to_rows(gradient.detached(content), "content", channel_dim)
-    mixed = kernels.mix_partners(x.values, partners.on(content), partner_weights(strength, content))
-    return from_rows(mixed, gradient.detached(content), channel_dim)
+    partner, weight = partners.on(content), partner_weights(strength, content)
+    if style_grad == "flow" and gradient.needs_grad(content):
+        return gradient.mix_partners(content, partner, weight, channel_dim)
+    mixed = kernels.mix_partners(x.values, partner, weight)
+    return gradient.straight_through(content, from_rows(mixed, gradient.detached(content), channel_dim))
 
 
 def histogram_match(

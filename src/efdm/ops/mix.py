@@ -90,8 +90,7 @@ def mix_features(content: Tensor, style: Style, lam: float | Tensor, method: str
     special = {k: v for k, v in merged.items() if v is not None and v not in _FAST_VALUES.get(k, ())}
     fused = isinstance(style, Partners) and row.mix_partners is not None and special.keys() <= row.fast_options
     if fused and not learnable and not kernels.is_exporting():
-        mixed = row.mix_partners(content, style, 1 - lam, **special)  # type: ignore[misc]
-        return gradient.straight_through(content, mixed) if row.straight_through else mixed
+        return row.mix_partners(content, style, 1 - lam, **special)  # type: ignore[misc]
     if not row.straight_through:
         return blend(content, row(content, style, **merged), 1 - lam)
     matched = row(content, style, content_grad="stop", **merged)

@@ -33,7 +33,7 @@ class Matcher:
     straight_through: bool = False  # identity gradient; the function has the option content_grad
     augmentation: Mapping[str, object] = field(default_factory=dict)  # default options inside a network
     mix_partners: Callable[..., Tensor] | None = None  # fused match and blend within a batch
-    fast_options: frozenset[str] = frozenset({"channel_dim"})  # options that mix_partners supports
+    fast_options: frozenset[str] = frozenset({"channel_dim", "style_grad"})  # options that mix_partners supports
 
     def __call__(self, content: Tensor, style: Style, **options: Any) -> Tensor:
         return self.function(content, style, **options)
