@@ -1,4 +1,4 @@
-"""Channels-last features are mixed without copying and give the same bits as contiguous ones."""
+"""Channels-last features and gradients are mixed without copying and give the same bits as contiguous ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,16 @@ def check_mix(device: torch.device, channels: int, n: int, weights: tuple[float,
     assert mixed.stride() == last.stride()
     assert torch.equal(mixed, kernels.mix_partners(x, partner, weight))
     expected = reference.mix_partners(x, partner, weight)
-    torch.testing.assert_close(mixed, expected, rtol=1.6e-2 if dtype == torch.bfloat16 else 1.3e-3, atol=1e-5)
+    tolerance = {"rtol": 1.6e-2 if dtype == torch.bfloat16 else 1.3e-3, "atol": 1e-5}
+    torch.testing.assert_close(mixed, expected, **tolerance)
+
+    order = kernels.mix_order(last, partner, weight)[1]
+    assert torch.equal(order, kernels.mix_order(x, partner, weight)[1]) or not any(weights)
+    grad = torch.randn(x.shape, device=device).to(dtype)
+    given = kernels.mix_backward(channels_last(grad), order, partner, weight)
+    assert given.stride() == last.stride()
+    assert torch.equal(given, kernels.mix_backward(grad, order, partner, weight))
+    torch.testing.assert_close(given, reference.mix_backward(grad, order, partner, weight), **tolerance)
 
 
 @pytest.mark.parametrize(("channels", "n"), SHAPES)

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 import torch
+from tolerances import close
 
-from efdm import kernels
+from efdm import Partners, efdmix, kernels
 from efdm.kernels import reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -43,6 +44,30 @@ def test_cuda_graph(n: int) -> None:
         assert torch.equal(out, reference.sort_match(x, y))
 
 
+def test_mixing_with_gradient_in_a_cuda_graph() -> None:
+    x, grad = (torch.randn(6, 20, 100, 1, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    x, grad = (t.contiguous(memory_format=torch.channels_last) for t in (x, grad))
+    partner, lam = torch.arange(6, device="cuda"), torch.zeros(6, device="cuda")
+
+    def gradient() -> torch.Tensor:
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(efdmix(leaf, Partners(partner, "drawn"), lam, style_grad="flow"), leaf, grad)[0]
+
+    gradient()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = gradient()
+    for weights in (torch.rand(6), torch.ones(6), torch.rand(6).round(), torch.zeros(6)):  # ones: nothing is mixed
+        lam.copy_(weights)
+        partner.copy_(torch.randint(6, (6,)))
+        x.normal_()
+        graph.replay()
+        assert captured.is_contiguous(memory_format=torch.channels_last)
+        rows = (x.flatten(2), partner, 1 - lam)
+        expected = reference.mix_backward(grad.flatten(2), reference.mix_order(*rows)[1], *rows[1:])
+        close(captured.flatten(2), expected)
+
+
 @pytest.mark.parametrize("n", SIZES)
 def test_writes_every_element(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     empty_like = torch.empty_like
@@ -50,6 +75,11 @@ def test_writes_every_element(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = torch.randn(5, n, device="cuda"), torch.randn(5, n, device="cuda")
     assert not kernels.sort_match(x, y).isnan().any()
     assert not kernels.sort_rank(x)[0].isnan().any()
+    x, partner = x.view(5, 1, n), torch.tensor([1, 1, 0, 3, 1], device="cuda")
+    for weight in (torch.rand(5, device="cuda"), torch.zeros(5, device="cuda")):
+        mixed, order = kernels.mix_order(x, partner, weight)
+        assert not mixed.isnan().any()
+        assert not kernels.mix_backward(x, order, partner, weight).isnan().any()
 
 
 def test_from_another_thread() -> None:

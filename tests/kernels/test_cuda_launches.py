@@ -48,7 +48,9 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
         functions.sort_rank(x)
         functions.take(x, rank)
         functions.mix_partners(x, partner, weight)
-    cuda.block.mix_partners(torch.randn(4, 50, 6).mT, partner, weight)
+    for grad in (torch.randn(4, 6, 50), torch.randn(4, 50, 6).mT):
+        out, order = cuda.block.mix_order(grad, partner, weight)
+        assert out.stride() == cuda.block.mix_backward(grad, order, partner, weight).stride() == grad.stride()
     for launcher in (cuda._block_launcher, cuda._chunk_launcher):
         launcher.cache_clear()
     assert recorder.launched == set(SIGNATURES)

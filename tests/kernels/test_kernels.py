@@ -101,6 +101,34 @@ def test_mix_partners(kernel: Kernel, where: torch.device, dtype: torch.dtype) -
         assert same(kernels.mix_partners(x, partner, torch.zeros_like(weight)), x)
 
 
+@each_kernel_and_dtype
+def test_mix_order_and_backward(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    weight = torch.tensor([0.0, 1.0, 0.25, 0.75, 0.5], device=where).to(wide)
+    # a permutation, several givers to one sample, all samples their own partners
+    for index, n in (
+        ([4, 3, 0, 1, 2], 1),
+        ([3, 3, 0, 3, 3], 7),
+        ([0, 1, 2, 3, 4], 100),
+        ([4, 3, 0, 0, 1], 5000),
+        ([1] * 5, 40_000),
+    ):
+        if n > kernel.max_length(where, dtype):
+            continue
+        partner, x, grad = torch.tensor(index, device=where), *(torch.randn(5, 3, n).to(where, dtype) for _ in range(2))
+        x[:, 1] = x[:, 1].relu()
+        mixed, order = kernels.mix_order(x, partner, weight)
+        assert torch.equal(mixed, kernels.mix_partners(x, partner, weight))
+        assert torch.equal(order, reference.mix_order(x, partner, weight)[1])
+        close(
+            kernels.mix_backward(grad, order, partner, weight), reference.mix_backward(grad.double(), order, partner, weight)
+        )
+        grad[0, 0, 0] = torch.inf  # the weight of this sample is zero, and zero times infinity is NaN
+        assert not kernels.mix_backward(grad, order, partner, weight).isnan().any()
+        none = torch.zeros_like(weight)
+        assert torch.equal(kernels.mix_backward(grad, kernels.mix_order(x, partner, none)[1], partner, none), grad)
+
+
 @each_kernel
 def test_many_rows_no_rows_and_strided_rows(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
     # more rows than a second grid dimension allows (65,535)
@@ -109,6 +137,9 @@ def test_many_rows_no_rows_and_strided_rows(kernel: Kernel, where: torch.device,
     empty = x[:0]
     assert kernels.sort_match(empty, empty).shape == (0, 5)
     assert kernels.sort_rank(empty)[1].shape == (0, 5)
+    none, index, weight = x[:0].view(0, 3, 5), torch.arange(0, device=where), torch.rand(0, device=where)
+    mixed, order = kernels.mix_order(none, index, weight)
+    assert mixed.shape == order.shape == kernels.mix_backward(none, order, index, weight).shape == none.shape
     x, y = torch.randn(33, 2, 40).to(where, dtype).transpose(0, 2), torch.randn(33, 4, 40).to(where, dtype)
     y = y[:, ::2].transpose(0, 2)
     assert torch.equal(kernels.sort_match(x, y), reference.sort_match(x.contiguous(), y.contiguous()))

@@ -20,6 +20,8 @@ OPERATORS = {
         torch.linspace(0, 1, x.shape[0], device=x.device),
     ),
 }
+OPERATORS["mix_order"] = lambda x, y: (x.requires_grad_(), *OPERATORS["mix_partners"](x, y)[1:])
+OPERATORS["mix_backward"] = lambda x, y: (y, torch.argsort(x).to(torch.int16), *OPERATORS["mix_partners"](x, y)[1:])
 LAYOUTS = {
     "contiguous": (torch.float32, lambda t: t),
     "strided": (torch.float64, lambda t: t.transpose(0, 1)),
@@ -44,8 +46,12 @@ def test_mismatched_dtypes(other: torch.dtype) -> None:
 
 
 def test_mismatched_shapes_and_devices() -> None:
-    x = torch.randn(2, 3, 17)
+    x, partner = torch.randn(2, 3, 17), torch.tensor([1, 0])
     with pytest.raises(ValueError, match=r"\(2, 3, 17\), \(2, 3, 9\)"):
         kernels.sort_match(x, x[..., :9])
+    order = kernels.mix_order(x, partner, torch.rand(2))[1]
+    for wrong in ((x[..., :9], order, partner), (x, order, partner[:1])):
+        with pytest.raises(ValueError, match=r"mix_backward .*\(2, 3, 17\)"):
+            kernels.mix_backward(*wrong, torch.rand(2))
     with pytest.raises(ValueError, match=r"\['cpu', 'meta'\]"):
         kernels.sort_match(x, x.to("meta"))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from efdm import (
     MATCHERS,
+    Partners,
     adain,
     channel_stats,
     efdm,
@@ -67,6 +68,25 @@ def test_compiled_gradients(style_grad: str, device: torch.device) -> None:
         torch.testing.assert_close(y.grad.sum((2, 3)), 0.75 * g.sum((2, 3)))
     else:
         assert y.grad is None
+
+
+def test_compiled_flow_within_a_batch(device: torch.device) -> None:
+    torch._dynamo.reset()
+    index, lam = torch.tensor([2, 0, 0], device=device), torch.tensor([0.25, 1.0, 0.5], device=device)
+
+    def mix(x: Tensor) -> Tensor:
+        return efdmix(x.sin(), Partners(index, "drawn"), lam, style_grad="flow") * 2
+
+    compiled = torch.compile(mix, fullgraph=True, backend="aot_eager", dynamic=True)
+    for size, memory_format in ((5, torch.channels_last), (7, torch.channels_last), (6, torch.contiguous_format)):
+        x, g = (torch.randn(3, 4, size, size, device=device).contiguous(memory_format=memory_format) for _ in range(2))
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        for function, leaf in ((compiled, a), (mix, b)):
+            out = function(leaf)
+            assert out.is_contiguous(memory_format=memory_format)
+            out.backward(g)
+        torch.testing.assert_close(a.grad, b.grad)
+        torch.testing.assert_close(compiled(x), mix(x))
 
 
 def test_inductor(device: torch.device) -> None:

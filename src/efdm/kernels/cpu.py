@@ -150,28 +150,36 @@ class NetworkSorter(Sorter):
     """A `Sorter` that also mixes channels-last features, the usual output of convolutions, without copying."""
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        if _is_channels_last(x):
-            return self._mixed_channels_last(x, partner, weight)[0]
-        return super().mix_partners(x.contiguous(), partner, weight)
+        if not _is_channels_last(x):
+            return super().mix_partners(x.contiguous(), partner, weight)
+        # rows are short, so positions fit 16 bits
+        return self._mixed_channels_last(x, partner, weight, _scratch(x.mT.shape, torch.int16))
 
     def mix_order(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        if _is_channels_last(x):
-            mixed, order = self._mixed_channels_last(x, partner, weight)
-            return mixed, order.mT.clone(memory_format=torch.contiguous_format)
-        return super().mix_order(x.contiguous(), partner, weight)
+        if not _is_channels_last(x):
+            return super().mix_order(x.contiguous(), partner, weight)
+        order = torch.empty(x.shape, dtype=torch.int16)
+        return self._mixed_channels_last(x, partner, weight, order.mT), order
 
-    def _mixed_channels_last(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mixed features, and the positions of all ranks ``(b, n, c)``, which the next call overwrites."""
+    def _mixed_channels_last(self, x: Tensor, partner: Tensor, weight: Tensor, order: Tensor) -> Tensor:
         samples = _partners_and_weights(x, partner, weight)
         last, infinity = x.detach().mT, INFINITY_BITS[x.dtype]
         out, values = torch.empty(last.shape, dtype=torch.float32), _scratch(last.shape, last.dtype)
-        order = _scratch(last.shape, torch.int16)  # rows are short, so positions fit 16 bits
         arrays = [_words(t) for t in (last, values, order)]
         sort, mix = self._compiled("sort_channels_last"), self._compiled("mix_channels_last")
         parallel_rows(lambda a, b: sort(*arrays, infinity, a, b), x.shape[0] * x.shape[1], x.shape[2])
         style, mixed = values.float().numpy(), out.numpy()
         parallel_rows(lambda a, b: mix(style, arrays[2], *samples, mixed, a, b), x.shape[0], x[0].numel())
-        return out.to(x.dtype).mT, order
+        return out.to(x.dtype).mT
+
+    def mix_backward(self, grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        if not _is_channels_last(grad):
+            return super().mix_backward(grad.contiguous(), order.contiguous(), partner, weight)
+        samples, out = _partners_and_weights(grad, partner, weight), torch.empty(grad.mT.shape, dtype=torch.float32)
+        arrays = grad.detach().mT.float().numpy(), _words(order.contiguous()), *samples, out.numpy()
+        backward = self._compiled("backward_channels_last")
+        parallel_rows(lambda a, b: backward(*arrays, a, b), grad.shape[0], grad[0].numel())
+        return out.to(grad.dtype).mT
 
 
 def _is_channels_last(x: Tensor) -> bool:

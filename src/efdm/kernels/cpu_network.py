@@ -190,3 +190,20 @@ def mix_channels_last(values, order, partners, weights, out, first, last):
         for i in range(values.shape[1]):
             for c in range(values.shape[2]):
                 out[sample, order[sample, i, c], c] = lerp(values[sample, i, c], style[i, c], weight)
+
+
+@_jit
+def backward_channels_last(grad, order, partners, weights, out, first, last):
+    """`mix_backward` for whole samples of a channels-last gradient, with the order in rows (samples, channels, n)."""
+    received = np.empty(order.shape[1:], np.float32)
+    for sample in range(first, last):
+        received[:] = 0
+        for a in range(partners.size):
+            if partners[a] == sample and weights[a] != 0:
+                for c in range(received.shape[0]):
+                    for i in range(received.shape[1]):
+                        received[c, i] += weights[a] * grad[a, order[a, c, i], c]
+        for c in range(received.shape[0]):
+            for i in range(received.shape[1]):
+                position = order[sample, c, i]
+                out[sample, position, c] = grad[sample, position, c] + received[c, i]

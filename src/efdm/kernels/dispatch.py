@@ -40,10 +40,12 @@ def _max_block_length(device: torch.device, dtype: torch.dtype) -> float:
     return cuda.max_block_length(index, dtype.itemsize)
 
 
+_MIXING = ("mix_partners", "mix_order", "mix_backward")
+
 KERNELS = (
     Kernel(
         "cuda_block", "cuda", DTYPES, _max_block_length, cuda.unavailable_reason, cuda.block,
-        "one fused launch, one thread block per row", strided=("mix_partners", "mix_order", "mix_backward"),
+        "one fused launch, one thread block per row", strided=_MIXING,
     ),
     Kernel(
         "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, cuda.unavailable_reason, cuda.chunks,
@@ -51,7 +53,7 @@ KERNELS = (
     ),
     Kernel(
         "cpu_network", "cpu", DTYPES, lambda d, t: cpu.MAX_NETWORK_LENGTH[t.itemsize], cpu.unavailable_reason, cpu.network,
-        "numba sorting network, several rows per vector", strided=("mix_partners", "mix_order"),
+        "numba sorting network, several rows per vector", strided=_MIXING,
     ),
     Kernel(
         "cpu_radix", "cpu", DTYPES, lambda d, t: cpu.MAX_ROW_LENGTH, cpu.unavailable_reason, cpu.radix,
