@@ -69,6 +69,22 @@ def test_only_positions_are_saved() -> None:
     assert not mix(x.detach(), index, lam).requires_grad
 
 
+class WithoutGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad
+
+
+def test_undefined_gradient() -> None:
+    x = torch.randn(2, 3, 5, requires_grad=True)
+    WithoutGradient.apply(mix(x, torch.tensor([1, 0]), torch.rand(2)), x).sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("lam", [(0.1, 0.5, 0.0, 1.0), (1.0,) * 4], ids=["mixed", "unmixed"])
 def test_second_derivatives_and_transforms(lam: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> None:

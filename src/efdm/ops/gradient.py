@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from efdm import kernels
 from efdm.kernels import reference
 from efdm.ops.layout import from_rows, to_rows
-from efdm.shapes import Features, Ranks, Values, checked
+from efdm.shapes import Features, Partner, Ranks, Values, Weight, checked
 
 
 def detached(t: Tensor) -> Tensor:
@@ -82,15 +82,18 @@ class _MixPartners(torch.autograd.Function):
         ctx.save_for_backward(output[1], partner, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None, None]:  # type: ignore[override]
+        if grad is None:
+            return None, None, None, None
         # the definition is differentiable, for second derivatives
         functions = reference if needs_grad(grad) or kernels.in_func_transform() else kernels
         rows = functions.mix_backward(to_rows(grad, "gradient", ctx.channel_dim).values, *ctx.saved_tensors)
         return from_rows(rows, grad, ctx.channel_dim), None, None, None
 
 
-def mix_partners(content: Tensor, partner: Tensor, weight: Tensor, channel_dim: int) -> Tensor:
-    """Return EFDMix within a batch, with gradient to content and style. Saves 2 bytes per value for backward."""
+@checked
+def mix_partners(content: Features, partner: Partner, weight: Weight, channel_dim: int) -> Features:
+    """Return EFDMix within a batch, with gradient to content and style. Only positions are saved for backward."""
     reject_forward_mode(content)
     if torch.compiler.is_compiling():  # compilers preserve the gradient of an operator
         mixed = torch.ops.efdm.mix_order(to_rows(content, "content", channel_dim).values, partner, weight)[0]
