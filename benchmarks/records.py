@@ -1,0 +1,61 @@
+"""List the records of benchmarks and the commits since which the code that they measure has changed.
+
+    python benchmarks/records.py
+
+Rerun the benchmarks of stale records before a release. The exit status is 1 if a record is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+CORE = ("src/efdm/kernels", "src/efdm/ops")
+TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
+RETRIEVAL = (*CORE, "src/efdm/reid/retrieval.py", "src/efdm/reid/rerank.py")
+STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
+COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels", "planes", "spaces"))
+# record -> the code that it measures
+MEASURED: dict[str, tuple[str, ...]] = {
+    "gpu-tests.json": TRAINING,
+    "cpu.json": CORE,
+    "cuda.json": CORE,
+    "dg-cpu.json": TRAINING,
+    "dg-cuda.json": TRAINING,
+    "colours-cpu.json": COLOURS,
+    "pictures-cpu.json": STYLE,
+    "pictures-cuda.json": STYLE,
+    "retrieval-cpu.json": RETRIEVAL,
+    "retrieval-cuda.json": RETRIEVAL,
+    "export-cpu.json": (*CORE, "src/efdm/models/small.py", "src/efdm/style/export.py"),
+    "bulk-cpu.json": (),  # rates for an estimate
+    "side-by-side.json": (),  # a one-time comparison of lanes and processes
+    "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look_cache.py"),
+    "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
+}
+
+
+def changes_since(commit: str, paths: tuple[str, ...]) -> str:
+    """Return git's summary of the changes of ``paths`` since a commit, "" if they are equal."""
+    if not paths:
+        return ""
+    command = ["git", "diff", "--shortstat", commit, "HEAD", "--", *paths]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main() -> int:
+    stale = 0
+    for name, paths in MEASURED.items():
+        environment = json.loads((RESULTS / name).read_text())["environment"]
+        changed = changes_since(environment["commit"], paths)
+        stale += bool(changed)
+        print(f"{name:20} {environment['commit']} {environment['date']}  {changed or 'current'}")
+    return int(stale > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
