@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 import torch
@@ -21,6 +22,13 @@ def efdm_row(x: Sequence[float], y: Sequence[float], key: Sequence[float] | None
     for position, value in zip(order, sorted(y, key=_nan_last), strict=True):
         out[position] = value
     return out
+
+
+def tolerant_row(x: Sequence[float], y: Sequence[float], tolerance: float) -> list[float]:
+    """Return for every x the mean of the sorted y over all ranks of x within tolerance standard deviations."""
+    radius = tolerance * statistics.stdev(x)
+    pairs = list(zip(sorted(x), sorted(y), strict=True))
+    return [statistics.fmean(v for u, v in pairs if abs(u - each) <= radius) for each in x]
 
 
 def interpolated(y: Sequence[float], n: int) -> list[float]:

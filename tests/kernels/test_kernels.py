@@ -85,6 +85,24 @@ def test_dtypes(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None
 
 
 @each_kernel_and_dtype
+def test_tolerant(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
+    names = "worked_example one_value odd_length after_relu all_equal infinities nan huge two_chunks"
+    for case in names.split():
+        x, y = rows(case, dtype, where)
+        if x.shape[-1] > kernel.max_length(where, dtype):
+            continue
+        x[0, ::3] = torch.nan  # as outside a mask
+        values, (content, rank) = reference.sort_rows(y), reference.sort_rank(x)
+        for tolerance in (1e-6, 0.1, 100.0):
+            made = kernels.tolerant_match(x, values, tolerance)
+            close(made, reference.tolerant_match(x, values, tolerance))
+            assert same(kernels.take(kernels.tolerant_values(content, values, tolerance), rank), made)
+            assert made.dtype == x.dtype
+    none = torch.zeros(0, 5, device=where, dtype=dtype)
+    assert kernels.tolerant_match(none, none, 0.1).shape == none.shape
+
+
+@each_kernel_and_dtype
 def test_mix_partners(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
     partner = torch.tensor([4, 3, 0, 0, 1], device=where)
     weight = torch.tensor([0.0, 1.0, 0.25, 0.75, 0.5], device=where)

@@ -14,6 +14,8 @@ OPERATORS = {
     "sort_rank": lambda x, y: (x,),
     "straight_through": lambda x, y: (x.requires_grad_(), y.requires_grad_()),
     "take": lambda x, y: (y, torch.argsort(x).to(torch.int32)),
+    "tolerant_match": lambda x, y: (x, y.sort(-1).values, 0.1),
+    "tolerant_values": lambda x, y: (x.sort(-1).values, y.sort(-1).values, 0.1),
     "mix_partners": lambda x, y: (
         x,
         torch.arange(x.shape[0], device=x.device).flip(0),

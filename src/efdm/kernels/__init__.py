@@ -32,6 +32,8 @@ __all__ = [
     "sort_rank",
     "sort_rows",
     "take",
+    "tolerant_match",
+    "tolerant_values",
 ]
 
 
@@ -96,6 +98,18 @@ def sort_rank(x: Values) -> tuple[Values, Ranks]:
 def take(values: Values, rank: Ranks) -> Values:
     """Return ``out`` with ``out[i] = values[rank[i]]``."""
     return _backend(values).take(values, rank)
+
+
+@checked
+def tolerant_match(x: Values, values: Values, tolerance: float) -> Values:
+    """Return `match_sorted`, with ``values`` averaged over all ranks of content within ``tolerance`` standard deviations."""
+    return _backend(x).tolerant_match(x, values, tolerance)
+
+
+@checked
+def tolerant_values(content: Values, values: Values, tolerance: float) -> Values:
+    """Average sorted ``values`` over all ranks whose sorted ``content`` differs by at most ``tolerance`` deviations."""
+    return _backend(content).tolerant_values(content, values, tolerance)
 
 
 @checked

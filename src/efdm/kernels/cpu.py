@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from efdm.kernels import reference
 from efdm.kernels.cpu_threads import parallel_rows
 from efdm.kernels.floats import INFINITY_BITS
 from efdm.kernels.reference import order_dtype
@@ -90,6 +91,9 @@ class Sorter:
 
     def take(self, values: Tensor, rank: Tensor) -> Tensor:
         return self._values("take", values, rank)
+
+    tolerant_match = staticmethod(reference.tolerant_match)
+    tolerant_values = staticmethod(reference.tolerant_values)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         return self._mixed(x, *self.sort_rank(x), _partners_and_weights(x, partner, weight))

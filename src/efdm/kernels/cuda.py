@@ -173,6 +173,9 @@ class block:
         _block_launcher(n, values.dtype, values.device.index).per_element("take", 1, values, rank, out, n)
         return out
 
+    tolerant_match = staticmethod(reference.tolerant_match)
+    tolerant_values = staticmethod(reference.tolerant_values)
+
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         return cls.mix_order(x, partner, weight)[0]
@@ -270,6 +273,9 @@ class chunks:
         out = torch.empty_like(values)
         cls._launcher(values).per_element("take", 1, values, rank, out, values.shape[-1])
         return out
+
+    tolerant_match = staticmethod(reference.tolerant_match)
+    tolerant_values = staticmethod(reference.tolerant_values)
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

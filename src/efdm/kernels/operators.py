@@ -26,7 +26,7 @@ def _second_dtype(name: str, first: Tensor) -> torch.dtype:
     return {"take": torch.int32, "mix_partners": torch.int64, "mix_order": torch.int64}.get(name, first.dtype)
 
 
-def _run(name: str, *tensors: Tensor) -> Any:
+def _run(name: str, *tensors: Tensor, numbers: tuple[float, ...] = ()) -> Any:
     """Call the chosen kernel, on contiguous rows unless it supports other strides."""
     first = tensors[0]
     samples = tensors[-2:] if name.startswith("mix") else ()  # partners and weights
@@ -40,7 +40,7 @@ def _run(name: str, *tensors: Tensor) -> Any:
         raise ValueError(f"{name} of {first.dtype} expects a second argument of {expected}, got {tensors[1].dtype}")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
-    return getattr(kernel.functions, name)(*ready)
+    return getattr(kernel.functions, name)(*ready, *numbers)
 
 
 sort_match = partial(_run, "sort_match")
@@ -48,6 +48,14 @@ match_sorted = partial(_run, "match_sorted")
 sort_rows = partial(_run, "sort_rows")
 sort_rank = partial(_run, "sort_rank")
 take = partial(_run, "take")
+
+
+def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+    return _run("tolerant_match", x, values, numbers=(tolerance,))  # type: ignore[no-any-return]
+
+
+def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+    return _run("tolerant_values", content, values, numbers=(tolerance,))  # type: ignore[no-any-return]
 
 
 def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -86,6 +94,11 @@ _OPERATORS = (  # schema, implementation, fake implementation
     ("sort_rows(Tensor y) -> Tensor", sort_rows, _like),
     ("sort_rank(Tensor x) -> (Tensor, Tensor)", sort_rank, lambda x: (_like(x), _like(x.to(torch.int32)))),
     ("take(Tensor values, Tensor rank) -> Tensor", take, lambda values, rank: _like(values)),
+    ("tolerant_match(Tensor x, Tensor values, float tolerance) -> Tensor", tolerant_match, lambda x, *_: _like(x)),
+    (
+        "tolerant_values(Tensor content, Tensor values, float tolerance) -> Tensor", tolerant_values,
+        lambda content, *_: _like(content),
+    ),
     ("mix_partners(Tensor x, Tensor partner, Tensor weight) -> Tensor", mix_partners, lambda x, *_: torch.empty_like(x)),
     (
         "mix_order(Tensor x, Tensor partner, Tensor weight) -> (Tensor, Tensor)", mix_order,
@@ -102,9 +115,13 @@ _OPERATORS = (  # schema, implementation, fake implementation
 def _batched(name: str) -> Callable[..., Any]:
     """Return the torch.vmap rule: kernels accept any leading dimensions, so the mapped dimension moves to the front."""
 
-    def rule(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Any, Any]:
-        pairs = zip(tensors, in_dims, strict=True)
-        front = [t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0) for t, d in pairs]
+    def to_front(t: Any, dim: int | None, size: int) -> Any:
+        if not isinstance(t, Tensor):
+            return t
+        return t.expand(size, *t.shape) if dim is None else t.movedim(dim, 0)
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+        front = [to_front(t, d, info.batch_size) for t, d in zip(given, in_dims, strict=True)]
         out = getattr(torch.ops.efdm, name)(*front)
         return out, (0, 0) if isinstance(out, tuple) else 0
 

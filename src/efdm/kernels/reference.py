@@ -1,13 +1,16 @@
 """The definition of every kernel in plain torch. All rows of the kernel table must agree with these functions.
 
 - Rows are sorted in ascending order. The sort is stable, ``-0.0`` equals ``0.0``, and NaN sorts last.
-- Values are moved, never computed with, so the output holds the same bits as the input.
+- Values are moved, never computed with, so the output holds the same bits as the input. Mixes and tolerant matches compute.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from efdm.kernels.floats import upcast
 
 
 def _sort(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,6 +57,43 @@ def match_sorted(x: Tensor, values: Tensor) -> Tensor:
 def sort_match(x: Tensor, y: Tensor) -> Tensor:
     """Return ``out`` with ``out[tau[i]] = sort(y)[i]`` for ``tau = argsort(x)`` (paper, equation 4)."""
     return match_sorted(x, sort_rows(y))
+
+
+def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+    """Return `tolerant_values` in the order of ``x``: equal content receives equal values."""
+    content, rank = sort_rank(x)
+    return take(tolerant_values(content, values, tolerance), rank)
+
+
+def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+    """Replace each of the sorted ``values`` by the mean over all ranks of similar content, `similar_ranks`.
+
+    Sums are float64, and every mean lies between the values it averages. Rows with infinite values or NaN are not changed.
+    """
+    first, end = similar_ranks(content, tolerance)
+    total = F.pad(values.to(torch.float64).cumsum(-1), (1, 0))
+    mean = (total.gather(-1, end) - total.gather(-1, first)) / (end - first)
+    mean = mean.to(upcast(values).dtype).to(values.dtype)
+    mean = torch.minimum(torch.maximum(mean, values.gather(-1, first)), values.gather(-1, end - 1))
+    return torch.where((end - first == 1) | ~total[..., -1:].isfinite(), values, mean)
+
+
+def similar_ranks(content: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Return the first rank and the end of the ranks whose sorted ``content`` differs by at most ``tolerance`` deviations.
+
+    A deviation is the standard deviation (n - 1) of a row without its NaN. NaN is similar to itself only, and so are all
+    values of a row whose deviation is not finite.
+    """
+    known, wide = ~content.isnan(), content.to(torch.float64)
+    count = known.sum(-1, keepdim=True)
+    mean = torch.where(known, wide, 0).sum(-1, keepdim=True) / count
+    deviation = (torch.where(known, wide - mean, 0).square().sum(-1, keepdim=True) / (count - 1)).sqrt()
+    radius = tolerance * deviation
+    alone, rank = ~known | ~radius.isfinite(), torch.arange(content.shape[-1], device=content.device).expand_as(content)
+    ordered = torch.where(known, wide, torch.inf)
+    first = torch.searchsorted(ordered, ordered - radius)
+    end = torch.searchsorted(ordered, ordered + radius, right=True)
+    return torch.where(alone, rank, first), torch.where(alone, rank + 1, end)
 
 
 def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

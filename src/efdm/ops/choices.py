@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -37,6 +38,15 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     raise SettingError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}", argument)
 
 
+def check_tolerance(tolerance: float) -> None:
+    """Raise `SettingError` unless ``tolerance`` is a finite number >= 0."""
+    if isinstance(tolerance, float | int) and 0 <= tolerance < math.inf:
+        return
+    from efdm.errors import SettingError
+
+    raise SettingError(f"tolerance must be a finite number >= 0, got {tolerance!r}", "tolerance")
+
+
 def options_of(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the names of the keyword-only arguments."""
     return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
@@ -49,3 +59,5 @@ def check_known(function: str, known: Collection[str], options: Mapping[str, obj
             raise TypeError(f"{function} has no option {name!r}; its options are {', '.join(known)}")
         if name in CHOICES:
             check_choice(name, value)
+        elif name == "tolerance":
+            check_tolerance(value)  # type: ignore[arg-type]

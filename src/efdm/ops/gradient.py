@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -119,6 +120,27 @@ class _SortRank(torch.autograd.Function):
         return take(grad, rank)  # differentiable, for second derivatives
 
 
+class _TolerantValues(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        return kernels.tolerant_values(content, values, tolerance)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        content, _, ctx.tolerance = inputs
+        ctx.save_for_backward(content)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:  # type: ignore[override]
+        (content,) = ctx.saved_tensors
+        first, end = reference.similar_ranks(content, ctx.tolerance)
+        # similarity is symmetric: the outputs that a value contributes to are those of the ranks similar to its own
+        total = F.pad((grad.to(torch.float64) / (end - first)).cumsum(-1), (1, 0))
+        return None, (total.gather(-1, end) - total.gather(-1, first)).to(grad.dtype), None
+
+
 class _Take(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -156,3 +178,11 @@ def take(values: Values, rank: Ranks) -> Values:
     if needs_grad(values):
         return _Take.apply(values, rank)  # type: ignore[no-any-return,no-untyped-call]
     return kernels.take(values, rank)
+
+
+@checked
+def tolerant_values(content: Values, values: Values, tolerance: float) -> Values:
+    """Return the averages of `kernels.tolerant_values`, differentiable with respect to ``values``."""
+    if needs_grad(values):
+        return _TolerantValues.apply(content, values, tolerance)  # type: ignore[no-any-return,no-untyped-call]
+    return kernels.tolerant_values(content, values, tolerance)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.ops import gradient
-from efdm.ops.choices import ContentGrad, Sizes, StyleGrad, Ties, check_choice
+from efdm.ops.choices import ContentGrad, Sizes, StyleGrad, Ties, check_choice, check_tolerance
 from efdm.ops.layout import Rows, from_rows, same_size, to_rows, where_selected
 from efdm.ops.resample import fraction, resample_sorted
 from efdm.ops.styles import Partners, PreparedStyle, Style, partner_mask, partner_weights, reject_mask, style_rows
@@ -21,6 +21,7 @@ def efdm(
     style: Style,
     *,
     ties: Ties = "fast",
+    tolerance: float = 0.0,
     style_grad: StyleGrad = "stop",
     content_grad: ContentGrad = "identity",
     sizes: Sizes = "interpolate",
@@ -41,6 +42,11 @@ def efdm(
             or `Partners`.
         ties: Order of equal content values. ``"fast"``: unspecified; ``"stable"``: by position; ``"random"``: shuffled;
             ``"neighbor"``: by the sum over each value and its direct spatial neighbors.
+        tolerance: If positive, a content value :math:`x` receives the mean of the style values of all ranks whose content
+            is within ``tolerance`` standard deviations of :math:`x`. Equal content receives equal values, and ``ties`` has
+            no effect. Noise in nearly constant areas no longer spreads over all values of the style, at the price of an
+            output that does not have exactly the style's distribution. Rows with an infinite value, or with NaN in the
+            style, are matched exactly.
         style_grad: Gradient with respect to the style. ``"stop"``: none, as in the paper; ``"flow"``: each style value
             receives the gradient of the outputs it was assigned to, as in the authors' code.
         content_grad: Gradient with respect to the content. ``"identity"``: as if matching were the identity; ``"stop"``:
@@ -60,38 +66,43 @@ def efdm(
     """
     check_choice("ties", ties)
     check_choice("sizes", sizes)
-    plain = content_mask is style_mask is None and channel_dim == 1 and TIES[ties] is None
+    check_tolerance(tolerance)
+    plain = content_mask is style_mask is None and channel_dim == 1 and (TIES[ties] is None or tolerance)
     if plain and style_grad == "stop" and content_grad == "identity":
-        matched = _fast_path(content, style)
+        matched = _fast_path(content, style, tolerance)
         if matched is not None:
             return gradient.straight_through(content, matched)
     x, y, partner = _to_rows(content, style, style_grad, channel_dim, content_mask, style_mask)
     if partner is not None:
         # one sort of the batch gives the ranks of every content and the sorted values of every style
         values, rank = sort_rank(x, ties, generator)
-        matched = gradient.take(_resample(x, y, values.index_select(0, partner), sizes), rank)
+        paired = _resample(x, y, values.index_select(0, partner), sizes)
+        paired = gradient.tolerant_values(values.detach(), paired, tolerance) if tolerance else paired
+        matched = gradient.take(paired, rank)
     else:
-        matched = _match(x, y, style, ties, sizes, generator)
+        matched = _match(x, y, style, ties, sizes, generator, tolerance)
     return _from_rows(content, matched, x, y, content_grad, channel_dim)
 
 
-def _fast_path(content: Tensor, style: Style) -> Tensor | None:
+def _fast_path(content: Tensor, style: Style, tolerance: float) -> Tensor | None:
     """Match contiguous features of equal size, or return None. On a GPU, full validation takes longer than a small match."""
     if not isinstance(content, Tensor) or kernels.is_exporting() or content.ndim < 3 or not content.is_contiguous():
         return None
     if isinstance(style, Tensor):
         if content.shape != style.shape or not style.is_contiguous():
             return None
-        y, match = gradient.detached(style).flatten(2), "sort_match"
+        y, is_sorted = gradient.detached(style).flatten(2), False
     elif isinstance(style, PreparedStyle) and style.mask is None:
-        y, match = style.values, "match_sorted"
+        y, is_sorted = style.values, True
     else:
         return None
     x = gradient.detached(content).flatten(2)
     compatible = x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
     if not compatible or not x.is_floating_point() or not x.numel():
         return None
-    return getattr(kernels, match)(x, y).view_as(content)
+    if tolerance:
+        return kernels.tolerant_match(x, y if is_sorted else kernels.sort_rows(y), tolerance).view_as(content)
+    return (kernels.match_sorted if is_sorted else kernels.sort_match)(x, y).view_as(content)
 
 
 def _to_rows(
@@ -122,9 +133,11 @@ def _to_rows(
     return x, (y._replace(values=y.values.detach()) if not flow and y.values.requires_grad else y), None
 
 
-def _match(x: Rows, y: Rows, style: Style, ties: Ties, sizes: Sizes, generator: torch.Generator | None) -> Tensor:
+def _match(
+    x: Rows, y: Rows, style: Style, ties: Ties, sizes: Sizes, generator: torch.Generator | None, tolerance: float
+) -> Tensor:
     if (
-        x.mask is None and y.mask is None and TIES[ties] is None and isinstance(style, Tensor)
+        x.mask is None and y.mask is None and TIES[ties] is None and not tolerance and isinstance(style, Tensor)
         and same_size(x.values, y.values) and not gradient.needs_grad(y.values)
     ):  # fmt: skip
         return kernels.sort_match(x.values, y.values.expand_as(x.values))
@@ -133,7 +146,7 @@ def _match(x: Rows, y: Rows, style: Style, ties: Ties, sizes: Sizes, generator: 
     else:
         ordered = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
         values = _resample(x, y, ordered, sizes)
-    return match_sorted(x, values, ties, generator)
+    return match_sorted(x, values, ties, generator, tolerance)
 
 
 def _resample(x: Rows, y: Rows, ordered: Tensor, sizes: Sizes) -> Tensor:

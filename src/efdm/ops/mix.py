@@ -60,7 +60,8 @@ def _check_weight(name: str, weight: float | Tensor, content: Tensor, at_0: str,
     return weight
 
 
-_FAST_VALUES = {"ties": ("fast", "stable"), "style_grad": ("stop",)}  # values that the fused functions implement by default
+# values that the fused functions implement by default
+_FAST_VALUES = {"ties": ("fast", "stable"), "tolerance": (0,), "style_grad": ("stop",)}
 # content_grad is not an option of `mix_features`, which defines the gradient itself
 _OPTIONS = {name: tuple(o for o in options_of(row.function) if o != "content_grad") for name, row in MATCHERS.items()}
 
@@ -103,6 +104,7 @@ def efdmix(
     lam: float | Tensor,
     *,
     ties: Ties = "fast",
+    tolerance: float = 0.0,
     style_grad: StyleGrad = "stop",
     channel_dim: int = 1,
     content_mask: Tensor | None = None,
@@ -126,7 +128,7 @@ def efdmix(
     """
     return mix_features(
         content, style, lam, "efdm",
-        ties=ties, style_grad=style_grad, channel_dim=channel_dim,
+        ties=ties, tolerance=tolerance, style_grad=style_grad, channel_dim=channel_dim,
         content_mask=content_mask, style_mask=style_mask, generator=generator,
     )  # fmt: skip
 

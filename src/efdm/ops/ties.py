@@ -80,8 +80,18 @@ def sort_rank(content: Rows, ties: Ties, generator: torch.Generator | None = Non
     return values, rank.gather(-1, index)
 
 
-def match_sorted(content: Rows, values: Tensor, ties: Ties, generator: torch.Generator | None = None) -> Tensor:
-    """Give the content of rank ``i`` the value ``values[..., i]``. A gradient flows to ``values`` if they require one."""
+def match_sorted(
+    content: Rows, values: Tensor, ties: Ties, generator: torch.Generator | None = None, tolerance: float = 0.0
+) -> Tensor:
+    """Give the content of rank ``i`` the value ``values[..., i]``, or with a tolerance their mean over similar content.
+
+    A gradient flows to ``values`` if they require one.
+    """
+    if tolerance:
+        if content.mask is None and not gradient.needs_grad(values):
+            return kernels.tolerant_match(content.values, values, tolerance)
+        ordered, rank = sort_rank(content, "stable")
+        return gradient.take(gradient.tolerant_values(ordered, values, tolerance), rank)
     if TIES[ties] is not None or gradient.needs_grad(values):
         return gradient.take(values, sort_rank(content, ties, generator)[1])
     x, index = content.selected(), _presort(content, ties, generator)
