@@ -2,10 +2,10 @@
 
     python benchmarks/dg.py [--device cpu|cuda] [--out FILE] [--backbones NAME ...] [--batch N] [--size N]
 
-The record has three parts. "steps": the steps of ERM, MixStyle, EFDMix without and with gradient to the style, and EFDMix
-written with three calls of torch.sort, for each backbone and speed; the ratios to ERM are of the same run, and the memory is
-that of all methods together. "lanes": iterations per second of several EFDMix runs on one GPU in one process. "processes":
-the same runs in one process each.
+The record has three parts. "steps": the steps of ERM, MixStyle, EFDMix without and with gradient to the style, distribution
+noise, and EFDMix written with three calls of torch.sort, for each backbone and speed; the ratios to ERM are of the same
+run, and the memory is that of all methods together. "lanes": iterations per second of several EFDMix runs on one GPU in one
+process. "processes": the same runs in one process each.
 
 Stages and augmentations are those of the recipes. Images and weights are random, since they do not affect the time. Variants
 alternate within every round, so that all are measured under the same conditions; times are medians. On a GPU a closed gate
@@ -47,7 +47,7 @@ from efdm.training.device import default_device
 from efdm.training.lanes import Work, side_by_side
 
 HERE = Path(__file__).parent
-METHODS = ("erm", "mixstyle", "efdmix", "efdmix-flow", "three_sort")
+METHODS = ("erm", "mixstyle", "efdmix", "efdmix-flow", "distribution-noise", "three_sort")
 # backbone -> the recipe whose stages and augmentation are timed
 RECIPES = {
     "mobilenetv2_100": "pacs_leave_one_out_mobilenetv2",

@@ -24,6 +24,7 @@ if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
     Features: TypeAlias = Tensor  # *shape
     Partner: TypeAlias = Tensor  # batch, int64
     Weight: TypeAlias = Tensor  # batch
+    Matrix: TypeAlias = Tensor  # batch batch, or channels batch batch
 
     def checked(function: Function) -> Function:
         return function
@@ -40,4 +41,5 @@ else:
     Features = Float[Tensor, "*shape"]
     Partner = Int64[Tensor, "batch"]
     Weight = Float[Tensor, "batch"]
+    Matrix = Float[Tensor, "*channels batch batch"]
     checked = jaxtyped(typechecker=beartype)

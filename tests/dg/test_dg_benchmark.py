@@ -24,7 +24,7 @@ def test_the_benchmark_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyP
     benchmark.main()
     record = json.loads(out.read_text())
     (steps,) = record["steps"]
-    assert list(steps["times"]) == ["erm", "mixstyle", "efdmix", "efdmix-flow", "three_sort"]
+    assert list(steps["times"]) == ["erm", "mixstyle", "efdmix", "efdmix-flow", "distribution-noise", "three_sort"]
     assert steps["times"]["erm"]["to_erm"] == 1
     assert [row["lanes"] for row in record["lanes"]] == [2]
     assert record["processes"] == []

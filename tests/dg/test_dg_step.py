@@ -21,7 +21,7 @@ from efdm.recognition.step import parts_to_compile
 from efdm.training.step import Step
 
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-METHODS = ("erm", "efdmix", "mixup", "efdmix-labels", "dsu", "manifold-mixup", "cutmix", "dropblock")
+METHODS = ("erm", "efdmix", "mixup", "efdmix-labels", "distribution-noise", "manifold-mixup", "cutmix", "dropblock")
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,14 @@ def check_mix(device: torch.device, channels: int, n: int, weights: tuple[float,
     assert torch.equal(given, kernels.mix_backward(grad, order, partner, weight))
     torch.testing.assert_close(given, reference.mix_backward(grad, order, partner, weight), **tolerance)
 
+    matrix = weight[:, None] * torch.randn(5, 5, device=device)
+    moved, order = kernels.combine_order(last, matrix)
+    assert moved.stride() == last.stride()
+    assert torch.equal(moved, kernels.combine_order(x, matrix)[0])
+    given = kernels.combine_backward(channels_last(grad), order, matrix)
+    assert given.stride() == last.stride()
+    assert torch.equal(given, kernels.combine_backward(grad, order, matrix))
+
 
 @pytest.mark.parametrize(("channels", "n"), SHAPES)
 def test_same_bits_as_contiguous_features(device: torch.device, channels: int, n: int) -> None:

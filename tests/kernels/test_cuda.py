@@ -80,6 +80,9 @@ def test_writes_every_element(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         mixed, order = kernels.mix_order(x, partner, weight)
         assert not mixed.isnan().any()
         assert not kernels.mix_backward(x, order, partner, weight).isnan().any()
+        moved, order = kernels.combine_order(x, weight.diag())
+        assert not moved.isnan().any()
+        assert not kernels.combine_backward(x, order, weight.diag()).isnan().any()
 
 
 def test_from_another_thread() -> None:

@@ -51,6 +51,9 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     for grad in (torch.randn(4, 6, 50), torch.randn(4, 50, 6).mT):
         out, order = cuda.block.mix_order(grad, partner, weight)
         assert out.stride() == cuda.block.mix_backward(grad, order, partner, weight).stride() == grad.stride()
+        for matrix in (torch.randn(4, 4), torch.randn(6, 4, 4)):
+            out, order = cuda.block.combine_order(grad, matrix)
+            assert out.stride() == cuda.block.combine_backward(grad, order, matrix).stride() == grad.stride()
     for launcher in (cuda._block_launcher, cuda._chunk_launcher):
         launcher.cache_clear()
     assert recorder.launched == set(SIGNATURES)

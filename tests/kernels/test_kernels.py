@@ -147,6 +147,24 @@ def test_mix_order_and_backward(kernel: Kernel, where: torch.device, dtype: torc
         assert torch.equal(kernels.mix_backward(grad, kernels.mix_order(x, partner, none)[1], partner, none), grad)
 
 
+@each_kernel_and_dtype
+def test_combine_order_and_backward(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
+    for n, shape in ((1, (5, 5)), (7, (3, 5, 5)), (100, (5, 5)), (5000, (3, 5, 5)), (40_000, (5, 5))):
+        if n > kernel.max_length(where, dtype):
+            continue
+        x, grad = (torch.randn(5, 3, n).to(where, dtype) for _ in range(2))
+        x[:, 1] = x[:, 1].relu()
+        matrix = torch.randn(shape, device=where) / 2
+        moved, order = kernels.combine_order(x, matrix)
+        assert torch.equal(order, reference.combine_order(x, matrix)[1])
+        close(moved, reference.combine_order(x.double(), matrix)[0])
+        close(kernels.combine_backward(grad, order, matrix), reference.combine_backward(grad.double(), order, matrix))
+        x[0, 0, 0] = torch.inf  # zero times infinity is NaN
+        moved, order = kernels.combine_order(x, torch.zeros_like(matrix))
+        assert torch.equal(moved, x)
+        assert torch.equal(kernels.combine_backward(x, order, torch.zeros_like(matrix)), x)
+
+
 @each_kernel
 def test_many_rows_no_rows_and_strided_rows(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
     # more rows than a second grid dimension allows (65,535)

@@ -24,6 +24,12 @@ OPERATORS = {
 }
 OPERATORS["mix_order"] = lambda x, y: (x.requires_grad_(), *OPERATORS["mix_partners"](x, y)[1:])
 OPERATORS["mix_backward"] = lambda x, y: (y, torch.argsort(x).to(torch.int16), *OPERATORS["mix_partners"](x, y)[1:])
+OPERATORS["combine_order"] = lambda x, y: (x.requires_grad_(), torch.rand(x.shape[0], x.shape[0], device=x.device))
+OPERATORS["combine_backward"] = lambda x, y: (
+    y,
+    torch.argsort(x).to(torch.int16),
+    torch.rand(x.shape[1], x.shape[0], x.shape[0], device=x.device),
+)
 LAYOUTS = {
     "contiguous": (torch.float32, lambda t: t),
     "strided": (torch.float64, lambda t: t.transpose(0, 1)),
@@ -55,5 +61,7 @@ def test_mismatched_shapes_and_devices() -> None:
     for wrong in ((x[..., :9], order, partner), (x, order, partner[:1])):
         with pytest.raises(ValueError, match=r"mix_backward .*\(2, 3, 17\)"):
             kernels.mix_backward(*wrong, torch.rand(2))
+    with pytest.raises(ValueError, match=r"combine_order .*\(2, 3, 17\), \(3, 3\)"):
+        kernels.combine_order(x, torch.rand(3, 3))
     with pytest.raises(ValueError, match=r"\['cpu', 'meta'\]"):
         kernels.sort_match(x, x.to("meta"))

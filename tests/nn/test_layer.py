@@ -11,13 +11,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from efdm import active, mix_after
-from efdm.nn import DSU, CrossNorm, DropBlock, EFDMix, FeatureLayer, MixStyle, draw, feature_layers
+from efdm.nn import DSU, CrossNorm, DistributionNoise, DropBlock, EFDMix, FeatureLayer, MixStyle, draw, feature_layers
 
 LAYERS = {
     "efdmix": lambda **s: EFDMix(1.0, 5.0, **s),
     "mixstyle": lambda **s: MixStyle(1.0, 5.0, **s),
     "crossnorm": lambda **s: CrossNorm(1.0, **s),
     "dsu": lambda **s: DSU(1.0, **s),
+    "noise": lambda **s: DistributionNoise(1.0, **s),
+    "noise by channel": lambda **s: DistributionNoise(1.0, style_grad="stop", draws="channels", **s),
     "dropblock": lambda **s: DropBlock(0.3, 2, **s),
 }
 
@@ -46,7 +48,7 @@ def test_p_0_does_nothing(make, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("gate", ["read", "not read"])
-@pytest.mark.parametrize("layer", [CrossNorm, DSU, EFDMix], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("layer", [CrossNorm, DistributionNoise, DSU, EFDMix], ids=lambda c: c.__name__)
 def test_a_closed_gate_leaves_features_unchanged(
     layer, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +62,7 @@ def test_a_closed_gate_leaves_features_unchanged(
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("layer", [CrossNorm, DSU, EFDMix], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("layer", [CrossNorm, DistributionNoise, DSU, EFDMix], ids=lambda c: c.__name__)
 def test_a_closed_gate_leaves_infinities_unchanged(layer, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "closed", lambda gate: False)  # as on a GPU
     x = torch.randn(4, 3, 5, 6)
@@ -185,6 +187,9 @@ def test_repr(layer: FeatureLayer, shown: str) -> None:
         (lambda: DSU(eps=-1.0), ValueError, "eps must be .* got -1.0"),
         (lambda: CrossNorm(eps=float("nan")), ValueError, "eps must be .* got nan"),
         (lambda: DropBlock(block=0), ValueError, "block must be .* got 0"),
+        (lambda: DistributionNoise(strength=-1.0), ValueError, "strength must be .* got -1.0"),
+        (lambda: DistributionNoise(style_grad="no"), ValueError, "style_grad='no'"),
+        (lambda: DistributionNoise(draws="each"), ValueError, "draws='each'"),
         (lambda: DSU(channel_dim="last"), TypeError, "channel_dim .* 'last'"),
         (lambda: EFDMix(channel_dim=0), ValueError, "channel_dim must not be 0"),
         (lambda: DropBlock(prefix=-1), ValueError, "prefix must be .* got -1"),
@@ -213,7 +218,7 @@ def test_wrong_settings(build, error: type[Exception], message: str) -> None:
     ids=lambda v: str(tuple(v.shape)) if isinstance(v, Tensor) else None,
 )
 def test_wrong_features_raise_even_if_the_gate_is_closed(features, settings, error, message) -> None:
-    for layer in (EFDMix, DSU, DropBlock):
+    for layer in (EFDMix, DistributionNoise, DSU, DropBlock):
         with pytest.raises(error, match=message):
             layer(p=1e-9, **settings)(features)
 

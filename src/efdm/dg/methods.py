@@ -68,6 +68,16 @@ def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
     return lambda stages, generator, **options: Parts(change=change(generator=generator, **options))
 
 
+def _after_first(first: str, others: str) -> Callable[..., Parts]:
+    """Return a method that inserts one row of `LAYERS` after the first stage and another after the other stages."""
+
+    def make(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
+        one, other = (LAYERS[name].make(generator=generator, **options) for name in (first, others))
+        return Parts([one, *[other] * (stages - 1)])
+
+    return make
+
+
 def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
     mixup = ManifoldMixup(stages, generator=generator, **options)
     return Parts(mixup.layers, mixup)
@@ -76,6 +86,14 @@ def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: A
 _ROWS = (
     Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts()),
     *(_from_layer(row) for row in LAYERS.values()),
+    Method(
+        "efdmix-noise-flow", "EFDMix with gradient to the style after the first stage, distribution noise after the others",
+        "ours", _after_first("efdmix-flow", "distribution-noise"), {"p": 0.5}, min_batch=2,
+    ),
+    Method(
+        "noise-efdmix-flow", "distribution noise after the first stage, EFDMix with gradient to the style after the others",
+        "ours", _after_first("distribution-noise", "efdmix-flow"), {"p": 0.5}, min_batch=2,
+    ),
     Method(
         "coral", "penalty on differences between the domains' feature means and covariances",
         "Sun and Saenko, ECCVW 2016; DomainBed", lambda stages, generator, **options: Parts(penalty=Coral(**options)),

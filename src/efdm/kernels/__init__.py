@@ -14,12 +14,14 @@ from torch import Tensor
 
 from efdm.kernels import operators, reference
 from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, choose_kernel, explain
-from efdm.shapes import Order, Partner, Ranks, Values, Weight, checked
+from efdm.shapes import Matrix, Order, Partner, Ranks, Values, Weight, checked
 
 __all__ = [
     "ENV_VARIABLE",
     "KERNELS",
     "choose_kernel",
+    "combine_backward",
+    "combine_order",
     "explain",
     "in_func_transform",
     "is_eager",
@@ -131,3 +133,18 @@ def mix_backward(grad: Values, order: Order, partner: Partner, weight: Weight) -
     Each sample receives its own gradient, and ``weight[a]`` times the gradient of every sample ``a`` mixed with it, by rank.
     """
     return _backend(grad).mix_backward(grad, order, partner, weight)
+
+
+@checked
+def combine_order(x: Values, matrix: Matrix) -> tuple[Values, Order]:
+    """Add ``matrix @ sorted(x)`` to the sorted samples and restore their order; also return the position of every rank.
+
+    ``matrix`` is ``(b, b)`` for all channels of ``x`` ``(b, c, n)``, or ``(c, b, b)``. A matrix of zeros returns ``x``.
+    """
+    return _backend(x).combine_order(x, matrix)
+
+
+@checked
+def combine_backward(grad: Values, order: Order, matrix: Matrix) -> Values:
+    """Return the gradient of `combine_order` with respect to ``x``, in the memory format of ``grad``."""
+    return _backend(grad).combine_backward(grad, order, matrix)

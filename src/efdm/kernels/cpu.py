@@ -117,6 +117,12 @@ class Sorter:
         self._floats("mix_backward", (grad.detach().float(), order, *samples), (out,))
         return out.to(grad.dtype)
 
+    def combine_order(self, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        return reference.combine_order(x, matrix, self.sort_rank, self.take)
+
+    def combine_backward(self, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
+        return reference.combine_backward(grad, order, matrix, self.take)
+
 
 def _partners_and_weights(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:
     """Return partners and weights as numpy arrays. Raise IndexError for partners outside the batch."""

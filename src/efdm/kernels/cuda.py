@@ -139,6 +139,12 @@ def _rank_like(x: Tensor) -> Tensor:
     return torch.empty(x.shape, dtype=torch.int32, device=x.device)
 
 
+def _themselves(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return partners that are the samples themselves, and weights that are all zero if and only if the matrix is."""
+    largest = torch.linalg.vector_norm(matrix.detach().float(), float("inf"), dim=-1 if matrix.ndim == 2 else (0, -1))
+    return torch.arange(matrix.shape[-1], device=matrix.device), largest
+
+
 class block:
     """Functions of `reference` for rows that fit one thread block."""
 
@@ -184,19 +190,33 @@ class block:
     def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Mix contiguous or channels-last features without copying."""
         x, weight = _dense(x), weight.contiguous()
-        out, order = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
+        values, order = block._sort_order(x, weight)
+        return block._place(x, values, order, partner.contiguous(), weight), order
+
+    @staticmethod
+    def _sort_order(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sorted rows of dense features and the position of every rank, undefined if all weights are zero."""
+        order = torch.empty(x.shape, dtype=torch.int16, device=x.device)
+        values = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         if not x.numel():
-            return out, order
+            return values, order
         batch, channels, n = x.shape
         launcher = _block_launcher(n, x.dtype, x.device.index)
-        values = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         rows = x if x.is_contiguous() else torch.empty_like(values)
         if rows is not x:
             squares = batch * -(-channels // _SIDE) * -(-n // _SIDE)
             launcher.module.launch("to_rows", squares, _THREADS, 0, x, rows, weight, batch, channels, n)
         launcher.per_row("sort_rank", rows, values, None, order, weight, batch)
-        launcher.per_group("mix_ordered", x, values, order, partner.contiguous(), weight, out)
-        return out, order
+        return values, order
+
+    @staticmethod
+    def _place(x: Tensor, values: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        """Mix sorted rows with those of the partners and restore the order and the memory format of ``x``."""
+        out = torch.empty_like(x)
+        if x.numel():
+            launcher = _block_launcher(x.shape[-1], x.dtype, x.device.index)
+            launcher.per_group("mix_ordered", x, values, order, partner, weight, out)
+        return out
 
     @staticmethod
     def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -206,11 +226,32 @@ class block:
         if not grad.numel():
             return out
         launcher = _block_launcher(grad.shape[-1], grad.dtype, grad.device.index)
-        ordered = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
-        givers = torch.empty(2, grad.shape[0], dtype=torch.int32, device=grad.device)
-        launcher.per_group("order_gradient", grad, order, partner.contiguous(), weight, ordered, givers)
+        ordered, givers = block._order_gradient(grad, order, partner.contiguous(), weight)
         launcher.per_group("add_gradients", grad, ordered, order, givers, weight, out)
         return out
+
+    @staticmethod
+    def _order_gradient(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient in the order of the ranks, and lists of the samples mixed with each sample."""
+        ordered = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+        givers = torch.empty(2, grad.shape[0], dtype=torch.int32, device=grad.device)
+        if grad.numel():
+            launcher = _block_launcher(grad.shape[-1], grad.dtype, grad.device.index)
+            launcher.per_group("order_gradient", grad, order, partner, weight, ordered, givers)
+        return ordered, givers
+
+    @staticmethod
+    def combine_order(x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """Sort, combine and place contiguous or channels-last features without copying. Zeros only copy ``x``."""
+        x, (themselves, weight) = _dense(x), _themselves(matrix)
+        values, order = block._sort_order(x, weight)
+        return block._place(x, reference.combined(values, matrix), order, themselves, weight), order
+
+    @staticmethod
+    def combine_backward(grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
+        grad, order, (themselves, weight) = _dense(grad), order.contiguous(), _themselves(matrix)
+        ordered, _ = block._order_gradient(grad, order, themselves, weight)
+        return block._place(grad, reference.combined(ordered, matrix.mT), order, themselves, weight)
 
 
 class chunks:
@@ -295,3 +336,11 @@ class chunks:
         return out
 
     mix_backward = staticmethod(reference.mix_backward)
+
+    @classmethod
+    def combine_order(cls, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        return reference.combine_order(x, matrix, cls.sort_rank, cls.take)
+
+    @classmethod
+    def combine_backward(cls, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
+        return reference.combine_backward(grad, order, matrix, cls.take)

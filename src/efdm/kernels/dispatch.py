@@ -41,11 +41,12 @@ def _max_block_length(device: torch.device, dtype: torch.dtype) -> float:
 
 
 _MIXING = ("mix_partners", "mix_order", "mix_backward")
+_COMBINING = ("combine_order", "combine_backward")
 
 KERNELS = (
     Kernel(
         "cuda_block", "cuda", DTYPES, _max_block_length, cuda.unavailable_reason, cuda.block,
-        "one fused launch, one thread block per row", strided=_MIXING,
+        "one fused launch, one thread block per row", strided=(*_MIXING, *_COMBINING),
     ),
     Kernel(
         "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, cuda.unavailable_reason, cuda.chunks,

@@ -1,7 +1,7 @@
 """The kernels as torch operators, for torch.compile, fake tensors and torch.vmap.
 
-Except for `straight_through` and `mix_order`, the operators have no gradient: `efdm.ops.gradient` defines the gradient of a
-match. These two have one because compilers preserve the gradient of an operator.
+Except for `straight_through`, `mix_order` and `combine_order`, the operators have no gradient: `efdm.ops.gradient` defines
+the gradient of a match. These three have one because compilers preserve the gradient of an operator.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from efdm.kernels.reference import order_dtype
 _library = torch.library.Library("efdm", "DEF")
 
 
+# first word of a name -> number of last arguments that describe the samples, and their shapes for b samples of c channels
+_SAMPLES: dict[str, tuple[int, Callable[[int, int], tuple[tuple[int, ...], ...]]]] = {
+    "mix": (2, lambda b, c: ((b,),)),  # partners and weights
+    "combine": (1, lambda b, c: ((b, b), (c, b, b))),  # a matrix for all channels or for each
+}
+
+
 def _second_dtype(name: str, first: Tensor) -> torch.dtype:
     """Return the required dtype of the second argument."""
-    if name == "mix_backward":
+    if name in ("mix_backward", "combine_backward"):
         return order_dtype(first.shape[-1])
     return {"take": torch.int32, "mix_partners": torch.int64, "mix_order": torch.int64}.get(name, first.dtype)
 
@@ -29,14 +36,15 @@ def _second_dtype(name: str, first: Tensor) -> torch.dtype:
 def _run(name: str, *tensors: Tensor, numbers: tuple[float, ...] = ()) -> Any:
     """Call the chosen kernel, on contiguous rows unless it supports other strides."""
     first = tensors[0]
-    samples = tensors[-2:] if name.startswith("mix") else ()  # partners and weights
+    count, shapes = _SAMPLES.get(name.split("_")[0], (0, None))
+    rows, samples = tensors[: len(tensors) - count], tensors[len(tensors) - count :]
     # The kernels work on raw memory: mismatched shapes, dtypes or devices would read out of bounds.
-    same_shape = all(t.shape == first.shape for t in tensors[: len(tensors) - len(samples)])
-    if not same_shape or any(t.shape != first.shape[:1] for t in samples):
+    same_shape = all(t.shape == first.shape for t in rows)
+    if not same_shape or (shapes is not None and any(t.shape not in shapes(*first.shape[:2]) for t in samples)):
         raise ValueError(f"{name} received mismatched shapes {[tuple(t.shape) for t in tensors]}")
     if any(t.device != first.device for t in tensors):
         raise ValueError(f"{name} received tensors on {[str(t.device) for t in tensors]}; move them to one device")
-    if len(tensors) > 1 and tensors[1].dtype != (expected := _second_dtype(name, first)):
+    if len(tensors) > 1 and name != "combine_order" and tensors[1].dtype != (expected := _second_dtype(name, first)):
         raise ValueError(f"{name} of {first.dtype} expects a second argument of {expected}, got {tensors[1].dtype}")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
@@ -69,6 +77,15 @@ def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tenso
 
 def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
     return _formatted(_run("mix_backward", grad, order, partner, weight), grad)
+
+
+def combine_order(x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    combined, order = _run("combine_order", x, matrix)
+    return _formatted(combined, x), order
+
+
+def combine_backward(grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
+    return _formatted(_run("combine_backward", grad, order, matrix), grad)
 
 
 def _formatted(mixed: Tensor, x: Tensor) -> Tensor:
@@ -108,6 +125,14 @@ _OPERATORS = (  # schema, implementation, fake implementation
         "mix_backward(Tensor grad, Tensor order, Tensor partner, Tensor weight) -> Tensor", mix_backward,
         lambda grad, *_: torch.empty_like(grad),
     ),
+    (
+        "combine_order(Tensor x, Tensor matrix) -> (Tensor, Tensor)", combine_order,
+        lambda x, _: (torch.empty_like(x), _fake_order(x)),
+    ),
+    (
+        "combine_backward(Tensor grad, Tensor order, Tensor matrix) -> Tensor", combine_backward,
+        lambda grad, *_: torch.empty_like(grad),
+    ),
     ("straight_through(Tensor content, Tensor values) -> Tensor", straight_through, lambda c, values: values.clone()),
 )  # fmt: skip
 
@@ -133,7 +158,7 @@ for _schema, _implementation, _fake in _OPERATORS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _fake, lib=_library)
-    if not _name.startswith("mix"):  # the samples of a batch depend on each other
+    if _name.split("_")[0] not in _SAMPLES:  # the samples of a batch depend on each other
         torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
 
 torch.library.register_autograd("efdm::straight_through", lambda ctx, grad: (grad, grad), lib=_library)
@@ -143,8 +168,12 @@ def _save_order(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tens
     ctx.save_for_backward(output[1], *inputs[1:])
 
 
-def _mix_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None]:
-    return torch.ops.efdm.mix_backward(grad, *ctx.saved_tensors), None, None
+def _gradient(name: str) -> Callable[..., tuple[Tensor | None, ...]]:
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        return getattr(torch.ops.efdm, f"{name}_backward")(grad, *ctx.saved_tensors), *[None] * _SAMPLES[name][0]
+
+    return backward
 
 
-torch.library.register_autograd("efdm::mix_order", _mix_backward, setup_context=_save_order, lib=_library)
+for _name in _SAMPLES:
+    torch.library.register_autograd(f"efdm::{_name}_order", _gradient(_name), setup_context=_save_order, lib=_library)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -141,3 +143,40 @@ def mix_backward(grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -
     given = torch.where(weight == 0, 0, weight * total.gather(-1, order))  # zero times infinity is NaN
     received = torch.zeros_like(given).index_add(0, partner, given)
     return (total + torch.zeros_like(total).scatter(-1, order, received)).to(grad.dtype)
+
+
+def combined(values: Tensor, matrix: Tensor) -> Tensor:
+    """Return ``values + matrix @ values`` over the samples of ``values`` ``(b, c, n)``.
+
+    ``matrix`` is ``(b, b)`` for all channels or ``(c, b, b)``. The identity is added to the matrix, which saves a pass over
+    the values.
+    """
+    matrix = (matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)).to(values.dtype)
+    with torch.autocast(values.device.type, enabled=False):  # autocast would round float32 values
+        if matrix.ndim == 2:
+            return (matrix @ values.flatten(1)).view(values.shape)
+        return (matrix @ values.transpose(0, 1)).transpose(0, 1).contiguous()
+
+
+def combine_order(
+    x: Tensor,
+    matrix: Tensor,
+    sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
+    take: Callable[[Tensor, Tensor], Tensor] = take,
+) -> tuple[Tensor, Tensor]:
+    """Add ``matrix @ sorted(x)`` to the sorted samples, return them in their original order, and the position of every rank.
+
+    A matrix of zeros returns ``x`` exactly. Kernels may then leave the positions undefined.
+    """
+    values, rank = sort_rank(x)
+    moved = take(combined(values, matrix), rank)
+    moved = torch.where((matrix != 0).any(), moved, x)  # zero times infinity is NaN
+    return moved, inverse(rank).to(order_dtype(x.shape[-1]))
+
+
+def combine_backward(grad: Tensor, order: Tensor, matrix: Tensor, take: Callable[[Tensor, Tensor], Tensor] = take) -> Tensor:
+    """Return the gradient of `combine_order` with respect to ``x``: the same combination with the transposed matrix."""
+    active = (matrix != 0).any()
+    order = torch.where(active, order, 0).to(torch.int32)
+    moved = take(combined(take(grad, order), matrix.mT), inverse(order))
+    return torch.where(active, moved, grad)

@@ -7,6 +7,7 @@ from efdm.nn.insert import active, feature_layers, mix_after, set_active, unmix
 from efdm.nn.layer import FeatureLayer
 from efdm.nn.manifold import ManifoldMixup
 from efdm.nn.mix import CrossNorm, EFDMix, FeatureMix, MixStyle
+from efdm.nn.noise import DistributionNoise
 from efdm.nn.pairing import PAIRINGS, Pairing
 from efdm.nn.stages import FAMILIES, find_stage, stages_at, stages_of
 from efdm.nn.table import LAYERS, LayerRow
@@ -17,6 +18,7 @@ __all__ = [
     "LAYERS",
     "PAIRINGS",
     "CrossNorm",
+    "DistributionNoise",
     "DropBlock",
     "EFDMix",
     "FeatureLayer",

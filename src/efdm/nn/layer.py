@@ -34,6 +34,10 @@ def check_eps(eps: float) -> None:
     _check_number("eps", eps, "finite and >= 0", 0)
 
 
+def check_strength(strength: float) -> None:
+    _check_number("strength", strength, "finite and >= 0", 0)
+
+
 def check_batch(images: Tensor, targets: Tensor) -> None:
     """Raise unless images and targets can be averaged: floating-point images, and targets given as probabilities."""
     if not images.is_floating_point():

@@ -15,6 +15,7 @@ from efdm.nn.dropblock import DropBlock
 from efdm.nn.dsu import DSU
 from efdm.nn.layer import FeatureLayer
 from efdm.nn.mix import CrossNorm, FeatureMix
+from efdm.nn.noise import DistributionNoise
 from efdm.nn.pairing import Pairing
 
 
@@ -76,6 +77,10 @@ _ROWS = (
     LayerRow(
         "dsu", "Gaussian noise on means and standard deviations, with their spread in the batch", "Li et al., ICLR 2022",
         DSU, {"p": 0.5},  # paper and published code
+    ),
+    LayerRow(
+        "distribution-noise", "Gaussian noise on whole distributions, with their covariance in the batch", "ours",
+        DistributionNoise, {"p": 0.5, "strength": 1.0, "style_grad": "flow", "draws": "joint"},
     ),
     LayerRow(
         "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",

@@ -3,6 +3,7 @@
 from efdm.ops.match import efdm, histogram_match
 from efdm.ops.mix import blend, efdmix, interpolate_styles, mix_features, mixstyle
 from efdm.ops.moments import ChannelStats, adain, adamean, adastd, channel_stats, tied_share
+from efdm.ops.noise import distribution_noise
 from efdm.ops.styles import Partners, PreparedStyle, Style, prepare
 from efdm.ops.table import MATCHERS, Matcher
 
@@ -18,6 +19,7 @@ __all__ = [
     "adastd",
     "blend",
     "channel_stats",
+    "distribution_noise",
     "efdm",
     "efdmix",
     "histogram_match",

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from efdm import kernels
 from efdm.kernels import reference
 from efdm.ops.layout import from_rows, to_rows
-from efdm.shapes import Features, Partner, Ranks, Values, Weight, checked
+from efdm.shapes import Features, Matrix, Partner, Ranks, Values, Weight, checked
 
 
 def detached(t: Tensor) -> Tensor:
@@ -64,42 +64,57 @@ def straight_through(content: Features, values: Features) -> Features:
     return _StraightThrough.apply(content, values)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class _MixPartners(torch.autograd.Function):
+class _WithinBatch(torch.autograd.Function):
+    """A kernel ``<verb>_order`` that changes sorted samples by those of the batch, with the gradient ``<verb>_backward``."""
+
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(content: Tensor, partner: Tensor, weight: Tensor, channel_dim: int) -> tuple[Tensor, Tensor]:
+    def forward(content: Tensor, verb: str, channel_dim: int, *samples: Tensor) -> tuple[Tensor, Tensor]:
         # the definition supports torch.vmap, the fused kernels do not
         functions = reference if kernels.in_func_transform() else kernels
         x = to_rows(content, "content", channel_dim).values
-        mixed, order = functions.mix_order(x, partner, weight)
+        mixed, order = getattr(functions, f"{verb}_order")(x, *samples)
         return from_rows(mixed, content, channel_dim).detach(), order  # a view could not be modified in place
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, partner, weight, ctx.channel_dim = inputs
+        _, ctx.verb, ctx.channel_dim, *samples = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)  # the order would receive a gradient of zeros
-        ctx.save_for_backward(output[1], partner, weight)
+        ctx.save_for_backward(output[1], *samples)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        order, *samples = ctx.saved_tensors
+        others = [None] * (2 + len(samples))  # verb, channel_dim and samples
         if grad is None:
-            return None, None, None, None
+            return None, *others
         # the definition is differentiable, for second derivatives
         functions = reference if needs_grad(grad) or kernels.in_func_transform() else kernels
-        rows = functions.mix_backward(to_rows(grad, "gradient", ctx.channel_dim).values, *ctx.saved_tensors)
-        return from_rows(rows, grad, ctx.channel_dim), None, None, None
+        backward = getattr(functions, f"{ctx.verb}_backward")
+        rows = backward(to_rows(grad, "gradient", ctx.channel_dim).values, order, *samples)
+        return from_rows(rows, grad, ctx.channel_dim), *others
 
 
 @checked
 def mix_partners(content: Features, partner: Partner, weight: Weight, channel_dim: int) -> Features:
     """Return EFDMix within a batch, with gradient to content and style. Only positions are saved for backward."""
+    return _within_batch("mix", content, channel_dim, partner, weight)
+
+
+@checked
+def combine(content: Features, matrix: Matrix, channel_dim: int) -> Features:
+    """Add ``matrix @ sorted`` to the sorted samples of a batch, with gradient. Only positions are saved for backward."""
+    return _within_batch("combine", content, channel_dim, matrix)
+
+
+def _within_batch(verb: str, content: Tensor, channel_dim: int, *samples: Tensor) -> Tensor:
     reject_forward_mode(content)
     if torch.compiler.is_compiling():  # compilers preserve the gradient of an operator
-        mixed = torch.ops.efdm.mix_order(to_rows(content, "content", channel_dim).values, partner, weight)[0]
-        return from_rows(mixed, content, channel_dim)
-    return _MixPartners.apply(content, partner, weight, channel_dim)[0]  # type: ignore[no-any-return,no-untyped-call]
+        operator = getattr(torch.ops.efdm, f"{verb}_order")
+        return from_rows(operator(to_rows(content, "content", channel_dim).values, *samples)[0], content, channel_dim)
+    return _WithinBatch.apply(content, verb, channel_dim, *samples)[0]  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _SortRank(torch.autograd.Function):

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from efdm import DistributionNoise
+
+
+@pytest.mark.parametrize(("draws", "strength"), [("joint", 1.0), ("joint", 0.5), ("channels", 1.0)])
+def test_statistics_of_the_noise(draws: str, strength: float) -> None:
+    """The means of channels move as in DSU, by the spread of the batch; together only if drawn jointly."""
+    x = torch.randn(4, 1, 50) + 5 * torch.randn(4, 1, 1)
+    x = torch.cat([x, -x], 1)  # the second channel moves opposite to the first
+    layer = DistributionNoise(p=1.0, strength=strength, draws=draws, channel_dim=1)
+    moved = torch.stack([layer(x).mean(-1) - x.mean(-1) for _ in range(1000)])
+    spread = x.mean(-1).std(0)
+    torch.testing.assert_close(moved.std(0), strength * spread.expand(4, 2), rtol=0.12, atol=0)
+    together = (moved[..., 0] * moved[..., 1]).mean() / spread.prod()
+    torch.testing.assert_close(together.item(), -(strength**2) if draws == "joint" else 0.0, rtol=0.1, atol=0.05)
+
+
+def test_a_batch_of_one_is_unchanged() -> None:
+    x = torch.randn(1, 3, 7, 7)
+    assert torch.equal(DistributionNoise(p=1.0)(x), x)
