@@ -233,3 +233,20 @@ def test_coverage_averages_over_pixels_inside_the_image() -> None:
     thin = torch.zeros(16, 16, dtype=torch.bool)
     thin[3, 3] = True
     assert style_cells(thin, (16, 16), 8).sum() == 1  # covers less than half of any cell
+
+
+def test_tolerance_of_the_network_applies_unless_given() -> None:
+    network = randomized("small", torch.float32)
+    network.tolerance = 0.0
+    exact = Stylizer(network, "cpu")
+    network.tolerance = 0.5
+    tolerant = Stylizer(network, "cpu")
+    photo, painting = torch.rand(3, 40, 60), torch.rand(3, 30, 50)
+    expected = exact.stylize(photo, painting)
+    assert not close(tolerant.stylize(photo, painting), expected)
+    assert torch.equal(tolerant.stylize(photo, painting, tolerance=0), expected)
+    assert torch.equal(tolerant.stylize(photo, painting, ties="fast"), expected)
+    assert torch.equal(exact.stylize(photo, painting, tolerance=0.5), tolerant.stylize(photo, painting))
+    assert torch.equal(tolerant.stylize(photo, painting, method="hm"), exact.stylize(photo, painting, method="hm"))
+    look = tolerant.prepare([painting, painting.flip(0)])
+    assert close(tolerant.stylize(photo, look), tolerant.stylize(photo, regions=[(torch.ones(40, 60) > 0, look)]))

@@ -22,7 +22,8 @@ class StyleNetwork(nn.Module):
 
     ``strides[i]`` is the stride of the features after stage ``i``, in pixels of the image. ``receptive_field[i]`` is the
     radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by this
-    radius and start at multiples of ``max_stride``, the largest stride inside the network. The first stage is frozen while
+    radius and start at multiples of ``max_stride``, the largest stride inside the network. ``tolerance`` is the default of
+    `efdm.ops.efdm` when features are matched. The first stage is frozen while
     the rest is trained, because a match preserves the content only as the order of its features.
     """
 
@@ -35,8 +36,10 @@ class StyleNetwork(nn.Module):
         strides: tuple[int, ...],
         receptive_field: tuple[int, ...],
         max_stride: int = 0,
+        tolerance: float = 0.0,
     ) -> None:
         super().__init__()
+        self.tolerance = tolerance
         self.max_stride = max_stride or math.lcm(*strides)
         self.name, self.strides, self.receptive_field = name, strides, receptive_field
         self.stages, self.decoder = nn.ModuleList(stages), decoder
@@ -66,6 +69,7 @@ class NetworkSpec:
     weights: Mapping[str, str] = field(default_factory=dict)  # matcher -> row of `efdm.models.weights.WEIGHTS`
     max_stride: int = 0  # largest stride inside the network; 0: the stride of its features
     matcher: str = "efdm"  # key of `weights` that is loaded by default
+    tolerance: float = 0.0  # of the match in a trained network
     encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
 
 
@@ -112,5 +116,6 @@ def build(name: str) -> StyleNetwork:
     row = NETWORKS[name]
     stages, decoder = row.build()
     return StyleNetwork(
-        name, stages, decoder, strides=row.strides, receptive_field=row.receptive_field, max_stride=row.max_stride
-    )
+        name, stages, decoder, strides=row.strides, receptive_field=row.receptive_field, max_stride=row.max_stride,
+        tolerance=row.tolerance,
+    )  # fmt: skip

@@ -87,8 +87,8 @@ def stylize_picture(
         content,
         None if masks else looks[0],
         regions=list(zip(masks, looks, strict=True)) if masks else None,
-        strength=options.strength, method=options.method, ties=options.ties, preserve_color=options.preserve_color,
-        photoreal=options.photoreal, size=options.size,
+        strength=options.strength, method=options.method, ties=options.ties, tolerance=options.tolerance,
+        preserve_color=options.preserve_color, photoreal=options.photoreal, size=options.size,
         generator=torch.Generator(stylizer.device).manual_seed(options.seed),
     )  # fmt: skip
 

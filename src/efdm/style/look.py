@@ -32,7 +32,7 @@ class Look:
 
     def match(self, x: Tensor, depth: int, channels: slice, method: str, **options: object) -> Tensor:
         """Match content features after stage ``depth``, restricted to ``channels``, to the weighted styles."""
-        if method == "efdm" and len(self.features) > 1 and options.keys() <= {"ties", "generator"}:
+        if method == "efdm" and len(self.features) > 1 and options.keys() <= {"ties", "generator", "tolerance"}:
             # every style assigns its i-th value to rank i, so one match to the averaged sorted values is enough
             average = self._average(depth, x.shape[2:].numel(), channels)
             return interpolate_styles(x, [average], [1], method=method, **options)

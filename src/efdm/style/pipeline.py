@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.ops import MATCHERS, PreparedStyle, blend
+from efdm.ops.choices import check_tolerance
 from efdm.style.tiles import map_channels, run_stage, tile_side
 
 
@@ -19,12 +22,36 @@ def transfer(
     *,
     method: str = "efdm",
     strength: float = 1.0,
-    options: Mapping[str, Any] = {},
+    options: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Return the stylized content. ``styles`` holds the features of the style after every stage."""
+    """Return the stylized content. ``styles`` holds the features of the style after every stage.
+
+    ``options`` of the method default to `match_options`.
+    """
+    given = match_options(network, method) if options is None else options
     if len(styles) != len(network.stages):
         raise ValueError(f"{network.name} has {len(network.stages)} stages, got style features for {len(styles)}")
-    return run_network(network, content, lambda depth, x: MATCHERS[method](x, styles[depth], **options), strength=strength)
+    return run_network(network, content, lambda depth, x: MATCHERS[method](x, styles[depth], **given), strength=strength)
+
+
+def match_options(
+    network: StyleNetwork,
+    method: str = "efdm",
+    ties: str | None = None,
+    tolerance: float | None = None,
+    generator: torch.Generator | None = None,
+) -> dict[str, Any]:
+    """Return the options of a match. The tolerance defaults to that of the network, or to 0 with ``ties``."""
+    for name, value in (("ties", ties), ("tolerance", tolerance)):
+        if value is not None and method != "efdm":
+            raise SettingError(f"{name}={value!r} needs method='efdm', got {method!r}", (name, "method"))
+    if method != "efdm":
+        return {}
+    if tolerance is None:
+        tolerance = network.tolerance if ties is None else 0.0
+    check_tolerance(tolerance)
+    order = {} if ties is None else {"ties": ties, "generator": generator}
+    return {**({"tolerance": tolerance} if tolerance else {}), **order}
 
 
 def run_network(

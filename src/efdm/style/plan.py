@@ -17,7 +17,7 @@ from efdm.data.folders import names_in
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
 from efdm.ops import MATCHERS
-from efdm.ops.choices import check_choice
+from efdm.ops.choices import check_choice, check_tolerance
 from efdm.style.color import COLORS
 from efdm.style.look import Look, normalise_weights
 from efdm.style.photoreal import PHOTOREAL
@@ -41,6 +41,7 @@ class Options:
     preserve_color: str = "none"
     photoreal: str = "none"
     ties: str | None = None
+    tolerance: float | None = None
     seed: int = 0  # for ties="random"
     size: Size = "auto"
     style_size: Size = None  # defaults to size
@@ -53,6 +54,8 @@ class Options:
             check_choice(name, getattr(self, name), tuple(table))
         if self.ties is not None:
             check_choice("ties", self.ties)
+        if self.tolerance is not None:
+            check_tolerance(self.tolerance)
         check_strength(self.strength, 1)
         check_size(self.size)
         check_size(self.style_size, "style_size")
@@ -213,8 +216,9 @@ def _check_out(content: Path, out: Path, contents: int, looks: int) -> None:
 
 
 def _check_video(out: Path, looks: Sequence[LookSpec], options: Options) -> None:
-    if (options.preserve_color, options.photoreal, options.ties) != ("none", "none", None):
-        raise SettingError("these settings are for pictures, not for a video", ("preserve_color", "photoreal", "ties"))
+    pictures_only = ("preserve_color", "photoreal", "ties", "tolerance")
+    if [getattr(options, name) for name in pictures_only] != ["none", "none", None, None]:
+        raise SettingError("these settings are for pictures, not for a video", pictures_only)
     if len(looks) != 1 or looks[0].content_masks:
         raise ValueError("a video takes one look without content masks: one style, or several that are mixed")
     if out.is_dir() or not out.suffix:

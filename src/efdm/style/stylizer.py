@@ -22,7 +22,7 @@ from efdm.style.color import COLORS
 from efdm.style.look import Look, checked_mask, intersect, normalise_weights, paste_inside, region_cells, style_cells
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
-from efdm.style.pipeline import run_network
+from efdm.style.pipeline import match_options, run_network
 from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import default_device
@@ -123,6 +123,7 @@ class Stylizer:
         strength: float | Tensor = 1.0,
         method: str = "efdm",
         ties: str | None = None,
+        tolerance: float | None = None,
         preserve_color: str = "none",
         photoreal: str = "none",
         regions: Sequence[tuple[Tensor, Styles | Look]] | None = None,
@@ -140,6 +141,8 @@ class Stylizer:
             strength: from 0 (the content, encoded and decoded) to 1; a tensor gives one value for each image of a batch.
             method: a row of `MATCHERS`.
             ties: order of equal values, for method "efdm". ``"random"`` draws from ``generator``.
+            tolerance: how far content values may differ to share one style value, in standard deviations, for method
+                "efdm". Defaults to that of the network, or to 0, exact matching, with ``ties``.
             preserve_color: a row of `COLORS`: "none", "content" or "luminance".
             photoreal: a row of `PHOTOREAL`: "none", or a filter that takes all edges from the content.
             regions: pairs of a content mask ``(h, w)`` and a style, or a mask of ``style``. Pixels outside all masks stay
@@ -152,7 +155,7 @@ class Stylizer:
         check_choice("method", method, tuple(MATCHERS))
         check_choice("preserve_color", preserve_color, tuple(COLORS))
         check_choice("photoreal", photoreal, tuple(PHOTOREAL))
-        options = _options(method, ties, generator)
+        options = match_options(self.network, method, ties, tolerance, generator)
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
         where = self._regions(rgb, opaque, style, regions, size, tile)
@@ -259,11 +262,3 @@ def check_strength(strength: float | Tensor, batch: int) -> None:
         raise SettingError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}", "strength")
     if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
         raise SettingError(f"strength must be in [0, 1], from content to style, got {given.tolist()}", "strength")
-
-
-def _options(method: str, ties: str | None, generator: torch.Generator | None) -> dict[str, object]:
-    if ties is None:
-        return {}
-    if method != "efdm":
-        raise ValueError(f"ties={ties!r} needs method='efdm', got {method!r}")
-    return {"ties": ties, **({"generator": generator} if ties == "random" else {})}

@@ -27,7 +27,7 @@ from efdm.style.color import luminance
 from efdm.style.look import Look
 from efdm.style.motion import estimate_motion, match_exposure, warp
 from efdm.style.pictures import check_size
-from efdm.style.pipeline import run_network
+from efdm.style.pipeline import match_options, run_network
 from efdm.style.stylizer import Stylizer, check_picture, check_strength
 
 KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
@@ -85,7 +85,8 @@ def _stylize(
         with torch.inference_mode():  # not around the yield, where it would affect the caller
             now = _prepare_frame(frame, size).to(stylizer.device)
             if before is None or now.shape != before.shape or is_cut(before, now):
-                curves, outputs = CurveSmoother(look, row.curves, method), OutputSmoother(row.outputs, row.motion)
+                curves = CurveSmoother(look, row.curves, method, **match_options(stylizer.network, method))
+                outputs = OutputSmoother(row.outputs, row.motion)
             if row.curves:
                 made = curves.stylize(stylizer, now, strength)
             else:
@@ -141,8 +142,8 @@ def similarity(a: Tensor, b: Tensor) -> Tensor:
 class CurveSmoother:
     """Match features through curves from content to style values that are averaged over time."""
 
-    def __init__(self, look: Look, memory: float, method: str) -> None:
-        self.look, self.memory, self.method = look, memory, method
+    def __init__(self, look: Look, memory: float, method: str, **options: object) -> None:
+        self.look, self.memory, self.method, self.options = look, memory, method, options
         self._quantiles: dict[int, Tensor] = {}
 
     def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
@@ -158,7 +159,7 @@ class CurveSmoother:
         smooth = ordered if past is None else torch.lerp(ordered, past, self.memory)
         self._quantiles[depth] = smooth
         # matching the smoothed values themselves gives the curve of any matcher
-        heights = self.look.match(smooth.to(x.dtype), depth, slice(None), self.method).to(smooth.dtype)
+        heights = self.look.match(smooth.to(x.dtype), depth, slice(None), self.method, **self.options).to(smooth.dtype)
         mapped = kernels.take(interpolate_curve(ordered, *knots(smooth, heights)), rank)
         return torch.empty_like(x).copy_(mapped.view(x.shape))  # keeps the memory format
 

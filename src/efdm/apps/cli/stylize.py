@@ -67,6 +67,10 @@ def stylize(
     device: Device = "",
     precision: Annotated[str, typer.Option(help=f"{' or '.join(PRECISIONS)}; bf16 is faster on a GPU.")] = "fp32",
     ties: Annotated[str | None, typer.Option(help=f"Order of equal values with efdm: {', '.join(CHOICES['ties'])}.")] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Standard deviations within which content shares a style value; 0: exact. Default: the model's."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = 0,
     temporal: Annotated[str, typer.Option(help=f"Flicker reduction in videos: {', '.join(TEMPORAL)}.")] = "smooth",
     audio: Annotated[str, typer.Option(help="Sound of a video: keep or drop.")] = "keep",
@@ -89,8 +93,9 @@ def stylize(
     interrupted = "interrupted; the results written so far are complete"
     with report_errors(interrupted, weight_options=WEIGHT_OPTIONS):
         options = Options(
-            strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties, seed=seed,
-            size=_size(size), style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
+            strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties,
+            tolerance=tolerance, seed=seed, size=_size(size), style_size=_size(style_size), temporal=temporal,
+            audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
         jobs = bulk.JobOptions(shard, engine, workers, output)
         if jobs.is_job(content):
