@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from efdm import EFDMix, mix_after
+from efdm import DistributionNoise, EFDMix, mix_after
 
 
 def train(net: nn.Module, rank: int, store: str) -> None:
@@ -35,7 +35,7 @@ def train(net: nn.Module, rank: int, store: str) -> None:
 def main(store: str) -> None:
     torch.set_num_threads(1)
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
-    mix_after(net, ["1"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain"))
+    mix_after(net, ["0", "1"], [DistributionNoise(p=1.0), EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")])
     child = os.fork()  # before any computation; a second interpreter would import torch again
     train(net, 0 if child else 1, store)
     if child:

@@ -101,9 +101,13 @@ class Sorter:
     def mix_order(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         samples = _partners_and_weights(x, partner, weight)
         values, rank = self.sort_rank(x)
-        order = torch.empty(x.shape, dtype=order_dtype(x.shape[-1]))
-        self._floats("inverse", (rank,), (order,))
+        order = self._inverse(rank, order_dtype(x.shape[-1]))  # first: mixing reuses the memory of the ranks
         return self._mixed(x, values, rank, samples), order
+
+    def _inverse(self, rank: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
+        order = torch.zeros(rank.shape, dtype=dtype)  # valid positions also for rows that are no permutation
+        self._floats("inverse", (rank,), (order,))
+        return order
 
     def _mixed(self, x: Tensor, values: Tensor, rank: Tensor, samples: tuple[Any, Any]) -> Tensor:
         out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
@@ -118,10 +122,10 @@ class Sorter:
         return out.to(grad.dtype)
 
     def combine_order(self, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        return reference.combine_order(x, matrix, self.sort_rank, self.take)
+        return reference.combine_order(x, matrix, self.sort_rank, self.take, self._inverse)
 
     def combine_backward(self, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
-        return reference.combine_backward(grad, order, matrix, self.take)
+        return reference.combine_backward(grad, order, matrix, self.take, self._inverse)
 
 
 def _partners_and_weights(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:

@@ -163,6 +163,7 @@ def combine_order(
     matrix: Tensor,
     sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
     take: Callable[[Tensor, Tensor], Tensor] = take,
+    inverse: Callable[[Tensor], Tensor] = inverse,
 ) -> tuple[Tensor, Tensor]:
     """Add ``matrix @ sorted(x)`` to the sorted samples, return them in their original order, and the position of every rank.
 
@@ -174,7 +175,13 @@ def combine_order(
     return moved, inverse(rank).to(order_dtype(x.shape[-1]))
 
 
-def combine_backward(grad: Tensor, order: Tensor, matrix: Tensor, take: Callable[[Tensor, Tensor], Tensor] = take) -> Tensor:
+def combine_backward(
+    grad: Tensor,
+    order: Tensor,
+    matrix: Tensor,
+    take: Callable[[Tensor, Tensor], Tensor] = take,
+    inverse: Callable[[Tensor], Tensor] = inverse,
+) -> Tensor:
     """Return the gradient of `combine_order` with respect to ``x``: the same combination with the transposed matrix."""
     active = (matrix != 0).any()
     order = torch.where(active, order, 0).to(torch.int32)

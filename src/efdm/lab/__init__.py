@@ -4,6 +4,8 @@ from efdm.errors import requires
 
 with requires("dg"):
     from efdm.lab.pacs import (
+        NOISE_CONTRASTS,
+        NOISE_METHODS,
         PACS_LABELS,
         PACS_MOBILENETV2,
         PACS_PAPER,
@@ -24,6 +26,8 @@ with requires("dg"):
 __all__ = [
     "FORMATS",
     "LABEL_ORDERS",
+    "NOISE_CONTRASTS",
+    "NOISE_METHODS",
     "ORDERS",
     "PACS_LABELS",
     "PACS_MOBILENETV2",

@@ -1,0 +1,17 @@
+"""PACS, leave one domain out, ResNet-18, a short schedule: noise on whole distributions.
+
+claim     Gaussian noise on whole distributions is better than EFDMix, and than noise on or exchange of means and standard
+          deviations (DSU, CrossNorm).
+command   efdm dg run pacs_noise_leave_one_out_resnet18 --data PACS
+          --weights resnet18.safetensors -o runs/noise18 --lanes 4
+time      not measured
+expected  not measured
+runs      100 (5 methods x 4 domains x 5 seeds)
+
+All runs but those of distribution-noise are those of pacs_leave_one_out_resnet18: copy its records.jsonl into the
+folder first, and they are not repeated.
+"""
+
+from efdm.lab import NOISE_CONTRASTS, NOISE_METHODS, pacs_resnet
+
+recipe = pacs_resnet(18, "leave-one-out", NOISE_METHODS, contrasts=NOISE_CONTRASTS)
