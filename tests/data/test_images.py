@@ -215,13 +215,12 @@ def test_too_many_pixels_are_refused_before_decoding(tmp_path: Path, name: str, 
         read_picture(path, max_pixels=1199)
 
 
-def test_mask_selects_bright_opaque_pixels(tmp_path: Path) -> None:
+def test_mask_is_the_brightness_times_alpha(tmp_path: Path) -> None:
     gray = Image.fromarray(np.array([[0, 127, 128, 255]], np.uint8))
     mask = read_mask(saved(tmp_path, gray))
-    assert mask.dtype == torch.bool
-    assert mask.tolist() == [[False, False, True, True]]
+    assert torch.allclose(mask, torch.tensor([[0, 127, 128, 255]]) / 255)
     clear = Image.fromarray(np.array([[[255, 255], [255, 0]]], np.uint8), "LA")
-    assert read_mask(saved(tmp_path, clear)).tolist() == [[True, False]]
+    assert read_mask(saved(tmp_path, clear)).tolist() == [[1, 0]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])

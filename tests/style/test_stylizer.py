@@ -10,7 +10,7 @@ from torch import Tensor
 from efdm.data import Picture
 from efdm.ops import MATCHERS, blend, interpolate_styles
 from efdm.style.color import recolor
-from efdm.style.look import coverage, region_cells, style_cells
+from efdm.style.look import coverage, paste_inside, region_cells, style_cells
 from efdm.style.pipeline import run_network, transfer
 from efdm.style.stylizer import Stylizer
 
@@ -188,6 +188,23 @@ def test_transparent_pixels_are_ignored_and_unchanged(stylizer: Stylizer) -> Non
     made = stylizer.stylize(Picture(rgb, alpha), content)
     assert torch.equal(made.rgb[:, ~mask], rgb[:, ~mask])
     assert torch.equal(made.alpha, alpha)
+
+
+def test_soft_masks_blend(stylizer: Stylizer) -> None:
+    content, style = torch.rand(3, 16, 24), torch.rand(3, 16, 24)
+    ramp = torch.linspace(0, 1, 24).expand(16, 24)
+    made = stylizer.stylize(content, regions=[(ramp, style)])
+    full = stylizer.stylize(content, regions=[((ramp > 0).float(), style)])
+    assert torch.equal(made[..., 0], content[..., 0])
+    assert not torch.equal(made[..., 4], content[..., 4])
+    assert (made - content)[..., 4].abs().mean() < 0.5 * (full - content)[..., 4].abs().mean()
+
+
+def test_opposite_ramps_cover_everything() -> None:
+    ramp = torch.linspace(0, 1, 24).expand(16, 24)
+    content, output = torch.zeros(1, 3, 16, 24), torch.ones(1, 3, 16, 24)
+    assert torch.allclose(paste_inside(output, content, [ramp, 1 - ramp]), output)
+    assert torch.equal(paste_inside(output, content, [ramp])[0, 0], ramp)
 
 
 def test_overlapping_cells_belong_to_the_last_region() -> None:

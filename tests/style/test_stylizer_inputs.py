@@ -14,6 +14,7 @@ from torch import Tensor
 
 from efdm.data import Picture, read_picture, write_picture
 from efdm.data.embedded import styles
+from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
 from efdm.style.look import normalise_weights
@@ -108,6 +109,71 @@ def test_array_gives_array(stylizer: Stylizer, pixels: np.ndarray) -> None:
         stylizer.stylize(rgb.astype("int32"), rgb)
 
 
+def test_integers_of_eight_and_sixteen_bits(stylizer: Stylizer, pixels: np.ndarray) -> None:
+    small = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+    made = stylizer.stylize(small, "bauhaus", size=32)
+    assert (made.dtype, made.shape) == (torch.uint8, (4, 24, 32))
+    assert np.array_equal(made.permute(1, 2, 0), stylizer.stylize(pixels, "bauhaus", size=32))
+    wide = stylizer.stylize(pixels.astype(np.uint16) * 257, "bauhaus", size=32)
+    assert wide.dtype == np.uint16
+    assert np.abs(wide / 257 - made.permute(1, 2, 0).numpy()).max() <= 0.5
+
+
+def test_binary_files_and_numpy_sizes(stylizer: Stylizer, pixels: np.ndarray) -> None:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    file.seek(0)
+    made = stylizer.stylize(file, "bauhaus", size=np.int64(32))
+    assert torch.equal(made.rgb, stylizer.stylize(file.getvalue(), "bauhaus", size=32).rgb)
+
+
+def test_a_list_of_contents_gives_a_list(stylizer: Stylizer, pixels: np.ndarray) -> None:
+    tensor = torch.rand(3, 20, 24)
+    first, second = stylizer([pixels, tensor], "bauhaus", size=32)
+    assert np.array_equal(first, stylizer.stylize(pixels, "bauhaus", size=32))
+    assert torch.equal(second, stylizer.stylize(tensor, "bauhaus", size=32))
+
+
+def test_the_device_is_checked_and_can_be_changed() -> None:
+    with pytest.raises(SettingError, match=r"'cuda:99'.*use device='cpu'"):
+        Stylizer(build("small"), "cuda:99")
+    stylizer = Stylizer(build("small"), "cpu")
+    assert stylizer.to("cpu") is stylizer
+    with pytest.raises(SettingError, match="'cuda:99'"):
+        stylizer.to("cuda:99")
+
+
+def test_a_look_has_a_short_repr(stylizer: Stylizer) -> None:
+    look = stylizer.prepare([torch.rand(3, 20, 24), torch.rand(3, 16, 16)], weights=[3, 1])
+    assert repr(look) == "Look(styles of 20 x 24, 16 x 16, weights=(0.75, 0.25))"
+
+
+@pytest.mark.parametrize("form", ["bool", "uint8", "float", "array", "image", "file"])
+def test_forms_of_a_mask(stylizer: Stylizer, tmp_path: Path, form: str) -> None:
+    content, style, mask = torch.rand(3, 16, 24), torch.rand(3, 16, 24), torch.zeros(16, 24, dtype=torch.bool)
+    mask[:, :12] = True
+    grey = Image.fromarray(mask.numpy().astype(np.uint8) * 255)
+    grey.save(tmp_path / "mask.png")
+    forms = {
+        "bool": mask, "uint8": mask.byte() * 255, "float": mask.float(), "array": mask.numpy(), "image": grey,
+        "file": tmp_path / "mask.png",
+    }  # fmt: skip
+    expected = stylizer.stylize(content, regions=[(mask, style)])
+    assert torch.equal(expected[:, ~mask], content[:, ~mask])
+    assert torch.equal(stylizer.stylize(content, regions=[(forms[form], style)]), expected)
+    look = stylizer.prepare(style, masks=forms[form])
+    assert torch.equal(stylizer.stylize(content, look), stylizer.stylize(content, stylizer.prepare(style, masks=mask)))
+
+
+def test_a_mask_file_is_enlarged_smoothly(stylizer: Stylizer, tmp_path: Path) -> None:
+    write_picture(tmp_path / "mask.png", torch.tensor([[0.0, 0.0, 1.0, 1.0]]).expand(3, 4, 4))
+    content, style = torch.zeros(3, 32, 32), torch.rand(3, 16, 24)
+    row = stylizer.stylize(content, regions=[(tmp_path / "mask.png", style)]).mean((0, 1))
+    full = stylizer.stylize(content, style).mean()
+    assert row[:8].max() < 0.1 * full
+    assert row.diff().abs().max() < 0.5 * full  # no step at the edge
+
+
 def test_painted_styles_have_names(stylizer: Stylizer) -> None:
     content = torch.rand(3, 20, 20)
     named, read = (stylizer.stylize(content, style, size=32) for style in ("bauhaus", read_picture(styles()["bauhaus"])))
@@ -131,7 +197,7 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
     ("content", "arguments", "message"),
     [
         (torch.rand(1, 8, 8), {}, r"\(1, 8, 8\)"),
-        (torch.zeros(3, 8, 8, dtype=torch.uint8), {}, "content / 255"),
+        (torch.zeros(3, 8, 8, dtype=torch.int32), {}, "content / 255"),
         (PICTURE * 255, {}, "content / 255"),
         (torch.full((3, 8, 8), torch.nan), {}, "from nan to nan"),
         (PICTURE, {"style": None}, "style is missing"),
@@ -145,7 +211,7 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (PICTURE, {"ties": "random", "method": "adain"}, "ties='random' needs method='efdm'"),
         (PICTURE, {"regions": []}, "regions is empty"),
         (PICTURE, {"regions": [(EVERYWHERE[:4, :4], PICTURE)]}, r"\(8, 8\), got \(4, 4\)"),
-        (PICTURE, {"regions": [(EVERYWHERE.float(), PICTURE)]}, "dtype bool"),
+        (PICTURE, {"regions": [(EVERYWHERE.float() * 255, PICTURE)]}, "content mask.*0, 1.*255"),
         (PICTURE, {"regions": [(~EVERYWHERE, PICTURE)]}, "content mask is empty"),
         (PICTURE, {"regions": [(EVERYWHERE, EVERYWHERE)], "style": None}, "needs style to be a picture"),
         (BATCH, {"style": torch.rand(3, 3, 8, 8)}, "2 contents, got a batch of 3"),

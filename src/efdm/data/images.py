@@ -76,10 +76,10 @@ def from_image(image: Image.Image) -> Picture:
 
 
 def read_mask(path: StrPath) -> Tensor:
-    """Read a mask ``(h, w)``: True where the picture is at least half as bright as opaque white."""
+    """Read a mask ``(h, w)`` in [0, 1]: the brightness of the picture, times its alpha."""
     picture = read_picture(path)
     brightness = picture.rgb.mean(dim=0)
-    return (brightness if picture.alpha is None else brightness * picture.alpha[0]) >= 0.5
+    return brightness if picture.alpha is None else brightness * picture.alpha[0]
 
 
 def file_error(error: Exception, path: StrPath, kind: type[PictureError] = PictureError) -> PictureError:

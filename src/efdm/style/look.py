@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from efdm.data import read_mask, resize
 from efdm.ops import PreparedStyle, interpolate_styles
+
+# (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and grey PIL images
+AnyMask = Tensor | str | os.PathLike[str] | Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +32,10 @@ class Look:
     weights: tuple[float, ...]
     features: tuple[tuple[PreparedStyle, ...], ...]
     _averages: dict[int, PreparedStyle] = field(default_factory=dict, repr=False)  # by depth, for the last content size
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{style.shape[-2]} x {style.shape[-1]}" for style in self.pictures)
+        return f"Look(styles of {shapes}, weights={tuple(round(weight, 3) for weight in self.weights)})"
 
     def mixed(self, weights: Sequence[float]) -> Look:
         """Return the same styles with other weights."""
@@ -122,12 +133,12 @@ def region_cells(masks: Sequence[Tensor], size: tuple[int, int], stride: int) ->
 
 
 def without_overlap(masks: Sequence[Tensor]) -> list[Tensor]:
-    """Return the masks without the pixels that a later mask covers."""
-    covered = torch.zeros_like(masks[0])
+    """Return the visible share ``(h, w)`` in [0, 1] of each mask, where a later mask covers an earlier one."""
+    covered = torch.zeros_like(masks[0], dtype=torch.float32)
     visible = []
     for mask in reversed(masks):
-        visible.append(mask & ~covered)
-        covered = covered | mask
+        visible.append(torch.minimum(mask.float(), 1 - covered))
+        covered = covered + visible[-1]
     return visible[::-1]
 
 
@@ -137,27 +148,37 @@ def style_cells(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
     return share >= 0.5 if (share >= 0.5).any() else share > 0
 
 
-def checked_mask(mask: Tensor | None, picture: Tensor, role: str) -> Tensor | None:
-    """Return the mask on the picture's device. Raise unless it is bool, has the picture's size and selects some pixels."""
+def checked_mask(mask: AnyMask | None, picture: Tensor, role: str) -> Tensor | None:
+    """Return a mask as floats in [0, 1] on the picture's device. A file is resized, anything else must have its size."""
     if mask is None:
         return None
-    if mask.dtype != torch.bool:
-        raise TypeError(f"{role} mask must have dtype bool, got {mask.dtype}; try mask > 0.5")
-    if mask.shape != (size := picture.shape[-2:]):
-        raise ValueError(f"{role} mask must have the size of the {role}, {tuple(size)}, got {tuple(mask.shape)}")
-    if not mask.any():
+    size = (picture.shape[-2], picture.shape[-1])
+    if isinstance(mask, str | os.PathLike):
+        mask = resize(read_mask(mask)[None], size)[0]
+    mask = mask if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))
+    if mask.shape != size:
+        raise ValueError(f"{role} mask must have the size of the {role}, {size}, got {tuple(mask.shape)}")
+    scale = 255 if mask.dtype == torch.uint8 else 1
+    values = mask.to(picture.device, torch.float32) / scale
+    if not bool(((values >= 0) & (values <= 1)).all()):  # also rejects NaN
+        low, high = values.min().item(), values.max().item()
+        raise ValueError(f"{role} mask must be bool, uint8, or floats in [0, 1], got values from {low:.3g} to {high:.3g}")
+    if not values.any():
         raise ValueError(f"{role} mask is empty; select at least one pixel, or omit the mask")
-    return mask.to(picture.device)
+    return values
 
 
 def intersect(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Return the intersection of two masks; None selects everything."""
-    return mask if other is None else other if mask is None else mask & other
+    """Return the intersection of two masks in [0, 1]; None selects everything."""
+    return mask if other is None else other if mask is None else mask * other
 
 
 def paste_inside(output: Tensor, content: Tensor, masks: Sequence[Tensor | None]) -> Tensor:
-    """Return the output inside the union of the masks and the content outside; None selects everything."""
+    """Return the output inside the masks and the content outside, blended where masks are between 0 and 1.
+
+    None selects everything.
+    """
     given = [mask for mask in masks if mask is not None]
     if len(given) < len(masks):
         return output
-    return torch.where(torch.stack(given).any(0), output, content)
+    return torch.lerp(content, output, sum(without_overlap(given), torch.zeros(())).to(content))

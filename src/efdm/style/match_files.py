@@ -146,8 +146,8 @@ def _mask(path: Path | None, picture: Any) -> Any:
     if path.suffix.lower() == ".npy":
         return open_array(path)
     if isinstance(picture, Picture):
-        return read_mask_for(path, picture)
-    return read_mask(path).numpy()
+        return read_mask_for(path, picture) >= 0.5
+    return (read_mask(path) >= 0.5).numpy()
 
 
 def _check_suffix(out: Path) -> None:

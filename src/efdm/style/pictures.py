@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import replace
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -15,21 +16,21 @@ from torch import Tensor
 
 from efdm.data import Picture, PictureError, read_picture
 from efdm.data.embedded import STYLES, styles
-from efdm.data.images import MAX_PIXELS, decode, from_image, short_side_size, to_picture
+from efdm.data.images import MAX_PIXELS, decode, from_image, short_side_size, to_picture, to_uint8
 from efdm.errors import SettingError
 from efdm.text import suggest
 
-# Tensors are (3, h, w) or (b, 3, h, w), RGB in [0, 1]. A string is a path or the name of a painted style.
-# "Any" covers PIL images and arrays (h, w), (h, w, 3) or (h, w, 4) of uint8 or of floats in [0, 1].
+# Tensors are (3 or 4, h, w) or (b, 3, h, w), arrays (h, w), (h, w, 3) or (h, w, 4), of integers or of floats in [0, 1].
+# A string is a path or the name of a painted style. "Any" covers PIL images, arrays and binary files.
 AnyPicture = Tensor | Picture | str | os.PathLike[str] | bytes | Any
-Size = int | str | None
+Size = SupportsIndex | str | None  # any integer type, "auto" or "full"
 
 AUTO_SIDE = 1024  # short side above which size="auto" resizes: brush strokes a few pixels wide would be too fine to see
 
 
 def check_size(size: Size, name: str = "size") -> None:
     """Raise unless ``size`` is a positive number, "full", "auto" or None."""
-    if size not in ("auto", "full", None) and not (isinstance(size, int) and size > 0):
+    if size not in ("auto", "full", None) and not (isinstance(size, SupportsIndex) and index(size) > 0):
         raise SettingError(f"{name} must be a short side in pixels, 'full' or 'auto', got {size!r}", name)
 
 
@@ -39,9 +40,9 @@ def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
     height, width = picture.shape[-2:]
     if size in ("auto", None):
         size = "full" if min(height, width) <= AUTO_SIDE else AUTO_SIDE
-    if not isinstance(size, int):
+    if not isinstance(size, SupportsIndex):
         return height, width
-    resized = short_side_size(height, width, size)
+    resized = short_side_size(height, width, index(size))
     if resized[0] * resized[1] > MAX_PIXELS:
         raise ValueError(f"size={size} resizes the picture to {resized[0]} x {resized[1]}, too many pixels; lower it")
     return resized
@@ -52,8 +53,9 @@ def open_picture(given: AnyPicture) -> Picture:
     if isinstance(given, Picture):
         return given
     if isinstance(given, Tensor):
-        return Picture(given)
-    if isinstance(given, bytes):
+        values = given / 255 if given.dtype == torch.uint8 else given
+        return Picture(values[:3], values[3:]) if given.ndim == 3 and given.shape[0] == 4 else Picture(values)
+    if isinstance(given, bytes | bytearray | memoryview):
         return to_picture(decode(io.BytesIO(given), "bytes"))
     if isinstance(given, str) and not Path(given).exists():
         if given in STYLES:
@@ -62,23 +64,25 @@ def open_picture(given: AnyPicture) -> Picture:
             raise PictureError(f"file not found: {given}; did you mean the style {close}?")
     if isinstance(given, str | os.PathLike):
         return read_picture(given)
+    if hasattr(given, "read"):
+        return to_picture(decode(given, str(getattr(given, "name", "the file"))))
     return from_image(given) if isinstance(given, Image.Image) else _from_array(given)
 
 
 def convert_back(rgb: Tensor, given: AnyPicture, opened: Picture) -> Any:
-    """Return ``rgb`` in the type of ``given``, with the alpha channel of ``opened``; paths and bytes give a `Picture`."""
+    """Return ``rgb`` in the type of ``given``, with the alpha channel of ``opened``; paths and files give a `Picture`."""
     picture = replace(opened, rgb=rgb.to(opened.rgb.device).contiguous())
-    if isinstance(given, Tensor):
-        return picture.rgb
-    if isinstance(given, Picture | str | os.PathLike | bytes):
-        return picture
     if isinstance(given, Image.Image):
         return picture.to_pil()
-    dtype = np.asarray(given).dtype
-    if dtype == np.uint8:
-        return np.array(picture.to_pil())
+    if not isinstance(given, Tensor | np.ndarray):
+        return picture
     values = picture.rgb if picture.alpha is None else torch.cat([picture.rgb, picture.alpha])
-    return values.permute(1, 2, 0).numpy().astype(dtype)
+    if isinstance(given, Tensor):
+        return to_uint8(values) if given.dtype == torch.uint8 else values
+    array = values.permute(1, 2, 0).numpy()
+    if given.dtype in (np.uint8, np.uint16):
+        array = (array * np.iinfo(given.dtype).max).round()
+    return array.astype(given.dtype)
 
 
 def _from_array(given: Any) -> Picture:
@@ -86,10 +90,11 @@ def _from_array(given: Any) -> Picture:
     if array.ndim == 2:
         array = np.stack([array] * 3, -1)
     floats = np.issubdtype(array.dtype, np.floating)
-    if array.ndim != 3 or array.shape[-1] not in (3, 4) or not (floats or array.dtype == np.uint8):
+    if array.ndim != 3 or array.shape[-1] not in (3, 4) or not (floats or array.dtype in (np.uint8, np.uint16)):
         raise TypeError(
             f"cannot read a picture from {type(given).__name__} with shape {array.shape} and dtype {array.dtype}; expected "
-            "a path, bytes, a PIL image, a tensor (3, h, w), or an array (h, w, 3) of uint8 or of floats in [0, 1]"
+            "a path, bytes, a binary file, a PIL image, a tensor (3, h, w), or an array (h, w, 3) of 8- or 16-bit integers "
+            "or of floats in [0, 1]"
         )
     if not floats:
         return to_picture(array)

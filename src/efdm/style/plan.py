@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask, resize
 from efdm.data.embedded import styles as painted_styles
 from efdm.data.folders import names_in
 from efdm.data.video_formats import video_format
@@ -88,9 +87,8 @@ class LookSpec:
 
 
 def read_mask_for(path: Path, picture: Picture) -> Tensor:
-    """Read a mask and resize it to the picture."""
-    mask = read_mask(path)[None, None].float()
-    return F.interpolate(mask, picture.rgb.shape[-2:], mode="nearest-exact")[0, 0] > 0
+    """Read a mask in [0, 1] and resize it to the picture."""
+    return resize(read_mask(path)[None], (picture.rgb.shape[-2], picture.rgb.shape[-1]))[0]
 
 
 @dataclass(frozen=True)

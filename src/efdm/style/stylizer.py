@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,19 +20,28 @@ from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
 from efdm.ops.choices import check_choice
 from efdm.style.color import COLORS
-from efdm.style.look import Look, checked_mask, intersect, normalise_weights, paste_inside, region_cells, style_cells
+from efdm.style.look import (
+    AnyMask,
+    Look,
+    checked_mask,
+    intersect,
+    normalise_weights,
+    paste_inside,
+    region_cells,
+    style_cells,
+)
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
 from efdm.style.pipeline import match_options, run_network
 from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
-from efdm.training.device import default_device
+from efdm.training.device import check_device, default_device
 
 Styles = AnyPicture | list[AnyPicture] | tuple[AnyPicture, ...]
 
 
 class Region(NamedTuple):
-    """A look and the content mask ``(h, w)`` to which it applies; None selects the whole content."""
+    """A look and the content mask ``(h, w)`` in [0, 1] to which it applies; None selects the whole content."""
 
     mask: Tensor | None
     look: Look
@@ -54,7 +64,7 @@ class Stylizer:
 
     def __init__(self, network: StyleNetwork, device: str | torch.device | None = None, *, precision: str = "fp32") -> None:
         check_choice("precision", precision, tuple(PRECISIONS))
-        self.device = torch.device(device or default_device())
+        self.device = usable_device(device or default_device())
         self.precision, self.dtype = precision, PRECISIONS[precision]
         self.network = copy.deepcopy(network).eval().to(self.device, self.dtype)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -82,6 +92,12 @@ class Stylizer:
     def __repr__(self) -> str:
         return f"Stylizer({self.network.name}, device={self.device}, precision={self.precision})"
 
+    def to(self, device: str | torch.device) -> Stylizer:
+        """Move the network to a device. Looks that were prepared on another device must be prepared again."""
+        self.device = usable_device(device)
+        self.network.to(self.device)
+        return self
+
     @torch.no_grad()
     def prepare(
         self,
@@ -89,17 +105,17 @@ class Stylizer:
         *,
         weights: Sequence[float] | None = None,
         size: Size = "auto",
-        masks: Sequence[Tensor | None] | Tensor | None = None,
+        masks: Sequence[AnyMask | None] | AnyMask | None = None,
         tile: str | int = "auto",
     ) -> Look:
         """Prepare one style, or several styles that are mixed by ``weights`` (equal by default), for repeated use.
 
         Args:
             size: short side to which the styles are resized, or "auto" or "full" as in `stylize`.
-            masks: a bool mask ``(h, w)`` or None for each style. Only selected, opaque pixels are used.
+            masks: an `AnyMask` or None for each style. Only opaque pixels with a mask of at least one half are used.
         """
         several = list(styles) if isinstance(styles, list | tuple) else [styles]
-        given = [None] * len(several) if masks is None else [masks] if isinstance(masks, Tensor) else list(masks)
+        given = [None] * len(several) if masks is None else list(masks) if isinstance(masks, list | tuple) else [masks]
         if len(given) != len(several):
             raise ValueError(f"expected a mask or None for each of {len(several)} styles, got {len(given)} masks")
         weights = normalise_weights(weights, len(several))
@@ -117,7 +133,7 @@ class Stylizer:
     @torch.no_grad()
     def stylize(
         self,
-        content: AnyPicture,
+        content: AnyPicture | list[AnyPicture],
         style: Styles | Look | None = None,
         *,
         strength: float | Tensor = 1.0,
@@ -126,16 +142,16 @@ class Stylizer:
         tolerance: float | None = None,
         preserve_color: str = "none",
         photoreal: str = "none",
-        regions: Sequence[tuple[Tensor, Styles | Look]] | None = None,
+        regions: Sequence[tuple[AnyMask, Styles | Look]] | None = None,
         size: Size = "auto",
         tile: str | int = "auto",
         generator: torch.Generator | None = None,
     ) -> Any:
         """Return the stylized content, in the size and type of ``content``.
 
-        The result is a PIL image for a PIL image, a float tensor in [0, 1] for a tensor, an array for an array, and a
-        `Picture` for a `Picture`, a path or bytes. The alpha channel is preserved; transparent pixels are neither matched
-        nor changed.
+        The result is a PIL image for a PIL image, a tensor for a tensor and an array for an array, of the same dtype, a
+        `Picture` for a `Picture`, a path, bytes or a binary file, and a list for a list of contents. The alpha channel is
+        preserved; transparent pixels are neither matched nor changed.
 
         Args:
             strength: from 0 (the content, encoded and decoded) to 1; a tensor gives one value for each image of a batch.
@@ -145,8 +161,8 @@ class Stylizer:
                 "efdm". Defaults to that of the network, or to 0, exact matching, with ``ties``.
             preserve_color: a row of `COLORS`: "none", "content" or "luminance".
             photoreal: a row of `PHOTOREAL`: "none", or a filter that takes all edges from the content.
-            regions: pairs of a content mask ``(h, w)`` and a style, or a mask of ``style``. Pixels outside all masks stay
-                unchanged; where masks overlap, the last one applies.
+            regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
+                stay unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
             size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
                 keeps their size; "auto" keeps it up to a short side of 1024, because strokes a few pixels wide would be too
                 fine to see in a larger picture.
@@ -156,6 +172,15 @@ class Stylizer:
         check_choice("preserve_color", preserve_color, tuple(COLORS))
         check_choice("photoreal", photoreal, tuple(PHOTOREAL))
         options = match_options(self.network, method, ties, tolerance, generator)
+        if isinstance(content, list):
+            if regions is None and style is not None and not isinstance(style, Look):
+                style = self.prepare(style, size=size, tile=tile)
+            each = partial(
+                self.stylize, style=style, strength=strength, method=method, ties=ties, tolerance=tolerance,
+                preserve_color=preserve_color, photoreal=photoreal, regions=regions, size=size, tile=tile,
+                generator=generator,
+            )  # fmt: skip
+            return [each(one) for one in content]
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
         where = self._regions(rgb, opaque, style, regions, size, tile)
@@ -169,6 +194,8 @@ class Stylizer:
         output = color.after(PHOTOREAL[photoreal](rgb, output), rgb)
         output = paste_inside(output, rgb, [mask for mask, _ in where])
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
+
+    __call__ = stylize
 
     def _match(
         self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
@@ -202,7 +229,8 @@ class Stylizer:
         for picture, selected in zip(look.pictures, look.masks, strict=True):
             size = (picture.shape[-2], picture.shape[-1])
             pixels = None if selected is None else style_cells(selected, size, 1)  # the style may have been resized
-            pictures.append(recolor(picture, content, style_mask=pixels, content_mask=mask))
+            inside = None if mask is None else mask >= 0.5
+            pictures.append(recolor(picture, content, style_mask=pixels, content_mask=inside))
             features.append(self._features(pictures[-1], selected, tile))
         return replace(look, pictures=tuple(pictures), features=tuple(features), _averages={})
 
@@ -211,7 +239,7 @@ class Stylizer:
         content: Tensor,
         opaque: Tensor | None,
         style: Styles | Look | None,
-        regions: Sequence[tuple[Tensor | None, Styles | Look]] | None,
+        regions: Sequence[tuple[AnyMask | None, Styles | Look]] | None,
         size: Size,
         tile: str | int,
     ) -> list[Region]:
@@ -219,7 +247,7 @@ class Stylizer:
             raise ValueError("style is missing; pass a style, or regions with a style each")
         found = []
         for mask, part in [(None, style)] if regions is None else regions:
-            selected = part if isinstance(part, Tensor) and part.dtype == torch.bool else None
+            selected = part if isinstance(part, Tensor | np.ndarray) and part.dtype in (torch.bool, np.bool_) else None
             if selected is not None and (style is None or isinstance(style, Look)):
                 raise ValueError("a region with a style mask needs style to be a picture, not a Look or None")
             given = part if selected is None else style
@@ -233,13 +261,22 @@ class Stylizer:
         return found
 
     def _open(self, given: AnyPicture, role: str) -> tuple[Picture, Tensor, Tensor | None]:
-        """Return the picture, its RGB batch on the device, and the mask of its opaque pixels if some are transparent."""
+        """Return the picture, its RGB batch on the device, and the mask of visible pixels if some are transparent."""
         picture = open_picture(given)
         check_picture(picture.rgb, role)
         batch = picture.rgb.reshape(-1, *picture.rgb.shape[-3:]).to(self.device, torch.float32).clamp(0, 1)
         if picture.alpha is None or bool((picture.alpha > 0).all()):
             return picture, batch, None
-        return picture, batch, (picture.alpha[0] > 0).to(self.device)
+        return picture, batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """Return a device. Raise SettingError if it cannot be used."""
+    try:
+        check_device(str(device))
+    except SettingError as error:
+        raise SettingError(f"device={str(device)!r} is not available here; use device='cpu'", "device") from error
+    return torch.device(device)
 
 
 def check_picture(given: Tensor, role: str) -> None:
