@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import zipfile
 from pathlib import Path
 
@@ -125,14 +126,14 @@ def test_a_video(place: Path, run) -> None:
     assert not Path("other.mp4").exists()
 
 
-def test_an_interrupted_video_is_not_written(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_video_keeps_its_frames(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("av")
     from efdm.data.video import VideoWriter
 
     with VideoWriter("film.mp4", fps=8) as writer:
         for _ in range(3):
             writer.write(torch.rand(3, 32, 32))
-    before = files(place)
+    before = set(files(place))
 
     def interrupt(_: object, frames: object, *args: object, **kwargs: object) -> object:
         yield next(frames)  # type: ignore[call-overload]
@@ -141,8 +142,43 @@ def test_an_interrupted_video_is_not_written(place: Path, run, monkeypatch: pyte
     monkeypatch.setattr("efdm.style.jobs.stylize_frames", interrupt)
     result = run("film.mp4", "--style", "style.png", "-o", "out.mp4")
     assert result.exit_code == 130
-    assert "interrupted" in result.output
-    assert files(place) == before
+    assert "interrupted; saved 1 frame to out-incomplete.mp4" in result.output
+    assert set(files(place)) - before == {"out-incomplete.mp4"}
+
+
+def test_sigterm_leaves_no_temporary_file(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av")
+    from efdm.data.video import VideoWriter
+
+    with VideoWriter("film.mp4", fps=8) as writer:
+        for _ in range(3):
+            writer.write(torch.rand(3, 32, 32))
+    before = set(files(place))
+
+    def terminate(_: object, frames: object, *args: object, **kwargs: object) -> object:
+        yield next(frames)  # type: ignore[call-overload]
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("efdm.style.jobs.stylize_frames", terminate)
+    assert run("film.mp4", "--style", "style.png", "-o", "out.mp4").exit_code == 130
+    assert set(files(place)) - before == {"out-incomplete.mp4"}
+
+
+def test_a_cut_video_is_named(place: Path, run) -> None:
+    pytest.importorskip("av")
+    from efdm.data.video import VideoReader, VideoWriter
+
+    with VideoWriter("film.mkv", fps=8) as writer:
+        for _ in range(24):
+            writer.write(torch.rand(3, 32, 32))
+    film = Path("film.mkv")
+    film.write_bytes(film.read_bytes()[: film.stat().st_size // 2])
+    result = run("film.mkv", "--style", "style.png", "-o", "out.mp4", "--temporal", "none")
+    assert result.exit_code == 2
+    assert "film.mkv is cut short" in result.output
+    assert not Path("out.mp4").exists()
+    with VideoReader("out-incomplete.mp4") as reader:
+        assert 3 < len(list(reader)) < 20
 
 
 def test_the_guide_lists_the_options_that_videos_do_not_have() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.images import to_uint8
-from efdm.data.video import VideoReader, VideoWriter
+from efdm.data.video import VideoReader, VideoWriter, incomplete_path
 from efdm.data.video_formats import VIDEO_FORMATS, VideoError
 from efdm.errors import MissingExtraError
 
@@ -189,8 +189,9 @@ def test_a_gif_has_no_sound(tmp_path: Path) -> None:
         assert not file.streams.audio
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, VideoError, RuntimeError])
 def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
+    """Frames that were written before an interruption, or before the end of a damaged source, are saved beside it."""
     source, folder = make(tmp_path / "clip.mp4"), tmp_path / "out"
     folder.mkdir()
     (folder / "out.mp4").write_text("before")
@@ -200,11 +201,17 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]
             for picture in pictures()[:3]:
                 writer.write(picture)
             assert len(os.listdir(folder)) == 2  # a temporary file beside the old one
-            raise error
+            raise error("reason")
 
-    with pytest.raises(error):
+    with pytest.raises(error, match="reason") as caught:
         interrupted()
-    assert os.listdir(folder) == ["out.mp4"]
+    if error is RuntimeError:
+        assert os.listdir(folder) == ["out.mp4"]
+    else:
+        assert "saved 3 frames to" in str(caught.value)
+        assert sorted(os.listdir(folder)) == ["out-incomplete.mp4", "out.mp4"]
+        with VideoReader(incomplete_path(folder / "out.mp4")) as reader:
+            assert len(list(reader)) == 3
     assert (folder / "out.mp4").read_text() == "before"
 
 
@@ -256,6 +263,34 @@ def test_truncated_file_states_the_number_of_frames(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
     with VideoReader(path) as reader, pytest.raises(VideoError, match=r"cut short or damaged after \d frames"):
         list(reader)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".webm"])
+def test_a_cut_between_two_packets_is_noticed(tmp_path: Path, suffix: str) -> None:
+    """FFmpeg ends without an error; only the stated duration shows that frames are missing."""
+    path, noise = tmp_path / f"clip{suffix}", torch.Generator().manual_seed(0)
+    with VideoWriter(path, fps=FPS) as writer:
+        for _ in range(3 * COUNT):
+            writer.write(torch.rand(3, HEIGHT, WIDTH, generator=noise))
+    with VideoReader(path) as reader:
+        assert len(list(reader)) == 3 * COUNT
+    data = path.read_bytes()
+    for share in (0.4, 0.5, 0.6, 0.7):
+        path.write_bytes(data[: int(len(data) * share)])
+        with pytest.raises(VideoError, match="cut short"), VideoReader(path) as reader:
+            list(reader)
+
+
+@pytest.mark.parametrize("rate", [Fraction(30_000, 1001), Fraction(24_000, 1001), Fraction(60_000, 1001), Fraction(25)])
+def test_rates_do_not_drift_between_containers(tmp_path: Path, rate: Fraction) -> None:
+    """Matroska rounds times to milliseconds."""
+    with VideoWriter(tmp_path / "clip.mkv", fps=rate) as writer:
+        for picture in pictures(count=40):
+            writer.write(picture)
+    rewrite(tmp_path / "clip.mkv", tmp_path / "out.mp4")
+    with VideoReader(tmp_path / "out.mp4") as reader:
+        assert reader.fps == rate
+        assert [frame.time for frame in reader] == [i / rate for i in range(40)]
 
 
 def test_nothing_is_written_after_an_error(tmp_path: Path) -> None:

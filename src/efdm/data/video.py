@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,12 @@ from efdm.data.images import StrPath, file_error, on_white, to_uint8
 from efdm.data.sound import Soundtrack
 from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
 from efdm.files import atomic_path
+from efdm.text import plural
 
 DEFAULT_FPS = Fraction(25)  # for files that do not state a rate
 HD_HEIGHT = 720  # untagged video of at least this height is nearly always BT.709, otherwise BT.601
+MILLISECOND = Fraction(1, 1000)  # unit of the times in Matroska and WebM
+MISSING_FRAMES, MISSING_SHARE = 3, Fraction(1, 50)  # tolerance in the duration that a file states
 UNSPECIFIED, BT709, LIMITED_RANGE = 2, 1, 1  # codes of ITU-T H.273
 
 
@@ -76,19 +79,36 @@ class VideoReader:
 
     def _decode(self) -> Generator[Frame, None, None]:
         av = load_av()
-        count, time = 0, -1 / self.fps
+        count, time, first, end = 0, -1 / self.fps, Fraction(0), Fraction(0)
         try:
-            for packet in self._container.demux(self._stream):
+            for packet in self._container.demux():
+                if packet.pts is not None:
+                    end = max(end, (packet.pts + (packet.duration or 0)) * Fraction(packet.time_base))
+                if packet.stream is not self._stream:
+                    continue
                 if packet.is_corrupt:
                     raise self._cut_short(count)
                 for frame in packet.decode():
                     shown = time + 1 / self.fps if frame.pts is None else frame.pts * Fraction(frame.time_base)
-                    time = max(shown, time + TICK) if count else shown  # increasing, even if the file's times are not
+                    if count == 0:
+                        first = time = shown
+                    # increasing, even if the file's times are not
+                    time = max(self._exact(shown - first) + first, time + TICK) if count else shown
                     rgb = self._upright(frame)
                     count += 1
                     yield Frame(rgb, time)
         except av.FFmpegError as error:
             raise self._cut_short(count) from error
+        if self._container.duration is not None:  # microseconds, of the longest stream
+            start, stated = (Fraction(x or 0, 1_000_000) for x in (self._container.start_time, self._container.duration))
+            if start + stated - end > max(MISSING_FRAMES / self.fps, stated * MISSING_SHARE):
+                raise self._cut_short(count)
+
+    def _exact(self, time: Fraction) -> Fraction:
+        """Return the time of the frame at a constant rate, if the file rounded it to milliseconds."""
+        exact = round(time * self.fps) / self.fps
+        tick = Fraction(self._stream.time_base)
+        return exact if tick <= MILLISECOND and abs(exact - time) <= tick else time
 
     def _cut_short(self, count: int) -> VideoError:
         remedy = f"copy it again, or save the rest: ffmpeg -i {self.path.name} -c copy intact{self.path.suffix}"
@@ -116,9 +136,16 @@ class VideoReader:
         self.close()
 
 
+def incomplete_path(path: StrPath) -> Path:
+    """Return the name under which `VideoWriter` saves an incomplete video: ``out-incomplete.mp4`` for ``out.mp4``."""
+    return Path(path).with_name(f"{Path(path).stem}-incomplete{Path(path).suffix}")
+
+
 class VideoWriter:
     """Write frames to a video in a ``with`` block; the file appears under its name when the block ends without an error.
 
+    If the block ends with KeyboardInterrupt, or with a VideoError because the source is cut short, the frames so far are
+    saved beside it as `incomplete_path`, and the error names that file. After other errors nothing is saved.
     The extension selects the format (`VIDEO_FORMATS`). ``sound_of`` is a video whose sound is copied, or encoded again if
     the format cannot hold it. ``aspect`` is the width of a pixel divided by its height. The first frame sets the size; if
     the encoder needs even numbers, the last row or column of an odd size is repeated.
@@ -147,19 +174,26 @@ class VideoWriter:
             if target.is_dir():
                 raise IsADirectoryError
             target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = str(files.enter_context(atomic_path(target)))
+            self._temporary = files.enter_context(atomic_path(target))
             options = {"format": self.format.format, "container_options": self.format.container}
-            self._container = load_av().open(temporary, "w", **options)
+            self._container = load_av().open(str(self._temporary), "w", **options)
             files.callback(self._close)
             self._files = files.pop_all()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with self._files:  # closes the container, then replaces the old file, or deletes the new one after an error
+            if isinstance(error, KeyboardInterrupt | VideoError) and self.frames:
+                with suppress(load_av().FFmpegError, OSError):
+                    self._finish("interrupted")
+                    saved = incomplete_path(self.path)
+                    os.replace(self._temporary, saved)
+                    reason = str(error) or "interrupted"
+                    raise type(error)(f"{reason}; saved {plural(self.frames, 'frame')} to {saved}") from error
             if error is not None:
                 raise error
             with self._as_video_errors():
-                self._finish()
+                self._finish("complete")
 
     def write(self, rgb: Tensor, time: Fraction | None = None) -> None:
         """Add a frame ``(3, h, w)`` of uint8, or of floats in [0, 1]. ``time`` defaults to one frame after the last."""
@@ -207,11 +241,11 @@ class VideoWriter:
             copied, codec = self.format.copied_audio, self.format.audio_codec
             self._sound = Soundtrack(Path(self._sound_of), self._container, copied, codec)
 
-    def _finish(self) -> None:
+    def _finish(self, state: Literal["complete", "interrupted"]) -> None:
         if self.frames == 0:
             raise VideoError(f"{self.path} was not written, because it has no frames")
         self._container.mux(self._stream.encode(None))
-        if self._sound is not None:
+        if self._sound is not None and state == "complete":
             self._sound.until(None)
         self._container.close()
 

@@ -24,6 +24,7 @@ from efdm.style.look import Look
 from efdm.style.plan import LookSpec, Options, Plan, read_mask_for
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
+from efdm.training.interrupt import stoppable
 
 FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # do not prevent stylizing the other pictures
 
@@ -35,13 +36,14 @@ class Result(NamedTuple):
     failed: int = 0
 
 
+@stoppable()
 def stylize_files(
     plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, failed: Callable[[Exception], object] | None = None
 ) -> Result:
     """Stylize the files of a plan and write the results.
 
     ``failed`` is called with the error of a picture that cannot be read, stylized or written; the others are still
-    stylized. Without it the error is raised.
+    stylized. Without it the error is raised. SIGTERM is handled like Ctrl-C, so no temporary file is left behind.
     """
     options = plan.options
     style_size = options.style_size or options.size
@@ -96,7 +98,7 @@ def stylize_picture(
 def stylize_video(
     source: Path, out: Path, stylizer: Stylizer, look: Look, options: Options, *, progress: Report = ignore
 ) -> int:
-    """Stylize a video file and return the number of frames. An incomplete video is never written."""
+    """Stylize a video file and return the number of frames. An incomplete video is written under another name."""
     from efdm.data.video import VideoReader, VideoWriter
 
     size = options.size if isinstance(options.size, int) else None

@@ -42,6 +42,7 @@ from efdm.style.plan import VIDEOS, Audio, PathLike, check_overwrite, find_style
 from efdm.style.planes import LEVELS_OF, Planes
 from efdm.style.spaces import SPACES
 from efdm.style.stylizer import check_strength
+from efdm.training.interrupt import stoppable
 
 # values from which an array is matched in chunks; floats in chunks take more passes, and have their ties ordered by position
 LARGE = {"uint8": CHUNK, "uint16": CHUNK, "float16": 8 * CHUNK, "float32": 8 * CHUNK}
@@ -69,6 +70,7 @@ class MatchOptions:
         check_strength(self.strength, 1)
 
 
+@stoppable()
 def match_files(
     content: PathLike,
     references: Sequence[PathLike],
@@ -82,7 +84,7 @@ def match_files(
 
     ``out`` is a file for a single content, otherwise a folder, with pictures written as PNG, or as TIFF if the content is.
     ``failed`` is called with the error of a picture of a folder; the others are still matched. Without it the error is
-    raised.
+    raised. SIGTERM is handled like Ctrl-C.
     """
     content, out, options = Path(content), Path(out), options or MatchOptions()
     found = read_references(references, options)
@@ -188,8 +190,8 @@ def _write_array(out: Path, array: Any) -> None:
 def match_video(source: Path, reference: Reference, out: Path, options: MatchOptions, *, progress: Report = ignore) -> int:
     """Match a video, all frames as one distribution, and return the number of frames.
 
-    Every frame is mapped by the same curves, so a value keeps its match over the clip. The video is read twice, and an
-    incomplete one is never written.
+    Every frame is mapped by the same curves, so a value keeps its match over the clip. The video is read twice. An
+    incomplete one is written under another name.
     """
     if reference.method == "joint":
         raise SettingError("a video cannot be matched jointly; use method='channels'", "method")

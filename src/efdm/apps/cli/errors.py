@@ -42,8 +42,8 @@ def report_errors(
     """
     try:
         yield
-    except KeyboardInterrupt:
-        print_text(interrupted if isinstance(interrupted, str) else interrupted())
+    except KeyboardInterrupt as error:
+        print_text(str(error) or (interrupted if isinstance(interrupted, str) else interrupted()))
         raise typer.Exit(130) from None
     except (*EXPECTED, RuntimeError) as error:
         if not isinstance(error, EXPECTED) and not is_out_of_memory(error):
