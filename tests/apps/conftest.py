@@ -17,6 +17,7 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make tables independent of the terminal that runs the tests."""
     printing = pytest.importorskip("efdm.apps.cli.printing", exc_type=ImportError)
     monkeypatch.setattr(printing.console, "width", 200)
+    monkeypatch.setattr(printing.messages, "width", 200)
 
 
 @pytest.fixture(scope="module")

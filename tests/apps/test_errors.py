@@ -59,7 +59,7 @@ def test_an_interrupt_has_its_own_message_and_exit_code(capsys: pytest.CaptureFi
     with pytest.raises(typer.Exit) as stopped, report_errors(lambda: "continue with [this]"):
         raise KeyboardInterrupt
     assert stopped.value.exit_code == 130
-    assert capsys.readouterr().out == "continue with [this]\n"
+    assert capsys.readouterr().err == "continue with [this]\n"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), typer.Exit(1)])

@@ -14,7 +14,7 @@ try:  # recent versions of typer contain click
 except ImportError:
     from click import get_current_context  # type: ignore[no-redef]
 
-from efdm.apps.cli.printing import print_error, print_text
+from efdm.apps.cli.printing import print_error, print_message
 from efdm.errors import FolderProblem, RunFolderError
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
@@ -43,7 +43,7 @@ def report_errors(
     try:
         yield
     except KeyboardInterrupt as error:
-        print_text(str(error) or (interrupted if isinstance(interrupted, str) else interrupted()))
+        print_message(str(error) or (interrupted if isinstance(interrupted, str) else interrupted()))
         raise typer.Exit(130) from None
     except (*EXPECTED, RuntimeError) as error:
         if not isinstance(error, EXPECTED) and not is_out_of_memory(error):

@@ -1,20 +1,25 @@
-"""The console of all commands, and functions that print plain text to it."""
+"""The consoles of all commands, results on stdout and messages on stderr, and functions that print plain text to them."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
 console = Console()
+messages = Console(stderr=True)
 
 
-def print_text(text: object, *, style: str | None = None, end: str = "\n") -> None:
+def print_text(text: object, *, style: str | None = None, end: str = "\n", to: Console = console) -> None:
     """Print text verbatim: brackets are not markup, and long lines are not wrapped, so that they can be copied."""
-    console.print(str(text), style=style, end=end, markup=False, highlight=False, soft_wrap=True)
+    to.print(str(text), style=style, end=end, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_message(text: object) -> None:
+    print_text(text, to=messages)
 
 
 def print_warning(text: object) -> None:
-    print_text(text, style="yellow")
+    print_text(text, style="yellow", to=messages)
 
 
 def print_error(text: object) -> None:
-    print_text(text, style="red")
+    print_text(text, style="red", to=messages)

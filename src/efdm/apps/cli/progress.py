@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from efdm.apps.cli.printing import console as standard_console
+from efdm.apps.cli.printing import messages
 from efdm.progress import Progress, Report
 
 BAR = 20  # characters
@@ -28,7 +28,7 @@ SPEED_PERIOD = 600.0  # seconds of progress from which the time left is estimate
 
 
 @contextmanager
-def show_progress(console: Console = standard_console) -> Iterator[Report]:
+def show_progress(console: Console = messages) -> Iterator[Report]:
     """Yield a callback that shows the progress of every task by its label. Tasks with one step are not shown."""
     if not console.is_interactive:
         yield Lines(console)
@@ -59,7 +59,9 @@ class Bars:
             finished = {task.id for task in self.progress.tasks if task.finished}
             for label in [label for label, task in self._tasks.items() if task in finished]:
                 self.progress.remove_task(self._tasks.pop(label))
-            self._tasks[report.label] = self.progress.add_task(shorten(report.label, self._label_width), values="")
+            self._tasks[report.label] = self.progress.add_task(
+                shorten(report.label, self._label_width), total=None, values=""
+            )
         self.progress.start()
         self.progress.update(
             self._tasks[report.label],
