@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from torn import tear_files
 
-from efdm.files import atomic_write, cache_folder
+from efdm.files import atomic_write, cache_folder, fit_name
 
 
 def write(path: Path, data: bytes = b"new") -> None:
@@ -21,6 +21,15 @@ def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "efdm"
+
+
+def test_long_names_are_shortened_to_different_names() -> None:
+    assert fit_name("sub/photo", ".png") == "sub/photo.png"
+    long = [fit_name(f"{folder}/{'ü' * 200}{last}", "__style.png") for folder in ("f" * 300, "f" * 299) for last in "ab"]
+    assert len(set(long)) == 4
+    for path in long:
+        assert path.endswith("__style.png")
+        assert all(len(part.encode()) <= 255 for part in path.split("/"))
 
 
 def test_the_file_is_replaced_at_the_end(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +57,26 @@ class DivergedError(_WithFields, FloatingPointError):
     def __init__(self, message: str, iteration: int, settings: Sequence[str] = ("lr",)) -> None:
         super().__init__(message)
         self.iteration, self.settings = iteration, tuple(settings)
+
+
+class OutOfMemoryError(_WithFields, MemoryError):
+    """The picture ``file`` needs more memory than is free. The cause names the device."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"not enough memory for {file}")
+        self.file = file
+
+
+# torch raises a plain RuntimeError when the memory of a CPU or of cuDNN runs out
+OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True for Python's MemoryError and for the errors of torch that mean the same."""
+    torch = sys.modules.get("torch")
+    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 class MissingExtraError(ImportError):

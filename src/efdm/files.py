@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,11 +10,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+MAX_NAME = 255  # bytes, on the common file systems
+
 
 def cache_folder() -> Path:
     """Return the package's folder in the user's cache. The folder may not exist yet."""
     # without platformdirs, because the kernels, which cache compiled code, depend on torch alone
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "efdm"
+
+
+def fit_name(path: str, ending: str = "") -> str:
+    """Return ``path + ending`` with every part that is too long for a file name shortened.
+
+    A shortened part ends in a hash of the whole part, so different names stay different.
+
+    >>> fit_name("photos/a", ".png"), len(fit_name("a" * 300, ".png"))
+    ('photos/a.png', 255)
+    """
+    *folders, last = path.split("/")
+    return "/".join([*(_fit_part(folder, "") for folder in folders), _fit_part(last, ending)])
+
+
+def _fit_part(part: str, ending: str) -> str:
+    encoded = os.fsencode(part)
+    room = MAX_NAME - len(os.fsencode(ending))
+    if len(encoded) <= room:
+        return part + ending
+    digest = hashlib.sha256(encoded).hexdigest()[:8]
+    return f"{encoded[: room - 9].decode(errors='ignore')}~{digest}{ending}"
 
 
 @contextmanager

@@ -248,7 +248,7 @@ def test_a_missing_file_is_reported_with_its_option(
     [
         (("nothing.png", "--style", "style.png"), "nothing.png"),
         (("photo.png", "--style", "nothing.png"), "nothing.png"),
-        (("photo.png", "--style", "style.png", "--strength", "1.5"), "1.5"),
+        (("photo.png", "--style", "style.png", "--strength", "1.5"), "--strength"),
         (("photo.png", "--style", "style.png", "--method", "adian"), "(--method)"),
         (("photo.png", "--style", "style.png", "--style-size", "huge"), "(--style-size)"),
         (("photo.png", "--style", "style.png", "--mix", "x"), "(--mix)"),

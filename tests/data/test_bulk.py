@@ -152,8 +152,8 @@ def test_mistakes(tmp_path: Path, negatives: Negatives, monkeypatch: pytest.Monk
     with pytest.raises(RunFolderError, match="contents") as caught:
         open_job(tmp_path / "in", tmp_path / "out", {"strength": 1.0})
     assert caught.value.problem == "other data"
-    with pytest.raises(SettingError, match="inside"):
-        open_job(tmp_path / "in", tmp_path / "in/out", {})
+    with pytest.raises(SettingError, match="choose another folder"):
+        open_job(tmp_path / "in", tmp_path / "in", {})
     with pytest.raises(SettingError, match="files, shards"):
         open_job(tmp_path / "in", tmp_path / "new", {}, "zips")  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="1 <= i <= n"):

@@ -78,6 +78,42 @@ def test_stems_stay_below_the_folder_they_are_joined_to(tmp_path: Path) -> None:
         assert item.read().rgb.shape == (3, 3, 4)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "READABLE", (".png",))
+    folder_of(tmp_path, [*FILES, "clip.MOV", "phone.heic", "shut/c.png", "old/d.png"])
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "link.png").symlink_to(tmp_path / "pipe.png")
+    (tmp_path / "broken.png").symlink_to(tmp_path / "nowhere")
+    scandir = os.scandir
+
+    def scan(path: Path) -> object:
+        if path.name == "shut":
+            raise PermissionError
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    found, notes = folders.scan_pictures(tmp_path, without=tmp_path / "old")
+    assert [source.name for source in found] == ["a.png", "b.png", "broken.png"]
+    counts = {note.partition(": ")[2].partition(" skipped")[0] for note in notes}
+    assert counts == {
+        "4 hidden files",
+        "1 video",
+        "1 HEIC picture",
+        "2 special files",
+        "1 unreadable folder",
+        "4 other files",
+    }
+    assert any("pip install 'pillow-heif'" in note for note in notes)
+    with pytest.raises(PictureError, match="pipe"):
+        find_pictures(tmp_path / "pipe.png")
+
+
+def test_members_outside_a_zip_are_counted(tmp_path: Path) -> None:
+    _, notes = folders.scan_pictures(zip_of(tmp_path / "s.zip", ["p.png", "../up.png", "a/../../x.png", ".h.png"]))
+    assert [note.partition(": ")[2] for note in notes] == ["2 unsafe paths skipped", "1 hidden file skipped"]
+
+
 def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     folder_of(tmp_path / "elsewhere", ["p.png"])
     (tmp_path / "set").mkdir()

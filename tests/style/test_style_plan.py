@@ -43,6 +43,38 @@ def test_mixed_styles_are_one_look() -> None:
     assert (look.name, look.weights) == ("starry+wave+glass+x+1-more", None)
 
 
+def test_several_contents_have_different_results() -> None:
+    Path("more").mkdir()
+    Path("more/photo.jpg").touch()
+    plan = plan_files(["photo.png", "more", "film.mp4"], ["glass"], "out")
+    assert targets(plan) == ["out/photo__glass.png", "out/photo-2__glass.png"]
+    assert any("film.mp4" in note for note in plan.notes)
+    with pytest.raises(ValueError, match=r"nothing\.png"):
+        plan_files(["photo.png", "nothing.png"], ["glass"], "out")
+    with pytest.raises(ValueError, match="2 pictures in 1 look"):
+        plan_files(["photo.png", "more"], ["glass"], "out.png")
+
+
+def test_results_are_no_contents() -> None:
+    for _ in range(2):
+        plan = plan_files(".", ["glass"], "contents/results")
+        assert len(plan.contents) == 8
+        for source in plan.contents:
+            target = plan.target(source, plan.looks[0])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+
+
+def test_long_names_are_shortened() -> None:
+    for name in ("ä" * 120, "a" * 248, "a" * 249):
+        Path(f"styles/{name}.png").touch()
+    plan = plan_files("styles", ["styles"], "out", mix="equal")
+    names = [Path(target).name for target in targets(plan)]
+    assert len(set(names)) == 5
+    for name in names:
+        Path(name).touch()  # no OSError
+
+
 def test_equal_names_from_two_folders_are_numbered() -> None:
     styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
     assert [look.name for look in make_looks(styles, [], "none", [], [])] == ["x", "x-2"]
@@ -61,7 +93,8 @@ def test_skipped_videos_are_counted() -> None:
         archive.write("photo.png")
         archive.write("film.mp4")
     notes = plan_files("contents", ["styles", "all.zip"], "out").notes
-    assert [note.partition(" skipped")[0] for note in notes] == ["styles: 1 video", "all.zip: 1 video", "contents: 2 videos"]
+    expected = ["styles: 1 video", "all.zip: 1 video", "contents: 1 hidden file", "contents: 2 videos"]
+    assert [note.partition(" skipped")[0] for note in notes] == expected
 
 
 @pytest.mark.parametrize(

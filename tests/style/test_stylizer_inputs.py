@@ -251,6 +251,9 @@ def test_weights_need_a_positive_finite_sum(weights: list[float]) -> None:
         ((3000, 4000), "full", (3000, 4000)),
         ((3000, 4000), 300, (300, 400)),
         ((40, 60), 80, (80, 120)),
+        ((1, 5000), 128, (1, 5000)),
+        ((5000, 1), 512, (8192, 2)),
+        ((1000, 40_000), 500, (500, 20_000)),
     ],
 )
 def test_working_size(shape: tuple[int, int], size: object, expected: tuple[int, int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from efdm.data.folders import Source, find_pictures
-from efdm.data.images import READABLE, Picture, PictureError, encode_picture, write_bytes
+from efdm.data.folders import Source, scan_pictures
+from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, encode_picture, write_bytes
+from efdm.data.results import FAILURES, Saving
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
-from efdm.errors import RunFolderError, SettingError
+from efdm.errors import RunFolderError, SettingError, is_out_of_memory
 from efdm.files import atomic_write
 from efdm.progress import Progress, Report, ignore
 from efdm.text import make_unique
@@ -28,7 +30,6 @@ Output = Literal["files", "shards"]
 Process = Callable[[Picture], Mapping[str, Picture]]  # endings of names -> results
 Factory = Callable[[str], Process]  # makes the process on a device, in every worker
 
-FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one picture; the others are still processed
 MAX_UNIT = 1000  # files
 UNITS = 256  # of a smaller folder
 MARKS = ".done"
@@ -58,6 +59,7 @@ class Job:
     units: tuple[Unit, ...] = field(repr=False)
     out: Path
     output: Output
+    saving: Saving = field(default_factory=Saving)
 
     def mark(self, unit: Unit) -> Path:
         return self.out / MARKS / f"{unit.name}.json"
@@ -70,29 +72,40 @@ class Job:
             return None
 
 
-def find_units(content: str | Path) -> tuple[Unit, ...]:
-    """Return the units of shards, a folder or a zip. They depend on the files alone, not on machines or workers."""
+def find_units(content: str | Path, out: str | Path | None = None) -> tuple[Unit, ...]:
+    """Return the units of shards, a folder or a zip. They depend on the files alone, not on machines or workers.
+
+    The folder ``out`` is left out, so a job may write below its contents.
+    """
     if shards := find_shards(content):
         return tuple(Unit(name, shard=p) for name, p in zip(make_unique(p.stem for p in shards), shards, strict=True))
-    sources = find_pictures(content)
+    sources, _ = scan_pictures(content, without=out)
     size = min(MAX_UNIT, -(-len(sources) // UNITS))
     parts = [tuple(sources[first : first + size]) for first in range(0, len(sources), size)]
     return tuple(Unit(f"{number:06}", part) for number, part in enumerate(parts))
 
 
-def open_job(content: str | Path, out: str | Path, settings: Mapping[str, Any], output: Output | None = None) -> Job:
+def open_job(
+    content: str | Path,
+    out: str | Path,
+    settings: Mapping[str, Any],
+    output: Output | None = None,
+    saving: Saving | None = None,
+) -> Job:
     """Start or continue a job that writes to the folder ``out``.
 
     ``settings`` are JSON values that identify the job. `RunFolderError` is raised if ``out`` holds results of other settings
-    or of other files. ``output`` is "files" (PNG) or "shards", by default as the content.
+    or of other files. ``output`` is "files" or "shards", by default as the content.
     """
-    content, out = Path(content), Path(out)
-    units = find_units(content)
+    content, out, saving = Path(content), Path(out), saving or Saving()
+    units = find_units(content, out)
     output = output or ("files" if units[0].shard is None else "shards")
     if output not in get_args(Output):
         raise SettingError(f"output must be one of {', '.join(get_args(Output))}, got {output!r}", "output")
-    if content.is_dir() and out.resolve().is_relative_to(content.resolve()):
-        raise SettingError(f"{out} is inside {content}, so results would become contents; choose another folder", "out")
+    if out.resolve() == content.resolve():
+        raise SettingError(f"{out} holds the contents, so results would become contents; choose another folder", "out")
+    if (saving.format, saving.quality) != (Saving.format, Saving.quality):  # jobs without these settings can be continued
+        settings = {**settings, "saving": [saving.format, saving.quality]}
     identity = json.loads(json.dumps({"settings": dict(settings), "output": output, "contents": _digest(units)}))
     file = out / MARKS / "job.json"
     try:
@@ -108,14 +121,14 @@ def open_job(content: str | Path, out: str | Path, settings: Mapping[str, Any], 
             )
     else:
         _write_json(file, identity)
-    return Job(units, out, output)
+    return Job(units, out, output, saving)
 
 
 def _digest(units: Sequence[Unit]) -> str:
     found = hashlib.sha256()
     for unit in units:
         names = [unit.shard.name, str(unit.shard.stat().st_size)] if unit.shard else [source.name for source in unit.sources]
-        found.update("\n".join(names).encode() + b"\n")
+        found.update(os.fsencode("\n".join(names)) + b"\n")
     return found.hexdigest()
 
 
@@ -146,15 +159,17 @@ def run_unit(job: Job, unit: Unit, process: Process) -> Done:
         for item in _items(unit, job.output, failed):
             try:
                 for ending, made in process(item.read()).items():
-                    path = job.out / f"{item.key}{ending}.png"
-                    data = encode_picture(path, made.rgb, alpha=made.alpha, depth=made.depth)
+                    path = job.saving.path(job.out, item.key + ending)
+                    data = encode_picture(path, made.rgb, alpha=made.alpha, depth=made.depth, quality=job.saving.quality)
                     if shard is None:
                         write_bytes(path, data)
                     else:
-                        shard.add(Sample(item.key + ending, {**item.others, "png": data}))
+                        shard.add(Sample(item.key + ending, {**item.others, path.suffix[1:]: data}))
                     done += 1
+            except DiskFullError:
+                raise
             except FAILURES as error:
-                failed[item.name] = str(error)
+                failed[item.name] = "not enough memory" if is_out_of_memory(error) else str(error)
     _write_json(job.mark(unit), {"done": done, "failed": failed})
     return Done(unit.name, done, failed)
 

@@ -8,16 +8,32 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import MAX_PIXELS, READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
-from efdm.text import make_unique
+from efdm.data.images import (
+    MAX_PIXELS,
+    PLUGINS,
+    READABLE,
+    Picture,
+    PictureError,
+    StrPath,
+    decode,
+    file_error,
+    to_picture,
+)
+from efdm.text import make_unique, plural
 
 Skipped = list[tuple[str, str]]  # (name, reason)
 
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+HINTS: Mapping[str, str] = {
+    "video": "; pass a video by itself",
+    **{f"{extension[1:].upper()} picture": f"; pip install '{plugin.package}'" for extension, plugin in PLUGINS.items()},
+}
 MAX_MEMBER_BYTES = 512 * 2**20  # decompressed size limit of one picture in a zip
 
 
@@ -53,25 +69,45 @@ def find_pictures(source: StrPath) -> list[Source]:
 
     In a folder or zip, pictures are recognised by their extension. A single file may have any extension.
     """
+    return scan_pictures(source)[0]
+
+
+def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[list[Source], list[str]]:
+    """Return the pictures of a source, as `find_pictures` does, and a note about each kind of file that is skipped.
+
+    ``without`` is a folder inside the source that is left out, such as the folder of results.
+    """
     path = Path(source)
     if not _is_container(path):
         if not path.exists():
             raise file_error(FileNotFoundError(), path)
-        return [Source(path.name, _safe(path.name), path)]
-    members = _members(path)
+        if not path.is_file():
+            raise PictureError(f"{path} is a pipe or a device; expected a file, a folder or a zip")
+        return [Source(path.name, _safe(path.name), path)], []
+    skipped = Counter[str]()
+    members = _members(path, skipped, without)
     pictures = [member for member in members if member[0].lower().endswith(READABLE)]
+    skipped.update(_kind(name) for name, *_ in members if not name.lower().endswith(READABLE))
+    notes = [f"{path}: {plural(count, kind)} skipped{HINTS.get(kind, '')}" for kind, count in skipped.items()]
     if not pictures:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         remedy = f"give its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
-        raise PictureError(f"{path} holds no pictures; {remedy}")
+        raise PictureError(
+            "; ".join([f"{path} holds no pictures", remedy, *(note.removeprefix(f"{path}: ") for note in notes)])
+        )
     stems = make_unique(_safe(name) for name, *_ in pictures)  # photo.jpg and photo.png
-    return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)]
+    return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)], notes
+
+
+def _kind(name: str) -> str:
+    suffix = PurePosixPath(name).suffix.lower()
+    return "video" if suffix in VIDEOS else f"{suffix[1:].upper()} picture" if suffix in PLUGINS else "other file"
 
 
 def names_in(source: StrPath) -> list[str]:
     """Return the names of all files in a folder or zip except hidden ones, or an empty list for a single file."""
     path = Path(source)
-    return [name for name, *_ in _members(path)] if _is_container(path) else []
+    return [name for name, *_ in _members(path, Counter())] if _is_container(path) else []
 
 
 def is_hidden(name: str) -> bool:
@@ -83,19 +119,22 @@ def _is_container(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".zip"
 
 
-def _members(path: Path) -> list[tuple[str, Path, str | None]]:
-    """Return (name, file, member of the zip or None) for all visible files of a folder or zip, sorted by name."""
-    members: list[tuple[str, Path, str | None]]
+def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) -> list[tuple[str, Path, str | None]]:
+    """Return (name, file, member of the zip or None) for all visible files of a folder or zip, sorted by name.
+
+    Files that cannot be read as pictures whatever their extension are counted in ``skipped``.
+    """
     if path.is_dir():
-        members = [(name, path / name, None) for name in _files_below(path)]
-    else:
-        try:
-            members = [
-                (m.filename.replace("\\", "/"), path, m.filename) for m in _archive(path).infolist() if not m.is_dir()
-            ]
-        except OSError as error:
-            raise file_error(error, path) from error
-    return sorted({member for member in members if not is_hidden(member[0])})
+        return [(name, path / name, None) for name in sorted(_files_below(path, skipped, without))]
+    try:
+        infos = [info for info in _archive(path).infolist() if not info.is_dir()]
+    except OSError as error:
+        raise file_error(error, path) from error
+    members = {(info.filename.replace("\\", "/"), path, info.filename) for info in infos}
+    outside = {member for member in members if ".." in PurePosixPath(member[0]).parts}
+    hidden = {member for member in members - outside if is_hidden(member[0])}
+    skipped.update({kind: len(found) for kind, found in (("unsafe path", outside), ("hidden file", hidden)) if found})
+    return sorted(members - outside - hidden)
 
 
 def _safe(name: str) -> str:
@@ -105,15 +144,32 @@ def _safe(name: str) -> str:
     return "/".join(clean) or "picture"
 
 
-def _files_below(folder: Path) -> Iterable[str]:
-    seen = set[str]()
-    for here, folders, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(here)
-        if real in seen:  # a link to a parent folder
-            folders.clear()
+def _files_below(folder: Path, skipped: Counter[str], without: StrPath | None) -> Iterator[str]:
+    top = os.path.realpath(folder)
+    seen = {os.path.realpath(without)} - {top} if without is not None else set[str]()
+    below = [""]
+    while below:
+        prefix = below.pop()
+        real = os.path.realpath(folder / prefix)
+        if real in seen:  # left out, or a link to a parent folder
             continue
         seen.add(real)
-        yield from (Path(here, file).relative_to(folder).as_posix() for file in files)
+        try:
+            entries = list(os.scandir(folder / prefix))
+        except OSError as error:
+            if not prefix:
+                raise file_error(error, folder) from error
+            skipped["unreadable folder"] += 1
+            continue
+        for entry in entries:
+            if is_hidden(entry.name):
+                skipped["hidden file"] += 1
+            elif entry.is_dir():
+                below.append(f"{prefix}{entry.name}/")
+            elif entry.is_file() or not os.path.exists(entry):  # reading a broken link reports it
+                yield prefix + entry.name
+            else:
+                skipped["special file"] += 1  # reading a pipe could wait forever
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import io
 import os
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,18 +28,40 @@ StrPath = str | os.PathLike[str]
 
 LEVELS: dict[str, int] = {"8": 255, "16": 65535}
 MAX_PIXELS = 200_000_000
+
+
+class Plugin(NamedTuple):
+    """A format that not every installation reads."""
+
+    format: str  # name in Pillow
+    requires: str  # module whose presence shows that the format is supported
+    module: str  # registers the format when it is imported
+    package: str  # to install
+
+
+HEIF = Plugin("HEIF", "pillow_heif", "pillow_heif.HeifImagePlugin", "pillow-heif")
+PLUGINS = {
+    ".avif": Plugin("AVIF", "PIL._avif", "PIL.AvifImagePlugin", "pillow>=11.3"), ".heic": HEIF, ".heif": HEIF, ".hif": HEIF,
+    ".jxl": Plugin("JXL", "pillow_jxl", "pillow_jxl", "pillow-jxl-plugin"),
+}  # fmt: skip
+INSTALLED = {extension: plugin for extension, plugin in PLUGINS.items() if find_spec(plugin.requires)}
 # names in Pillow; some of its other formats start external programs
-READERS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "PPM", "BMP")
-READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+READERS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "PPM", "BMP", *sorted({plugin.format for plugin in INSTALLED.values()}))
+READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp", *INSTALLED)
 # extension -> name in Pillow
 WRITABLE = {
     ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP",
+    **({".avif": "AVIF"} if ".avif" in INSTALLED else {}),
 }  # fmt: skip
 WITHOUT_ALPHA = ("JPEG", "BMP")
 
 
 class PictureError(SettingError):
     """A picture cannot be read or written. The message names the file and what to try."""
+
+
+class DiskFullError(PictureError):
+    """A file cannot be written because the disk or the quota is full, so other files cannot be written either."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +110,8 @@ def read_mask(path: StrPath) -> Tensor:
 
 def file_error(error: Exception, path: StrPath, kind: type[PictureError] = PictureError) -> PictureError:
     """Return a `PictureError` that says why ``path`` cannot be read or written, and what to try."""
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"{path} cannot be written ({error.strerror}); free some space or choose another disk")  # type: ignore[attr-defined]
     reasons: dict[type[Exception], str] = {
         FileNotFoundError: "does not exist; check the name",
         IsADirectoryError: "is a folder; expected a file",
@@ -104,11 +132,13 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
-        Image.preinit()  # registers the other formats; Image.open is avoided, because its pixel limit is global
+        _register_formats()
         reader = next((reader for reader, accept in map(Image.OPEN.__getitem__, READERS) if accept and accept(head)), None)
         if reader is None:
+            plugin = PLUGINS.get(Path(name).suffix.lower())
+            remedy = f"pip install '{plugin.package}', or " if plugin and plugin not in INSTALLED.values() else ""
             raise PictureError(
-                f"{name} is not a picture in a supported format; save it as PNG, JPEG, WebP, TIFF, BMP or GIF"
+                f"{name} is not a picture in a supported format; {remedy}save it as PNG, JPEG, WebP, TIFF, BMP or GIF"
             )
         file.seek(0)
         image = reader(file, name)
@@ -128,6 +158,13 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         raise PictureError(f"{name} does not fit into memory; make it smaller") from error
     except Exception as error:  # decoders raise many exception types for damaged files
         raise PictureError(f"{name} is cut short or damaged; copy or download it again") from error
+
+
+@functools.cache
+def _register_formats() -> None:
+    Image.preinit()  # Image.open is avoided, because its pixel limit is global
+    for module in {plugin.module for plugin in INSTALLED.values()}:
+        import_module(module)
 
 
 def to_picture(pixels: Array) -> Picture:
@@ -236,6 +273,7 @@ def _encode(pixels: Array, name: str, quality: int) -> bytes:
         # full colour resolution, because edges in stylized pictures are often edges of colour only
         "JPEG": {"quality": quality, "subsampling": 0},
         "WEBP": {"quality": quality},
+        "AVIF": {"quality": quality, "subsampling": "4:4:4"},
         "TIFF": {"compression": "tiff_lzw"},
     }
     out = io.BytesIO()

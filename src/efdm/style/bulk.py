@@ -9,6 +9,7 @@ from typing import Any
 
 from efdm.data import Picture
 from efdm.data.bulk import Job, Output, Process, open_job
+from efdm.data.results import Saving
 from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.style.color_match import match_picture
@@ -50,6 +51,7 @@ def stylize_job(
     options: Options | None = None,
     precision: str = "fp32",
     output: Output | None = None,
+    saving: Saving | None = None,
 ) -> tuple[Job, Stylize]:
     """Return a job for `run_job` that stylizes a folder, a zip or WebDataset shards, as `plan_files` and `stylize_files` do.
 
@@ -64,7 +66,7 @@ def stylize_job(
         "options": asdict(options), "precision": precision, "network": _network_digest(network),
         "looks": [[look.name, look.weights, [_digest(style.open().read()) for style in look.styles]] for look in looks],
     }  # fmt: skip
-    return open_job(str(content), str(out), settings, output), Stylize(network, looks, options, precision)
+    return open_job(str(content), str(out), settings, output, saving), Stylize(network, looks, options, precision)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,13 @@ class Match:
 
 
 def match_job(
-    content: PathLike, references: Sequence[PathLike], out: PathLike, options: MatchOptions, *, output: Output | None = None
+    content: PathLike,
+    references: Sequence[PathLike],
+    out: PathLike,
+    options: MatchOptions,
+    *,
+    output: Output | None = None,
+    saving: Saving | None = None,
 ) -> tuple[Job, Match]:
     """Return a job for `run_job` that matches the pictures of a folder, a zip or WebDataset shards."""
     if options.mask is not None:
@@ -89,7 +97,7 @@ def match_job(
     described: dict[str, Any] = {**asdict(options), "reference_masks": list(map(str, options.reference_masks)), "device": ""}
     files = [_digest(source.open().read()) for source in find_styles(references)[0]]
     factory = Match(tuple(references), options)
-    return open_job(str(content), str(out), {"options": described, "references": files}, output), factory
+    return open_job(str(content), str(out), {"options": described, "references": files}, output, saving), factory
 
 
 def _network_digest(network: StyleNetwork) -> str:

@@ -4,13 +4,12 @@
 >>> from efdm.style.jobs import stylize_files
 >>> from efdm.style.plan import plan_files
 >>> stylize_files(plan_files("photos/", ["paintings/"], "results/"), Stylizer.from_pretrained())  # doctest: +SKIP
-Result(done=12, failed=0)
+Result(done=12, failed=0, skipped=0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import Picture, Source
+from efdm.data.results import Failed, report_failure
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look
 from efdm.style.plan import LookSpec, Options, Plan, read_mask_for
@@ -26,59 +26,53 @@ from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 from efdm.training.interrupt import stoppable
 
-FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # do not prevent stylizing the other pictures
-
 
 class Result(NamedTuple):
-    """The number of pictures, or frames of a video, that were written, and the number of pictures that failed."""
+    """The number of pictures, or frames of a video, that were written, and of pictures that failed or existed already."""
 
     done: int
     failed: int = 0
+    skipped: int = 0
 
 
 @stoppable()
-def stylize_files(
-    plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, failed: Callable[[Exception], object] | None = None
-) -> Result:
+def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, failed: Failed | None = None) -> Result:
     """Stylize the files of a plan and write the results.
 
-    ``failed`` is called with the error of a picture that cannot be read, stylized or written; the others are still
-    stylized. Without it the error is raised. SIGTERM is handled like Ctrl-C, so no temporary file is left behind.
+    ``failed`` is called with the name and the error of a picture that cannot be read, stylized or written; the others are
+    still stylized. Without it, and if the disk is full or memory is short, the error is raised. SIGTERM is handled
+    like Ctrl-C, so no temporary file is left behind.
     """
     options = plan.options
     style_size = options.style_size or options.size
     if plan.is_video:
+        if plan.saving.skips(plan.out):
+            return Result(0, skipped=1)
         (look,) = plan.looks[0].prepare(stylizer, style_size)
         return Result(stylize_video(plan.content, plan.out, stylizer, look, options, progress=progress))
-    done, attempted, total = 0, 0, len(plan.contents) * len(plan.looks)
+    targets = {(look, source): plan.target(source, look) for look in plan.looks for source in plan.contents}
+    missing = {pair: path for pair, path in targets.items() if not plan.saving.skips(path)}
+    done, attempted, total = 0, 0, len(missing)
     unreadable = set[Source]()
-
-    @contextmanager
-    def reporting() -> Iterator[None]:
-        try:
-            yield
-        except FAILURES as error:
-            if failed is None:
-                raise
-            failed(error)
-
     for spec in plan.looks:
+        sources = [source for source in plan.contents if (spec, source) in missing]
         looks: list[Look] = []
-        with reporting():
-            looks = spec.prepare(stylizer, style_size)
-        for source in plan.contents:
+        if sources:
+            with report_failure(f"the style {spec.name}", failed):
+                looks = spec.prepare(stylizer, style_size)
+        for source in sources:
             progress(Progress("stylizing", attempted, total))
             attempted += 1
             if not looks or source in unreadable:
                 continue  # already reported
-            with reporting():
+            with report_failure(source.name, failed):
                 unreadable.add(source)  # discarded once it has been read
                 picture = source.read()
                 unreadable.remove(source)
-                stylize_picture(stylizer, picture, spec, looks, options).save(plan.target(source, spec))
+                plan.saving.save(stylize_picture(stylizer, picture, spec, looks, options), missing[spec, source])
                 done += 1
     progress(Progress("stylizing", total, total))
-    return Result(done, total - done)
+    return Result(done, total - done, len(targets) - total)
 
 
 def stylize_picture(

@@ -2,7 +2,7 @@
 
 >>> from efdm.style.match_files import MatchOptions, match_files
 >>> match_files("photos/", ["reference.jpg"], "matched/", MatchOptions(space="lab"))  # doctest: +SKIP
-Result(done=12, failed=0)
+Result(done=12, failed=0, skipped=0)
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask
+from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask
 from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
+from efdm.data.folders import VIDEOS
 from efdm.data.images import LEVELS, Depth, write_picture
+from efdm.data.results import Failed, Saving, report_failure
 from efdm.data.video import VideoReader, VideoWriter
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
@@ -35,10 +37,19 @@ from efdm.style.color_match import (
     prepare_reference,
     replace_valid,
 )
-from efdm.style.jobs import FAILURES, Result
+from efdm.style.jobs import Result
 from efdm.style.levels import TIES
 from efdm.style.match_large import CHUNK, match_array
-from efdm.style.plan import VIDEOS, Audio, PathLike, check_overwrite, find_styles, read_mask_for
+from efdm.style.plan import (
+    Audio,
+    PathLike,
+    check_overwrite,
+    find_contents,
+    find_styles,
+    is_single,
+    list_paths,
+    read_mask_for,
+)
 from efdm.style.planes import LEVELS_OF, Planes
 from efdm.style.spaces import SPACES
 from efdm.style.stylizer import check_strength
@@ -72,49 +83,60 @@ class MatchOptions:
 
 @stoppable()
 def match_files(
-    content: PathLike,
+    content: PathLike | Sequence[PathLike],
     references: Sequence[PathLike],
     out: PathLike,
     options: MatchOptions | None = None,
     *,
+    saving: Saving | None = None,
     progress: Report = ignore,
-    failed: Callable[[Exception], object] | None = None,
+    failed: Failed | None = None,
+    note: Callable[[str], object] = lambda text: None,
 ) -> Result:
-    """Match a picture, an array, a video, or the pictures of a folder or zip, with the pooled references.
+    """Match a picture, an array, a video, or the pictures of folders and zips, with the pooled references.
 
     ``out`` is a file for a single content, otherwise a folder, with pictures written as PNG, or as TIFF if the content is.
-    ``failed`` is called with the error of a picture of a folder; the others are still matched. Without it the error is
-    raised. SIGTERM is handled like Ctrl-C.
+    ``failed`` is called with the name and the error of a picture of several; the others are still matched. Without it, and
+    if the disk is full or memory is short, the error is raised. ``note`` is called with notes about skipped files.
+    SIGTERM is handled like Ctrl-C.
     """
-    content, out, options = Path(content), Path(out), options or MatchOptions()
-    found = read_references(references, options)
-    inputs = [content, *map(Path, references)]
-    if content.suffix.lower() in VIDEOS:
+    given, out = list_paths(content), Path(out)
+    options, saving = options or MatchOptions(), saving or Saving()
+    first, inputs = given[0], [*given, *map(Path, references)]
+    if len(given) == 1 and first.suffix.lower() in VIDEOS:
         video_format(out)
         check_overwrite([out], inputs)
-        return Result(match_video(content, found, out, options, progress=progress))
-    if content.is_file() and content.suffix.lower() != ".zip" and not out.is_dir():
+        if saving.skips(out):
+            return Result(0, skipped=1)
+        return Result(match_video(first, read_references(references, options), out, options, progress=progress))
+    if is_single(given) and first.exists() and out.suffix and not out.is_dir():
         _check_suffix(out)
-        check_overwrite([out], inputs)
-        _match_file(Source(content.name, content.stem, content), found, out, options, progress)
-        return Result(1)
-    if out.suffix.lower() in (*WRITABLE, *ARRAYS):
-        raise SettingError(f"{out} is a single file; the pictures of {content} need a folder", "out")
-    sources = find_pictures(content)
-    targets = [out / f"{s.stem}{'.tif' if s.name.lower().endswith(('.tif', '.tiff')) else '.png'}" for s in sources]
-    check_overwrite(targets, [*inputs, *(source.path for source in sources)])
+        targets = {Source(first.name, first.stem, first): out}
+    else:
+        if out.suffix.lower() in (*WRITABLE, *ARRAYS):
+            raise SettingError(f"{out} is a single file; the pictures of {first} need a folder", "out")
+        sources, notes = find_contents(given, out)
+        for text in notes:
+            note(text)
+        targets = {source: saving.path(out, source.stem, _default_format(source)) for source in sources}
+    check_overwrite(targets.values(), [*inputs, *(source.path for source in targets)])
+    missing = {source: target for source, target in targets.items() if not saving.skips(target)}
+    if not missing:
+        return Result(0, skipped=len(targets))
+    found = read_references(references, options)
     done = 0
-    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        progress(Progress("matching", number, len(sources)))
-        try:
-            _match_file(source, found, target, options)
+    for number, (source, target) in enumerate(missing.items()):
+        progress(Progress("matching", number, len(missing)))
+        with report_failure(source.name, failed):
+            _match_file(source, found, target, options, saving, progress if len(targets) == 1 else ignore)
             done += 1
-        except FAILURES as error:
-            if failed is None:
-                raise
-            failed(error)
-    progress(Progress("matching", len(sources), len(sources)))
-    return Result(done, len(sources) - done)
+    progress(Progress("matching", len(missing), len(missing)))
+    return Result(done, len(missing) - done, len(targets) - len(missing))
+
+
+def _default_format(source: Source) -> str:
+    suffix = Path(source.name).suffix.lower()
+    return suffix[1:] if suffix == ".npy" else "tif" if suffix in ARRAYS else "png"
 
 
 def read_references(references: Sequence[PathLike], options: MatchOptions) -> Reference:
@@ -157,7 +179,9 @@ def _check_suffix(out: Path) -> None:
         raise PictureError(f"{out} cannot be written; use one of {', '.join(dict.fromkeys((*WRITABLE, *ARRAYS)))}")
 
 
-def _match_file(source: Source, reference: Reference, out: Path, options: MatchOptions, progress: Report = ignore) -> None:
+def _match_file(
+    source: Source, reference: Reference, out: Path, options: MatchOptions, saving: Saving, progress: Report
+) -> None:
     plain = {name: getattr(options, name) for name in ("strength", "ties", "nodata", "seed", "device")}
     if source.member is None and source.path.suffix.lower() in ARRAYS and is_array_file(source.path):
         array = open_array(source.path)
@@ -166,22 +190,23 @@ def _match_file(source: Source, reference: Reference, out: Path, options: MatchO
             with created_array(out, array.shape, array.dtype) as made:
                 match_array(array, reference, made, mask=mask, progress=progress, **plain)
             return
-        _write_array(out, match_picture(array, reference, mask=mask, **plain))
+        _write_array(out, match_picture(array, reference, mask=mask, **plain), saving.quality)
         return
     picture = source.read()
     made = match_picture(picture, reference, mask=_mask(options.mask, picture), **plain)
     if out.suffix.lower() == ".npy" or (out.suffix.lower() in ARRAYS and made.depth == "16"):
         kind = np.uint16 if made.depth == "16" else np.uint8
-        _write_array(out, (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(kind))
+        _write_array(out, (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(kind), saving.quality)
     else:
-        made.save(out)
+        saving.save(made, out)
 
 
-def _write_array(out: Path, array: Any) -> None:
+def _write_array(out: Path, array: Any, quality: int) -> None:
     """Write an array to a file of arrays, or an integer array with three channels to a picture."""
     depth: Depth = "16" if array.dtype == np.uint16 else "8"
     if out.suffix.lower() not in ARRAYS and array.dtype.name in LEVELS_OF and array.shape[2:] == (3,):
-        write_picture(out, torch.from_numpy(array.astype(np.float32)).permute(2, 0, 1) / LEVELS[depth], depth=depth)
+        rgb = torch.from_numpy(array.astype(np.float32)).permute(2, 0, 1) / LEVELS[depth]
+        write_picture(out, rgb, depth=depth, quality=quality)
         return
     with created_array(out, array.shape, array.dtype) as made:
         made[:] = array

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from torch import Tensor
 
-from efdm.data import WRITABLE, Picture, PictureError, Source, find_pictures, read_mask, resize
+from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
 from efdm.data.embedded import styles as painted_styles
-from efdm.data.folders import names_in
+from efdm.data.folders import VIDEOS, scan_pictures
+from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
 from efdm.ops import MATCHERS
@@ -23,9 +24,8 @@ from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size, check_size
 from efdm.style.stylizer import Stylizer, check_strength
 from efdm.style.video import TEMPORAL
-from efdm.text import make_unique, plural
+from efdm.text import make_unique, plural, suggest
 
-VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
 PathLike = str | os.PathLike[str]
 Mix = Literal["none", "equal"]
 Audio = Literal["keep", "drop"]
@@ -101,6 +101,7 @@ class Plan:
     contents: tuple[Source, ...]  # empty for a video
     options: Options
     notes: tuple[str, ...]  # about skipped files
+    saving: Saving = field(default_factory=Saving)
 
     @property
     def is_video(self) -> bool:
@@ -108,11 +109,11 @@ class Plan:
 
     def target(self, source: Source, look: LookSpec) -> Path:
         """Return the file for a content in a look: ``out`` itself, or a file in the folder ``out``."""
-        return self.out / f"{source.stem}__{look.name}.png" if self.out.is_dir() else self.out
+        return self.saving.path(self.out, f"{source.stem}__{look.name}") if self.out.is_dir() else self.out
 
 
 def plan_files(
-    content: PathLike,
+    content: PathLike | Sequence[PathLike],
     styles: Sequence[PathLike],
     out: PathLike,
     *,
@@ -121,11 +122,12 @@ def plan_files(
     content_masks: Sequence[PathLike] = (),
     style_masks: Sequence[PathLike] = (),
     options: Options | None = None,
+    saving: Saving | None = None,
 ) -> Plan:
     """Find contents and styles and decide where the results go, without reading a picture.
 
     Args:
-        content: a picture, a folder, a zip or a video.
+        content: a picture, a folder, a zip or a video, or several of them except videos.
         styles: pictures, folders, zips, or names of painted styles.
         out: a file for one result, otherwise a folder, which is created.
         weights: mix all styles into one look, with one weight per style.
@@ -133,21 +135,46 @@ def plan_files(
         content_masks: one mask per region; each region gets its own style, or the only one.
         style_masks: one mask per style, or per region.
     """
-    content, out, options = Path(content), Path(out), options or Options()
+    given, out, options, saving = list_paths(content), Path(out), options or Options(), saving or Saving()
     found, notes = find_styles(styles)
     looks = make_looks(found, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
     moving = out.suffix.lower() in (*VIDEOS, ".gif")
-    if content.suffix.lower() in VIDEOS or (content.suffix.lower() == ".gif" and moving):
+    first = given[0]
+    if len(given) == 1 and (first.suffix.lower() in VIDEOS or (first.suffix.lower() == ".gif" and moving)):
         _check_video(out, looks, options)
-        check_overwrite([out], [content, *looks[0].files()])
-        return Plan(content, out, looks, (), options, tuple(notes))
-    contents = tuple(find_pictures(content))
-    notes += _skipped_videos(content, "stylize a video by itself")
-    _check_out(content, out, len(contents), len(looks))
-    made = Plan(content, out, looks, contents, options, tuple(notes))
-    inputs = [content, *(source.path for source in contents), *(file for look in looks for file in look.files())]
+        check_overwrite([out], [first, *looks[0].files()])
+        return Plan(first, out, looks, (), options, tuple(notes), saving)
+    contents, about = find_contents(given, out)
+    _check_out(given, out, len(contents), len(looks))
+    made = Plan(first, out, looks, tuple(contents), options, (*notes, *about), saving)
+    inputs = [*given, *(source.path for source in contents), *(file for look in looks for file in look.files())]
     check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
     return made
+
+
+def list_paths(given: PathLike | Sequence[PathLike]) -> list[Path]:
+    """Return one or several paths as a list."""
+    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(each) for each in given]
+
+
+def find_contents(given: Sequence[Path], out: Path) -> tuple[list[Source], list[str]]:
+    """Return the pictures of files, folders and zips, except those in the folder ``out``, and notes about skipped files."""
+    found: list[Source] = []
+    notes: list[str] = []
+    for path in given:
+        try:
+            if path.suffix.lower() in VIDEOS:
+                raise PictureError(f"{path} is a video; pass a video by itself")
+            pictures, about = scan_pictures(path, without=out)
+        except PictureError as error:
+            if len(given) == 1 or not path.exists():
+                raise
+            pictures, about = [], [f"skipped: {error}"]
+        found, notes = found + pictures, notes + about
+    if not found:
+        raise PictureError("; ".join(notes))
+    stems = make_unique(source.stem for source in found)
+    return [replace(source, stem=stem) for source, stem in zip(found, stems, strict=True)], notes
 
 
 def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], list[str]]:
@@ -157,12 +184,14 @@ def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], list[str]]:
     painted = painted_styles()
     for each in map(str, given):
         if Path(each).exists():
-            notes += _skipped_videos(Path(each), "a style is a picture")
-            found += find_pictures(each)
+            pictures, about = scan_pictures(each)
+            found, notes = found + pictures, notes + about
         elif each in painted:
             found.append(Source(each, each, painted[each]))
         else:
-            raise PictureError(f"{each} does not exist; pass a file, a folder, a zip or one of {', '.join(painted)}")
+            close = suggest(each, painted)
+            remedy = f"did you mean {close}?" if close else f"pass a file, a folder, a zip or one of {', '.join(painted)}"
+            raise PictureError(f"{each} does not exist; {remedy}")
     return found, notes
 
 
@@ -189,15 +218,15 @@ def make_looks(
     return tuple(LookSpec(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count))
 
 
-def _skipped_videos(source: Path, reason: str) -> list[str]:
-    count = sum(name.lower().endswith(VIDEOS) for name in names_in(source))
-    return [f"{source}: {plural(count, 'video')} skipped; {reason}"] if count else []
+def is_single(given: Sequence[Path]) -> bool:
+    """Return True for one file that is not a zip."""
+    return len(given) == 1 and not given[0].is_dir() and given[0].suffix.lower() != ".zip"
 
 
-def _check_out(content: Path, out: Path, contents: int, looks: int) -> None:
+def _check_out(given: Sequence[Path], out: Path, contents: int, looks: int) -> None:
     suffix = out.suffix.lower()
     if not out.is_dir() and suffix:
-        single = looks == 1 and content.is_file() and content.suffix.lower() != ".zip"
+        single = looks == 1 and is_single(given)
         if single and suffix not in WRITABLE:
             raise ValueError(f"{out} cannot be written; the extension must be one of {', '.join(WRITABLE)}")
         if single:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, get_args
 
 import typer
 
-from efdm.apps.cli.options import parse_shard
+from efdm.apps.cli.options import choice, parse_shard
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.data.bulk import ENGINES, Factory, Job, run_job
+from efdm.data.bulk import Output as Form
 from efdm.data.shards import find_shards
+from efdm.errors import SettingError
 from efdm.text import plural
 
 Shard = Annotated[
     str, typer.Option(help="i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")
 ]
-Engine = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}: where a job runs.")]
-Workers = Annotated[int, typer.Option(help="Workers of Ray. Defaults to one per GPU, or one per two cores.")]
+Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
+Workers = Annotated[int, typer.Option(min=0, help="Workers of Ray. Defaults to one per GPU, or one per two cores.")]
 Output = Annotated[
-    str, typer.Option(help="Results of a job: files or shards (WebDataset). Defaults to the form of CONTENT.")
+    str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Defaults to the form of CONTENT.")
 ]
 SHOWN = 20  # failures
 
@@ -33,9 +36,12 @@ class JobOptions(NamedTuple):
     workers: int
     output: str
 
-    def is_job(self, content: Path) -> bool:
+    def is_job(self, contents: Sequence[Path]) -> bool:
         """Return True if an option asks for a job, or if the content is WebDataset shards."""
-        return bool(self.shard or self.output or self.engine != "plain" or find_shards(content))
+        asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
+        if asked and len(contents) > 1:
+            raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
+        return asked
 
 
 def run(job: Job, factory: Factory, options: JobOptions, device: str) -> None:

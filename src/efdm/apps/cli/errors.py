@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -15,11 +14,9 @@ except ImportError:
     from click import get_current_context  # type: ignore[no-redef]
 
 from efdm.apps.cli.printing import print_error, print_message
-from efdm.errors import FolderProblem, RunFolderError
+from efdm.errors import FolderProblem, OutOfMemoryError, RunFolderError, is_out_of_memory
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
-# torch raises a plain RuntimeError when the memory of a CPU or of cuDNN runs out
-OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
 # the options that resolve a problem with the folder of a run
 FOLDER_OPTIONS: Mapping[FolderProblem, str] = {
@@ -55,7 +52,10 @@ def report_errors(
 def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS) -> str:
     """Return the message of an error, followed by the options that can resolve it."""
     if is_out_of_memory(error):
-        return "not enough memory; try smaller pictures (--size) or another device (--device cpu)"
+        text = str(error) if isinstance(error, OutOfMemoryError) else "not enough memory"
+        on_gpu = "CUDA" in f"{error} {error.__cause__}"
+        remedies = ["a smaller " + (_option("size") or "picture"), *(["--device cpu"] if on_gpu else [])]
+        return f"{text}; try {' or '.join(remedies)}"
     if weight := getattr(error, "weight", ""):  # MissingWeights
         option = weight_options.get(weight)
         return error.sentence + (f", or pass its path with {option}" if option else "")  # type: ignore[attr-defined]
@@ -75,10 +75,3 @@ def _option(setting: str) -> str:
     if option in accepted:
         return option
     return f"--set {setting}" if "--set" in accepted and setting not in accepted else ""
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    torch = sys.modules.get("torch")
-    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)

@@ -72,15 +72,16 @@ def _load(row: Command) -> Any:
     return typer.main.get_command(module.app)
 
 
-def lazy_app(help_text: str, table: Mapping[str, Command]) -> typer.Typer:
-    """Return an app with the commands of ``table``."""
+def lazy_app(help_text: str, table: Mapping[str, Command], *, add_completion: bool = False) -> typer.Typer:
+    """Return an app with the commands of ``table``, and options that install shell completion."""
     group = type("Group", (LazyGroup,), {"table": table})
-    made = typer.Typer(cls=group, no_args_is_help=True, add_completion=False, help=help_text)
+    made = typer.Typer(cls=group, no_args_is_help=True, add_completion=add_completion, help=help_text)
     made.callback()(lambda: None)
     return made
 
 
-app = lazy_app("Exact feature distribution matching: style transfer, domain generalization and re-identification.", COMMANDS)
+ABOUT = "Exact feature distribution matching: style transfer, domain generalization and re-identification."
+app = lazy_app(ABOUT, COMMANDS, add_completion=True)
 
 
 def _print_version(wanted: bool) -> None:
@@ -89,10 +90,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=ABOUT)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-) -> None:
-    """Exact feature distribution matching: style transfer, domain generalization and re-identification."""
+) -> None: ...

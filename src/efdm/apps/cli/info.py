@@ -13,16 +13,19 @@ from rich.table import Table
 
 from efdm import kernels
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, choice, resolve_device
 from efdm.apps.cli.printing import console, print_text
-from efdm.errors import SettingError
+from efdm.errors import MissingExtraError, SettingError
 from efdm.ops.choices import check_choice
 from efdm.version import VERSION
 
 app = typer.Typer(add_completion=False)
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-PACKAGES = ("torch", "numba", "numpy", "torchvision", "timm", "triton", "onnxruntime")
+PACKAGES = (
+    "torch", "numba", "numpy", "pillow", "pillow-heif", "av", "safetensors", "tifffile", "torchvision", "timm", "triton",
+    "onnxruntime", "gradio",
+)  # fmt: skip
 
 
 @app.command()
@@ -30,15 +33,16 @@ def info(
     shape: Annotated[
         str, typer.Option(help="Feature shape: batch, channels and any number of spatial dimensions.")
     ] = "1,512,64,64",
-    dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    dtype: Annotated[str, choice(DTYPES, "Of the features.")] = "float32",
     device: Device = "",
 ) -> None:
-    """Show versions, devices and the kernel used for a shape and dtype, with the reason."""
+    """Show versions, models, devices and the kernel used for a shape and dtype, with the reason."""
     with report_errors():
         check_choice("dtype", dtype, tuple(DTYPES))
         target, length = resolve_device(device), _spatial_length(shape)
         chosen = kernels.explain(target, DTYPES[dtype], length)
         console.print(_versions(), _kernels())
+        _print_models()
         print_text(f"device: {target} ({_device_name(target)})")
         print_text(f"{shape} {dtype}: {chosen}")
 
@@ -68,6 +72,18 @@ def _kernels() -> Table:
         dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in kernel.dtypes)
         table.add_row(kernel.name, kernel.device, dtypes, kernel.unavailable_reason() or "yes", kernel.description)
     return table
+
+
+def _print_models() -> None:
+    try:
+        from efdm.data import READABLE
+        from efdm.models import NETWORKS
+        from efdm.models.weights import is_available
+    except MissingExtraError as error:
+        return print_text(f"style transfer: {error}")
+    found = [f"{name} ({'found' if is_available(name) else 'weights missing, see `efdm weights`'})" for name in NETWORKS]
+    print_text(f"style transfer models: {', '.join(found)}")
+    print_text(f"readable pictures: {' '.join(READABLE)}")
 
 
 def _device_name(device: torch.device) -> str:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 import torch
 import typer
 
 from efdm.errors import SettingError
 from efdm.training.device import check_device, default_device
+
+
+def choice(names: Iterable[str], help: str) -> Any:
+    """Return an option whose help and completion list ``names``. The library checks the value."""
+    return typer.Option(help=help, metavar=f"[{'|'.join(names)}]", autocompletion=complete(names))
+
+
+def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return a function that completes the start of a name."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
 
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
 

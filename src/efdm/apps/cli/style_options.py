@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
+from efdm.apps.cli.options import choice
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 
 DEFAULT_NETWORK = next(iter(NETWORKS))
-Model = Annotated[
-    str, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to the network in --weights, or to {DEFAULT_NETWORK}.")
-]
+Model = Annotated[str, choice(NETWORKS, f"Defaults to the network in --weights, or to {DEFAULT_NETWORK}.")]
 Weights = Annotated[Path | None, typer.Option(help="A network.safetensors written by `efdm train style`.")]
 Vgg = Annotated[Path | None, typer.Option(help="Weights of the VGG encoder, for models that need one. See `efdm weights`.")]
 

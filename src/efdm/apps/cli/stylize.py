@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from efdm.apps.cli import bulk
-from efdm.apps.cli.errors import report_errors, sentence
-from efdm.apps.cli.options import Device, resolve_device
-from efdm.apps.cli.printing import print_error, print_text, print_warning
+from efdm.apps.cli import bulk, files
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import Device, choice, complete, resolve_device
+from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
+from efdm.data.embedded import STYLES
 from efdm.errors import SettingError
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS
@@ -22,30 +23,41 @@ from efdm.style.bulk import stylize_job
 from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.plan import Options, plan_files
+from efdm.style.plan import Audio, Mix, Options, plan_files
 from efdm.style.video import TEMPORAL
-from efdm.text import plural
 from efdm.training import PRECISIONS
 
 app = typer.Typer(add_completion=False)
 Paths = list[Path] | None
+SIZES = "[PIXELS|full|auto]"
 
 
 @app.command()
 def stylize(
-    content: Annotated[Path, typer.Argument(help="A picture, a folder, a zip, a video, or WebDataset shards (.tar).")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several.")],
+    content: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar).", show_default=False
+        ),
+    ],
+    out: files.Out,
     style: Annotated[
-        list[str], typer.Option(help="A picture, a folder, a zip or the name of a painted style. Can be repeated.")
+        list[str],
+        typer.Option(
+            help=f"A picture, a folder, a zip or a painted style ({', '.join(STYLES)}). Can be repeated.",
+            autocompletion=complete(STYLES),
+        ),
     ],
     weight: Annotated[
         list[float] | None, typer.Option(help="Mix all styles into one look. Repeat it once per style.")
     ] = None,
-    mix: Annotated[str, typer.Option(help="equal: mix all styles with equal weights; none: one result per style.")] = "none",
-    strength: Annotated[float, typer.Option(help="From 0 (the content) to 1 (the style).")] = 1.0,
-    method: Annotated[str, typer.Option(help=f"Matching method: {', '.join(MATCHERS)}.")] = "efdm",
-    preserve_color: Annotated[str, typer.Option(help=f"Keep the colours of the content: {', '.join(COLORS)}.")] = "none",
-    photoreal: Annotated[str, typer.Option(help=f"Keep the edges of the content: {', '.join(PHOTOREAL)}.")] = "none",
+    mix: Annotated[
+        str, choice(get_args(Mix), "equal: mix all styles with equal weights; none: one result per style.")
+    ] = "none",
+    strength: Annotated[float, typer.Option(min=0, max=1, help="From the content (0) to the style (1).")] = 1.0,
+    method: Annotated[str, choice(MATCHERS, "Matching method.")] = "efdm",
+    preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = "none",
+    photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = "none",
     content_mask: Annotated[
         Paths, typer.Option(help="Stylize only where this picture is white. Repeat it for several regions.")
     ] = None,
@@ -55,25 +67,33 @@ def stylize(
     size: Annotated[
         str,
         typer.Option(
-            help="Short side for the network: pixels, full, or auto (full up to 1024). The output size is unchanged."
+            metavar=SIZES, help="Short side for the network; auto is full up to 1024. The output size is unchanged."
         ),
     ] = "auto",
     style_size: Annotated[
-        str, typer.Option(help="Short side of the styles; a larger size gives larger strokes. Defaults to --size.")
+        str,
+        typer.Option(
+            metavar=SIZES, help="Short side of the styles; a larger size gives larger strokes. Defaults to --size."
+        ),
     ] = "",
     model: Model = "",
     weights: Weights = None,
     vgg: Vgg = None,
     device: Device = "",
-    precision: Annotated[str, typer.Option(help=f"{' or '.join(PRECISIONS)}; bf16 is faster on a GPU.")] = "fp32",
-    ties: Annotated[str | None, typer.Option(help=f"Order of equal values with efdm: {', '.join(CHOICES['ties'])}.")] = None,
+    precision: Annotated[str, choice(PRECISIONS, "bf16 is faster on a GPU.")] = "fp32",
+    ties: Annotated[str | None, choice(CHOICES["ties"], "Order of equal values with efdm.")] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Standard deviations within which content shares a style value; 0: exact. Default: the model's."),
+        typer.Option(
+            min=0, help="Standard deviations within which content shares a style value; 0: exact. Default: the model's."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = 0,
-    temporal: Annotated[str, typer.Option(help=f"Flicker reduction in videos: {', '.join(TEMPORAL)}.")] = "smooth",
-    audio: Annotated[str, typer.Option(help="Sound of a video: keep or drop.")] = "keep",
+    temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = "smooth",
+    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = "keep",
+    format: files.Format = "",
+    quality: files.Quality = 95,
+    skip_existing: files.SkipExisting = False,
     shard: bulk.Shard = "",
     engine: bulk.Engine = "plain",
     workers: bulk.Workers = 0,
@@ -82,6 +102,7 @@ def stylize(
     """Stylize pictures or a video.
 
     Every content is combined with every style. Several results are written to the folder OUT as CONTENT__STYLE.png.
+    Pictures that are already in OUT are never contents.
 
     With --weight or --mix equal, all styles are mixed into one look.
 
@@ -90,39 +111,36 @@ def stylize(
 
     With --shard, --engine ray, --output or shards, the command is a job: run it again to continue it.
     """
-    interrupted = "interrupted; the results written so far are complete"
-    with report_errors(interrupted, weight_options=WEIGHT_OPTIONS):
+    with (
+        report_errors(files.INTERRUPTED, weight_options=WEIGHT_OPTIONS),
+        files.piped(content, out, format) as (contents, target),
+    ):
         options = Options(
             strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties,
             tolerance=tolerance, seed=seed, size=_size(size), style_size=_size(style_size), temporal=temporal,
             audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
+        saving = files.saving(format, quality, skip_existing)
         jobs = bulk.JobOptions(shard, engine, workers, output)
-        if jobs.is_job(content):
+        if jobs.is_job(contents):
             if content_mask or style_mask:
                 raise SettingError("masks are for single pictures, not for a job", ("content_mask", "style_mask"))
-            target = resolve_device(device)
+            on = resolve_device(device)
             job = stylize_job(
-                content, style, out, pretrained(model or None, weights=weights, vgg=vgg), weights=weight or (),
-                mix=mix, options=options, precision=precision, output=output or None,  # type: ignore[arg-type]
+                contents[0], style, target, pretrained(model or None, weights=weights, vgg=vgg), weights=weight or (),
+                mix=mix, options=options, precision=precision, output=output or None, saving=saving,  # type: ignore[arg-type]
             )  # fmt: skip
-            return bulk.run(*job, jobs, str(target))
+            return bulk.run(*job, jobs, str(on))
         plan = plan_files(
-            content, style, out, weights=weight or (), mix=mix,  # type: ignore[arg-type]
-            content_masks=content_mask or (), style_masks=style_mask or (), options=options,
+            contents, style, target, weights=weight or (), mix=mix,  # type: ignore[arg-type]
+            content_masks=content_mask or (), style_masks=style_mask or (), options=options, saving=saving,
         )  # fmt: skip
         for note in plan.notes:
             print_warning(note)
         stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg, precision=precision)
         with show_progress() as progress:
-            result = stylize_files(plan, stylizer, progress=progress, failed=lambda error: print_error(sentence(error)))
-    if result.done:
-        what = plural(result.done, "frame" if plan.is_video else "picture")
-        print_text(f"{what} in {out}" if out.is_dir() or plan.is_video else out)
-    if result.failed:
-        if result.failed + result.done > 1:
-            print_error(f"{result.failed} of {result.done + result.failed} pictures failed")
-        raise typer.Exit(1 if result.done else 2)
+            result = stylize_files(plan, stylizer, progress=progress, failed=files.print_failure)
+    files.finish(result, out, "frame" if plan.is_video else "picture")
 
 
 def _size(text: str) -> int | str | None:

@@ -21,9 +21,14 @@ app = typer.Typer(add_completion=False)
 
 @app.callback(invoke_without_command=True)
 def table(context: typer.Context) -> None:
+    """List weights, locate their files, and normalise a VGG."""
+    if not context.invoked_subcommand:
+        list_weights()
+
+
+@app.command(name="list")
+def list_weights() -> None:
     """List all weights with their licences and files."""
-    if context.invoked_subcommand:
-        return
     rows = Table("name", "description", "licence", "file", title="Weights")
     for name, weight in WEIGHTS.items():
         rows.add_row(name, weight.about, weight.licence, _location(name))

@@ -8,12 +8,12 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, get_args
 
-from efdm.apps.cli.errors import EXPECTED, is_out_of_memory
+from efdm.apps.cli.errors import EXPECTED
 from efdm.apps.web import pad
 from efdm.apps.web.handlers import MAX_STYLES, Handlers, Mixture
 from efdm.data.embedded import STYLES
 from efdm.data.embedded import styles as painted_styles
-from efdm.errors import requires
+from efdm.errors import is_out_of_memory, requires
 from efdm.ops import MATCHERS
 from efdm.progress import Progress
 from efdm.style.color import COLORS

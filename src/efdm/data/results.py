@@ -1,0 +1,69 @@
+"""Result files: their format and names, and errors that concern one picture or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from efdm.data.images import WRITABLE, DiskFullError, Picture
+from efdm.errors import OutOfMemoryError, SettingError, is_out_of_memory
+from efdm.files import fit_name
+
+Existing = Literal["replace", "skip"]
+Failed = Callable[[str, Exception], object]  # receives the name of a picture and its error
+
+FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one picture; the others are still processed
+FORMATS = tuple(extension[1:] for extension in WRITABLE)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How results are written.
+
+    Args:
+        format: extension of results in a folder, such as "jpg"; "" is "png". A single file is named by the caller.
+        quality: from 1 to 100, for JPEG, WebP and AVIF.
+        existing: whether results that exist already are replaced or skipped.
+    """
+
+    format: str = ""
+    quality: int = 95
+    existing: Existing = "replace"
+
+    def __post_init__(self) -> None:
+        if self.format not in ("", *FORMATS):
+            raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}", "format")
+        if not 1 <= self.quality <= 100:
+            raise SettingError(f"quality must be from 1 to 100, got {self.quality}", "quality")
+        if self.existing not in get_args(Existing):
+            raise SettingError(f"existing must be one of {', '.join(get_args(Existing))}, got {self.existing!r}", "existing")
+
+    def path(self, out: Path, name: str, default: str = "png") -> Path:
+        """Return the path of the result ``name``, without an extension, in the folder ``out``."""
+        return out / fit_name(name, f".{self.format or default}")
+
+    def skips(self, path: Path) -> bool:
+        """Return True if a result is left as it is. Files are written atomically, so one that exists is complete."""
+        return self.existing == "skip" and path.exists()
+
+    def save(self, picture: Picture, path: Path) -> None:
+        picture.save(path, quality=self.quality)
+
+
+@contextmanager
+def report_failure(name: str, failed: Failed | None) -> Iterator[None]:
+    """Pass an error about the picture ``name`` to ``failed``, so that the other pictures are still processed.
+
+    Without ``failed``, the error is raised. A full disk or a lack of memory always raises, because it concerns all pictures.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        if is_out_of_memory(error):
+            raise OutOfMemoryError(name) from error
+        if failed is None or isinstance(error, DiskFullError):
+            raise
+        failed(name, error)

@@ -1,0 +1,111 @@
+"""Options that `efdm stylize` and `efdm match` share: several contents, formats, existing results and pipes."""
+
+from __future__ import annotations
+
+import errno
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from stylize_commands import files
+
+pytest.importorskip("typer")
+
+from typer.testing import CliRunner
+
+from efdm.apps.cli.match import app as match_app
+from efdm.apps.cli.stylize import app as stylize_app
+
+
+@pytest.fixture(params=["stylize", "match"])
+def command(request: pytest.FixtureRequest, place: Path, weights: Path):
+    """Run a command with the style or reference style.png."""
+    app, words = {
+        "stylize": (stylize_app, ["--weights", weights, "--style", "style.png"]),
+        "match": (match_app, ["--reference", "style.png"]),
+    }[request.param]
+
+    def call(*given: object, **options: object):
+        arguments = [str(word) for word in (*given, *words, "--device", "cpu")]
+        return CliRunner().invoke(app, arguments, env={"COLUMNS": "300"}, **options)
+
+    return call
+
+
+def test_several_contents_in_another_format(place: Path, command) -> None:
+    result = command("photo.png", "wide.png", "contents", "-o", "out", "--format", "jpg", "--quality", 40)
+    assert result.exit_code == 0, result.output
+    assert len(files(place / "out")) == 4
+    assert all(Image.open(path).format == "JPEG" for path in Path("out").rglob("*.jpg"))
+    small = sum(path.stat().st_size for path in Path("out").rglob("*.jpg"))
+    command("photo.png", "wide.png", "contents", "-o", "best", "--format", "jpg", "--quality", 100)
+    assert small < sum(path.stat().st_size for path in Path("best").rglob("*.jpg"))
+
+
+def test_existing_results_are_skipped(place: Path, command) -> None:
+    assert command("contents/a.png", "-o", "out").exit_code == 0
+    (old,) = files(place / "out")
+    Path("out", old).write_bytes(b"old")
+    result = command("contents", "-o", "out", "--skip-existing")
+    assert result.exit_code == 0, result.output
+    assert "1 result skipped" in result.stderr
+    assert Path("out", old).read_bytes() == b"old"
+    assert len(files(place / "out")) == 2
+    result = command("contents", "-o", "out", "--skip-existing")
+    assert result.exit_code == 0
+    assert "2 results skipped" in result.stderr
+    command("contents", "-o", "out")
+    assert Path("out", old).read_bytes() != b"old"
+
+
+def test_stdin_and_stdout(place: Path, command) -> None:
+    result = command("-", "-o", "-", "--format", "webp", input=Path("photo.png").read_bytes())
+    assert result.exit_code == 0, result.output
+    image = Image.open(io.BytesIO(result.stdout_bytes))
+    assert (image.format, image.size) == ("WEBP", (24, 20))
+    result = command("-", "-o", "-", input=b"no picture")
+    assert result.exit_code == 2
+    assert result.stdout_bytes == b""
+    assert "not a picture" in result.stderr
+
+
+def test_messages_are_on_stderr_and_brackets_are_no_markup(place: Path, command) -> None:
+    Path("contents/x[.png").write_bytes(b"no picture")
+    Path("contents/[/red].png").parent.mkdir()
+    Path("contents/[/red].png").write_bytes(b"no picture")
+    Path("contents/\udcff.png").write_bytes(b"no picture")
+    result = command("contents", "-o", "out")
+    assert result.exit_code == 1
+    assert result.stdout == "2 pictures in out\n"
+    assert all(text in result.stderr for text in ("x[.png", "[/red].png", "3 of 5 pictures failed"))
+
+
+def test_a_full_disk_stops_the_command(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("efdm.files.os.replace", fail)
+    result = command("contents", "-o", "out")
+    assert result.exit_code == 2
+    assert result.stderr.count("No space left") == 1
+    assert "a" in result.stderr
+    assert files(place / "out") == []
+
+
+def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("efdm.style.jobs.stylize_picture", fail)
+    monkeypatch.setattr("efdm.style.match_files.match_picture", fail)
+    result = command("contents", "-o", "out")
+    assert result.exit_code == 2
+    assert "not enough memory for a.png" in result.stderr
+    assert "--device" not in result.stderr, "it runs on the CPU already"
+
+
+def test_the_help_lists_choices_and_ranges(command) -> None:
+    result = command("--help")
+    for text in ("[keep|drop]", "png|jpg", "0<=x<=1", "1<=x<=100", "[plain|ray]"):
+        assert text in result.output

@@ -1,0 +1,49 @@
+"""Formats and names of results, and errors that concern one picture or all of them."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+import torch
+
+from efdm.data.images import PictureError, file_error
+from efdm.data.results import Saving, report_failure
+from efdm.errors import OutOfMemoryError, SettingError
+
+
+@pytest.mark.parametrize(("name", "value"), [("format", "gif"), ("quality", 0), ("quality", 101), ("existing", "ask")])
+def test_invalid_settings(name: str, value: object) -> None:
+    with pytest.raises(SettingError) as caught:
+        Saving(**{name: value})  # type: ignore[arg-type]
+    assert caught.value.settings == (name,)
+
+
+def test_names_and_existing_results(tmp_path: Path) -> None:
+    path = Saving("jpg").path(tmp_path, "a")
+    assert path.name == "a.jpg"
+    assert Saving().path(tmp_path, "a", "tif").name == "a.tif"
+    assert not Saving(existing="skip").skips(path)
+    path.touch()
+    assert Saving(existing="skip").skips(path)
+    assert not Saving().skips(path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate")],
+)
+def test_a_lack_of_memory_names_the_picture_and_stops(error: Exception) -> None:
+    with pytest.raises(OutOfMemoryError, match=r"big\.png"), report_failure("big.png", lambda *_: pytest.fail("continued")):
+        raise error
+
+
+def test_a_full_disk_stops_and_other_errors_do_not() -> None:
+    full = file_error(OSError(errno.ENOSPC, "No space left on device"), "out.png")
+    with pytest.raises(PictureError, match=r"out\.png.*space"), report_failure("a", lambda *_: pytest.fail("continued")):
+        raise full
+    failed = dict[str, Exception]()
+    with report_failure("a", failed.__setitem__):
+        raise PictureError("a is damaged")
+    assert list(failed) == ["a"]
