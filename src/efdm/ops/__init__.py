@@ -4,6 +4,7 @@ from efdm.ops.match import efdm, histogram_match
 from efdm.ops.mix import blend, efdmix, interpolate_styles, mix_features, mixstyle
 from efdm.ops.moments import ChannelStats, adain, adamean, adastd, channel_stats, tied_share
 from efdm.ops.noise import distribution_noise
+from efdm.ops.projection import project
 from efdm.ops.styles import Partners, PreparedStyle, Style, prepare
 from efdm.ops.table import MATCHERS, Matcher
 
@@ -27,5 +28,6 @@ __all__ = [
     "mix_features",
     "mixstyle",
     "prepare",
+    "project",
     "tied_share",
 ]

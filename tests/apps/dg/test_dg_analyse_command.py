@@ -17,6 +17,7 @@ from efdm.lab.analyses import ANALYSES
     [
         ("histogram", ("--channel", "3", "--stage", "stage2"), (r"stage2, channel 3 of \d+", r"  rain: skewness -?[\d.]+")),
         ("tsne", ("--perplexity", 3), (r"stage1, \d+ channels", r"  mean: \d+ %$", r"  chance: 33 %$")),
+        ("projection", (), (r"\| match \| strength \| rain", r"\| efdm \| 0.25 \| [\d.]+ \|$")),
         ("ties", (), (r".*ReLU, fp32", r"  pictures: [\d.]+ %$", r"  stage3, after the stage: [\d.]+ %$")),
     ],
 )

@@ -21,7 +21,7 @@ import torch
 from efdm.data.datasets import DIGITS, check_domains, load_dataset
 from efdm.dg.classifier import load_classifier
 from efdm.errors import SettingError
-from efdm.lab.analyses import histogram, ties, tsne
+from efdm.lab.analyses import histogram, projection, ties, tsne
 from efdm.lab.analyses.features import Sample, pick
 from efdm.lab.preparation import dataset_name
 from efdm.ops.choices import check_choice
@@ -38,14 +38,14 @@ class Analysis:
     Args:
         analyse: ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers.
         summary: returns the main numbers as lines of text.
-        per_domain: the default number of pictures per domain, enough for the analysis and feasible on a CPU.
+        per_domain: the default number of pictures per domain, enough for the analysis and feasible on a CPU; None: all.
     """
 
     about: str
     analyse: Callable[..., dict[str, Any]]
     summary: Callable[[dict[str, Any]], list[str]]
     files: tuple[str, ...]
-    per_domain: int
+    per_domain: int | None
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType({
@@ -56,6 +56,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType({
     "tsne": Analysis(
         "t-SNE of five feature statistics, and how well each predicts the domain",
         tsne.analyse, tsne.summary, ("tsne.png", "tsne.csv", "tsne.json"), 250,
+    ),
+    "projection": Analysis(
+        "accuracy in new domains, their features matched to the nearest training domain",
+        projection.analyse, projection.summary, ("projection.md", "projection.json"), None,
     ),
     "ties": Analysis(
         "share of equal values after every stage, with ReLU and with PReLU",
@@ -83,7 +87,8 @@ def analyse_classifier(
     ``checkpoint`` is a model.safetensors or the folder of its run. ``sources`` may be empty for a model of the digits.
     ``per_domain`` pictures of each domain are used, by default as many as the analysis needs, of some ``domains`` and
     ``classes`` or of all. Features are taken after ``stages``: one for "histogram" and "tsne", by default the first that the
-    method changed, several for "ties", by default all. ``options`` are those of the analysis: ``channel``, ``perplexity``.
+    method changed, several for "ties", by default all, and for "projection", by default all that a method changes.
+    ``options`` are those of the analysis: ``channel``, ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
@@ -100,7 +105,13 @@ def analyse_classifier(
     if not sources:
         raise SettingError(f"{checkpoint} was trained on {settings['data']}; give these or similar pictures", "data")
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, progress=progress)
-    if "stages" in accepted:
+    if "train_domains" in accepted:
+        options |= {
+            "stages": stages or settings["stages"],
+            "train_domains": settings["train_domains"],
+            "per_domain": per_domain,
+        }
+    elif "stages" in accepted:
         options["stages"] = stages or classifier.stages
     elif stages or settings["stages"]:
         options["stage"] = (stages or settings["stages"])[0]
