@@ -3,8 +3,8 @@
     python benchmarks/hard_pairs.py [--setting NAME ...] [--out FILE]
 
 Content LPIPS and style distance come from the independent judge in ../shared/judge, without which the script does not run.
-"flat_variance" is the variance of the output inside regions that are flat in the content, averaged over channels and over
-the pixels of all such regions. The setting "adain" uses the same network and is the reference for it.
+"flat_variance" is the mean variance of the output inside blocks that are flat in the content. The setting "adain", with the
+same network, is the reference for it. "wavelength" and "sharpness" describe the size and the contrast of strokes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image, ImageDraw
-from scipy import ndimage
 from torch import Tensor
 
 from efdm.data.images import write_picture
 from efdm.data.sheets import sheet
 from efdm.environment import environment
 from efdm.style import Stylizer
-from efdm.style.measures import HEADS
+from efdm.style.color import luminance
+from efdm.style.measures import HEADS, edges
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[1] / "shared"
-FLAT = 3 / 255  # standard deviation inside a window below which its centre counts as flat
-WINDOW = 15  # pixels
-LEAST_REGION = 0.01  # share of the picture below which a flat region is ignored
+BLOCK = 32  # side of a block in pixels
+FLAT = 3 / 255  # standard deviation of every channel below which a block counts as flat
+MEASURES = ("content_lpips", "style_distance", "flat_variance", "wavelength", "sharpness")
 JUDGED_AT = 384  # short side, as in the judge
 
 # (name, content, style); pictures are archive/stem in ../shared/data
@@ -86,32 +86,34 @@ def read(name: str) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
 
 
-def flat_regions(content: Tensor) -> Tensor:
-    """Return the number of the flat region of every pixel, ``(h, w)``; 0 is outside."""
-
-    def local(x: Tensor) -> Tensor:
-        return F.avg_pool2d(F.pad(x[None], (WINDOW // 2,) * 4, mode="replicate"), WINDOW, stride=1)[0]
-
-    variance = (local(content.double().square()) - local(content.double()).square()).amax(0)
-    labels, count = ndimage.label((variance < FLAT**2).numpy())
-    small = [i for i in range(1, count + 1) if (labels == i).sum() < LEAST_REGION * labels.size]
-    return torch.from_numpy(np.where(np.isin(labels, small), 0, labels))
+def blocks(picture: Tensor) -> Tensor:
+    """Return the square blocks of a picture, ``(n, 3, BLOCK * BLOCK)``."""
+    return F.unfold(picture[None], BLOCK, stride=BLOCK)[0].view(3, BLOCK * BLOCK, -1).permute(2, 0, 1)
 
 
-def flat_variance(output: Tensor, regions: Tensor) -> float | None:
-    """Return the variance of the output inside the regions, or None without regions."""
-    parts = [output[:, regions == i] for i in regions.unique().tolist() if i]
-    total = sum(part.shape[1] for part in parts)
-    return sum(part.var(1).mean().item() * part.shape[1] for part in parts) / total if parts else None
+def flat_variance(content: Tensor, output: Tensor) -> float | None:
+    """Return the variance of the output inside the blocks that are flat in the content, or None without such blocks."""
+    flat = (blocks(content).std(-1) < FLAT).all(1)
+    return blocks(output)[flat].var(-1).mean().item() if flat.any() else None
+
+
+def strokes(output: Tensor) -> dict[str, float]:
+    """Return the mean wavelength of the luminance in pixels, and the 99th percentile of its Sobel magnitude."""
+    grey = luminance(output)
+    power = torch.fft.rfft2(grey[0] - grey.mean()).abs()
+    down, across = torch.fft.fftfreq(grey.shape[1])[:, None], torch.fft.rfftfreq(grey.shape[2])[None]
+    frequency = (power * (down.square() + across.square()).sqrt()).sum() / power.sum()
+    return {
+        "wavelength": round(1 / frequency.item(), 3),
+        "sharpness": round(edges(output[None]).flatten().quantile(0.99).item(), 4),
+    }
 
 
 def load_judge() -> Any:
     spec = importlib.util.spec_from_file_location("eval_style", SHARED / "judge" / "eval_style.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     lpips = importlib.util.find_spec("lpips")
-    assert lpips is not None and lpips.origin is not None
     judge = module.Judge(SHARED / "weights", Path(lpips.origin).parent / "weights" / "v0.1" / HEADS["vgg16"])
     judge.features = functools.lru_cache(maxsize=4)(judge.features)  # those of a content and a style serve all settings
     judge.tensor = lambda x: module.tensor(Image.fromarray(x.mul(255).round().byte().permute(1, 2, 0).numpy()), JUDGED_AT)
@@ -129,7 +131,7 @@ def main() -> None:
     rows, pictures = [], []
     for name, content_name, style_name in PAIRS:
         content, style = read(content_name), read(style_name)
-        regions, a, c = flat_regions(content), judge.tensor(content), judge.tensor(style)
+        a, c = judge.tensor(content), judge.tensor(style)
         pictures.append([content, style])
         for setting in options.setting:
             start = time.perf_counter()
@@ -138,26 +140,24 @@ def main() -> None:
             b = judge.tensor(output)
             rows.append({
                 "pair": name, "setting": setting, "content_lpips": round(judge.lpips(a, b), 4),
-                "style_distance": round(judge.style(b, c), 4), "flat_variance": flat_variance(output, regions),
-                "flat_share": round((regions > 0).double().mean().item(), 3), "seconds": round(seconds, 3),
+                "style_distance": round(judge.style(b, c), 4), "flat_variance": flat_variance(content, output),
+                **strokes(output), "seconds": round(seconds, 3),
             })  # fmt: skip
             pictures[-1].append(output)
             print(rows[-1], flush=True)
     means = {}
     for setting in options.setting:
         found = [row for row in rows if row["setting"] == setting]
-        columns = {key: [row[key] for row in found if row[key] is not None] for key in ("content_lpips", "style_distance")}
-        means[setting] = {key: round(statistics.fmean(values), 4) for key, values in columns.items()}
-        means[setting]["flat_variance"] = statistics.fmean(r["flat_variance"] for r in found if r["flat_variance"] is not None)
+        measured = {key: [row[key] for row in found if row[key] is not None] for key in MEASURES}
+        means[setting] = {key: round(statistics.fmean(values), 5) for key, values in measured.items()}
         print(setting, means[setting])
     record = {
         "environment": environment("cpu"), "pairs": [list(pair) for pair in PAIRS],
         "settings": {name: SETTINGS[name] for name in options.setting}, "means": means, "rows": rows,
     }  # fmt: skip
     options.out.write_text(json.dumps(record, indent=1) + "\n")
-    made = sheet(
-        pictures, row_labels=[pair[0] for pair in PAIRS], column_labels=["content", "style", *options.setting], cell=(200, 280)
-    )
+    labels = ["content", "style", *options.setting]
+    made = sheet(pictures, row_labels=[pair[0] for pair in PAIRS], column_labels=labels, cell=(200, 280))
     write_picture(options.out.with_suffix(".jpg"), made)
 
 

@@ -64,6 +64,7 @@ def test_every_size_and_strength(
     expected = in_torch(network, content, style, strength).numpy()
     assert whole.shape == expected.shape
     assert abs(whole - expected).mean() < 1e-4
+    assert strength or abs(whole - given["content"]).max() < 1e-6
     names = [output.name for output in sessions["prepare"].get_outputs()]
     features = dict(zip(names, sessions["prepare"].run(None, {"style": style.numpy()}), strict=True))
     (halves,) = sessions["apply"].run(None, {**given, **features})

@@ -26,7 +26,7 @@ from efdm.models import StyleNetwork
 from efdm.ops import PreparedStyle, blend, efdm, prepare
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.pipeline import transfer
+from efdm.style.pipeline import fade, transfer
 from efdm.version import VERSION
 
 PartName = Literal["whole", "prepare", "apply"]
@@ -80,8 +80,8 @@ def _apply(network: StyleNetwork, content: Tensor, strength: Tensor, styles: Seq
         x = stage(x)
         unmatched = x if depth == 0 else stage(unmatched)
         x = efdm(x, PreparedStyle(styles[depth]))
-    picture = network.decoder(blend(unmatched, x, strength))
-    return picture[..., : content.shape[-2], : content.shape[-1]].clamp(0, 1)
+    picture = network.decoder(blend(unmatched, x, strength))[..., : content.shape[-2], : content.shape[-1]]
+    return fade(content, picture, strength).clamp(0, 1)
 
 
 @dataclass(frozen=True)

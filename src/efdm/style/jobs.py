@@ -83,8 +83,8 @@ def stylize_picture(
         content,
         None if masks else looks[0],
         regions=list(zip(masks, looks, strict=True)) if masks else None,
-        strength=options.strength, method=options.method, ties=options.ties, tolerance=options.tolerance,
-        preserve_color=options.preserve_color, photoreal=options.photoreal, size=options.size,
+        strength=options.strength, stroke=options.stroke, method=options.method, ties=options.ties,
+        tolerance=options.tolerance, preserve_color=options.preserve_color, photoreal=options.photoreal, size=options.size,
         generator=torch.Generator(stylizer.device).manual_seed(options.seed),
     )  # fmt: skip
 
@@ -106,8 +106,9 @@ def stylize_video(
                 yield frame.rgb
 
         made = stylize_frames(
-            stylizer, frames(), look, strength=options.strength, method=options.method, temporal=options.temporal, size=size
-        )
+            stylizer, frames(), look, strength=options.strength, stroke=options.stroke, method=options.method,
+            temporal=options.temporal, size=size,
+        )  # fmt: skip
         for rgb in made:
             writer.write(rgb, times.pop(0))
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))

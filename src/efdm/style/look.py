@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from efdm.ops import PreparedStyle, interpolate_styles
 
 # (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and grey PIL images
 AnyMask = Tensor | str | os.PathLike[str] | Any
+
+SAME_COLOR = 0.12  # difference from the median colour, in every channel, within which a pixel counts as empty
+EMPTY_FROM, EMPTY_STRENGTH = 0.8, 0.5  # the share of empty pixels that lowers the strength; the strength of a uniform style
+SAMPLES = 65_536  # pixels of a style from which its share of empty pixels is estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,17 @@ class Look:
     def __repr__(self) -> str:
         shapes = ", ".join(f"{style.shape[-2]} x {style.shape[-1]}" for style in self.pictures)
         return f"Look(styles of {shapes}, weights={tuple(round(weight, 3) for weight in self.weights)})"
+
+    @cached_property
+    def strength(self) -> float | Tensor:
+        """The automatic strength: 1, or less if the styles are nearly empty; one value for each style of a batch.
+
+        A result contains every value as often as the style, so the style's emptiness would erase the content.
+        """
+        found = torch.stack([emptiness(p, m) for p, m in zip(self.pictures, self.masks, strict=True)], -1)
+        over = ((found - EMPTY_FROM) / (1 - EMPTY_FROM)).clamp(min=0) @ found.new_tensor(self.weights)
+        strength = 1 - (1 - EMPTY_STRENGTH) * over
+        return strength.item() if len(strength) == 1 else strength
 
     def mixed(self, weights: Sequence[float]) -> Look:
         """Return the same styles with other weights."""
@@ -59,6 +75,15 @@ class Look:
         if channels == slice(None):  # images large enough to be matched in chunks are too large to cache
             self._averages[depth] = average
         return average
+
+
+def emptiness(pictures: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the share of pixels close to the median colour, ``(b,)``, of pictures ``(b, 3, h, w)`` inside a mask."""
+    pixels = pictures.flatten(2)
+    if mask is not None:
+        pixels = pictures[..., style_cells(mask, (pictures.shape[-2], pictures.shape[-1]), 1)]
+    pixels = pixels[..., :: -(-pixels.shape[-1] // SAMPLES)]
+    return ((pixels - pixels.median(-1, keepdim=True).values).abs().amax(1) < SAME_COLOR).float().mean(-1)
 
 
 def join_looks(looks: Sequence[Look], weights: Sequence[float] | None = None) -> Look:

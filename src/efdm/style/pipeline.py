@@ -14,6 +14,8 @@ from efdm.ops import MATCHERS, PreparedStyle, blend
 from efdm.ops.choices import check_tolerance
 from efdm.style.tiles import map_channels, run_stage, tile_side
 
+FADE = 0.25  # strength below which pixels of the content are blended in, because a decoder cannot reproduce it exactly
+
 
 def transfer(
     network: StyleNetwork,
@@ -31,7 +33,8 @@ def transfer(
     given = match_options(network, method) if options is None else options
     if len(styles) != len(network.stages):
         raise ValueError(f"{network.name} has {len(network.stages)} stages, got style features for {len(styles)}")
-    return run_network(network, content, lambda depth, x: MATCHERS[method](x, styles[depth], **given), strength=strength)
+    output = run_network(network, content, lambda depth, x: MATCHERS[method](x, styles[depth], **given), strength=strength)
+    return fade(content, output, strength)
 
 
 def match_options(
@@ -60,22 +63,32 @@ def run_network(
     match: Callable[[int, Tensor], Tensor],
     tile: str | int = "none",
     strength: float | Tensor = 1.0,
+    start: Tensor | None = None,
 ) -> Tensor:
     """Return the decoded content, with ``match(depth, features)`` applied after every stage.
 
     Below full strength, the last matched features are blended with the unmatched features of the content. With one stage
     this is the paper's trade-off. With several stages, blending after each would give nearly full style at strength 0.5.
+    ``start`` replaces the content in the stages that are matched.
     """
     size = (content.shape[-2], content.shape[-1])
     side = tile_side(tile, size)
     blended = isinstance(strength, Tensor) or strength != 1
-    x = unmatched = content
+    unmatched, x = content, content if start is None else start
     for depth in range(len(network.stages)):
+        shared = depth == 0 and start is None
         x = run_stage(network, depth, x, size, side)
         if blended:
-            unmatched = x if depth == 0 else run_stage(network, depth, unmatched, size, side)
+            unmatched = x if shared else run_stage(network, depth, unmatched, size, side)
         x = match(depth, x)
     if blended:
         matched = x
         x = map_channels(unmatched, lambda some, channels: blend(some, matched[:, channels], strength))
     return run_stage(network, len(network.stages), x, size, side)
+
+
+def fade(content: Tensor, output: Tensor, strength: float | Tensor) -> Tensor:
+    """Return the output of a network, blended with the content below a strength of `FADE`; strength 0 gives the content."""
+    if isinstance(strength, Tensor):
+        return torch.lerp(content, output, (strength.to(content) / FADE).clamp(max=1).view(-1, 1, 1, 1))
+    return output if strength >= FADE else torch.lerp(content, output, strength / FADE)

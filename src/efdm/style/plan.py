@@ -22,7 +22,7 @@ from efdm.style.color import COLORS
 from efdm.style.look import Look, normalise_weights
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size, check_size
-from efdm.style.stylizer import Stylizer, check_strength
+from efdm.style.stylizer import Stylizer, check_strength, check_stroke
 from efdm.style.video import TEMPORAL
 from efdm.text import make_unique, plural, suggest
 
@@ -35,7 +35,8 @@ Audio = Literal["keep", "drop"]
 class Options:
     """Options for stylizing files. For most of them, see `Stylizer.stylize` and `stylize_frames`."""
 
-    strength: float = 1.0
+    strength: float | Literal["auto"] = "auto"
+    stroke: float = 1.0
     method: str = "efdm"
     preserve_color: str = "none"
     photoreal: str = "none"
@@ -56,6 +57,7 @@ class Options:
         if self.tolerance is not None:
             check_tolerance(self.tolerance)
         check_strength(self.strength, 1)
+        check_stroke(self.stroke)
         check_size(self.size)
         check_size(self.style_size, "style_size")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -32,11 +32,13 @@ from efdm.style.look import (
 )
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
-from efdm.style.pipeline import match_options, run_network
+from efdm.style.pipeline import fade, match_options, run_network
 from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
 
+MAX_STROKE = 8
+Strength = float | Tensor | Literal["auto"]
 Styles = AnyPicture | list[AnyPicture] | tuple[AnyPicture, ...]
 
 
@@ -136,7 +138,8 @@ class Stylizer:
         content: AnyPicture | list[AnyPicture],
         style: Styles | Look | None = None,
         *,
-        strength: float | Tensor = 1.0,
+        strength: Strength = "auto",
+        stroke: float = 1.0,
         method: str = "efdm",
         ties: str | None = None,
         tolerance: float | None = None,
@@ -154,7 +157,10 @@ class Stylizer:
         preserved; transparent pixels are neither matched nor changed.
 
         Args:
-            strength: from 0 (the content, encoded and decoded) to 1; a tensor gives one value for each image of a batch.
+            strength: from 0 (the content) to 1; a tensor gives one value for each image of a batch. "auto" is 1, or less
+                for a style that is nearly empty, such as a faint drawing: see `Look.strength`.
+            stroke: how much larger strokes become, from 1. The content is stylized at a fraction of its size, and the
+                enlarged result again at twice that size, up to full size.
             method: a row of `MATCHERS`.
             ties: order of equal values, for method "efdm". ``"random"`` draws from ``generator``.
             tolerance: how far content values may differ to share one style value, in standard deviations, for method
@@ -176,26 +182,51 @@ class Stylizer:
             if regions is None and style is not None and not isinstance(style, Look):
                 style = self.prepare(style, size=size, tile=tile)
             each = partial(
-                self.stylize, style=style, strength=strength, method=method, ties=ties, tolerance=tolerance,
-                preserve_color=preserve_color, photoreal=photoreal, regions=regions, size=size, tile=tile,
-                generator=generator,
+                self.stylize, style=style, strength=strength, stroke=stroke, method=method, ties=ties,
+                tolerance=tolerance, preserve_color=preserve_color, photoreal=photoreal, regions=regions, size=size,
+                tile=tile, generator=generator,
             )  # fmt: skip
             return [each(one) for one in content]
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
+        check_stroke(stroke)
         where = self._regions(rgb, opaque, style, regions, size, tile)
+        if isinstance(strength, str):
+            strength = sum((look.strength for _, look in where), 0.0) / len(where)
         color = COLORS[preserve_color]
         if color.before is not None:
             where = [Region(mask, self._recolored(look, color.before, rgb, mask, tile)) for mask, look in where]
-        shape = working_size(rgb, size)
-        resized = resize(rgb, shape).contiguous(memory_format=torch.channels_last).to(self.dtype)
-        match = partial(self._match, size=shape, where=where, method=method, options=options)
-        output = run_network(self.network, resized, match, tile, strength).float().clamp(0, 1)
-        output = color.after(PHOTOREAL[photoreal](rgb, output), rgb)
+        match = partial(self._match, where=where, method=method, options=options)
+        output = self._run(rgb, working_size(rgb, size), match, tile, strength, stroke)
+        output = fade(rgb, color.after(PHOTOREAL[photoreal](rgb, output), rgb), strength)
         output = paste_inside(output, rgb, [mask for mask, _ in where])
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
+
+    def _run(
+        self,
+        rgb: Tensor,
+        shape: tuple[int, int],
+        match: Callable[..., Tensor],
+        tile: str | int,
+        strength: float | Tensor,
+        stroke: float,
+    ) -> Tensor:
+        """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
+        made: Tensor | None = None
+        while True:
+            size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
+            start = None if made is None else self._resized(made, size)
+            part = 1.0 if stroke > 1 else strength
+            made = run_network(self.network, self._resized(rgb, size), partial(match, size=size), tile, part, start)
+            made = made.float().clamp(0, 1)
+            if stroke == 1:
+                return made
+            stroke = max(1.0, stroke / 2)
+
+    def _resized(self, rgb: Tensor, size: tuple[int, int]) -> Tensor:
+        return resize(rgb, size).contiguous(memory_format=torch.channels_last).to(self.dtype)
 
     def _match(
         self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
@@ -292,10 +323,18 @@ def check_picture(given: Tensor, role: str) -> None:
         raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
 
 
-def check_strength(strength: float | Tensor, batch: int) -> None:
-    """Raise unless ``strength`` is a number in [0, 1], or a tensor of such numbers, one for each image."""
+def check_strength(strength: Strength, batch: int) -> None:
+    """Raise unless ``strength`` is "auto", a number in [0, 1], or a tensor of such numbers, one for each image."""
+    if isinstance(strength, str):
+        return check_choice("strength", strength, ("auto",))
     given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
     if given.ndim > 1 or given.numel() not in (1, batch):
         raise SettingError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}", "strength")
     if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
         raise SettingError(f"strength must be in [0, 1], from content to style, got {given.tolist()}", "strength")
+
+
+def check_stroke(stroke: float) -> None:
+    """Raise unless ``stroke`` is a factor from 1 to `MAX_STROKE`."""
+    if not 1 <= stroke <= MAX_STROKE:  # also rejects NaN
+        raise SettingError(f"stroke must be from 1 to {MAX_STROKE}, got {stroke}", "stroke")

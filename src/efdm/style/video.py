@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from torch import Tensor
 from efdm import kernels
 from efdm.data import resize
 from efdm.data.images import short_side_size
+from efdm.errors import SettingError
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.ops.ties import tie_bounds
@@ -27,8 +29,8 @@ from efdm.style.color import luminance
 from efdm.style.look import Look
 from efdm.style.motion import estimate_motion, match_exposure, warp
 from efdm.style.pictures import check_size
-from efdm.style.pipeline import match_options, run_network
-from efdm.style.stylizer import Stylizer, check_picture, check_strength
+from efdm.style.pipeline import FADE, fade, match_options, run_network
+from efdm.style.stylizer import Stylizer, check_picture, check_strength, check_stroke
 
 KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
@@ -60,7 +62,8 @@ def stylize_frames(
     frames: Iterable[Tensor],
     look: Look,
     *,
-    strength: float = 1.0,
+    strength: float | Literal["auto"] = "auto",
+    stroke: float = 1.0,
     method: str = "efdm",
     temporal: str = "smooth",
     size: int | None = None,
@@ -73,12 +76,23 @@ def stylize_frames(
     check_choice("method", method, tuple(MATCHERS))
     check_choice("temporal", temporal, tuple(TEMPORAL))
     check_strength(strength, 1)
+    check_stroke(stroke)
     check_size(size)
-    return _stylize(stylizer, frames, look, strength, method, TEMPORAL[temporal], size)
+    row = TEMPORAL[temporal]
+    if row.curves and stroke > 1:
+        raise SettingError(f"stroke > 1 does not work with temporal={temporal!r}; try 'smooth'", ("stroke", "temporal"))
+    return _stylize(stylizer, frames, look, look.strength if strength == "auto" else strength, stroke, method, row, size)
 
 
 def _stylize(
-    stylizer: Stylizer, frames: Iterable[Tensor], look: Look, strength: float, method: str, row: Temporal, size: int | None
+    stylizer: Stylizer,
+    frames: Iterable[Tensor],
+    look: Look,
+    strength: Any,
+    stroke: float,
+    method: str,
+    row: Temporal,
+    size: int | None,
 ) -> Iterator[Tensor]:
     before: Tensor | None = None
     for frame in frames:
@@ -86,11 +100,11 @@ def _stylize(
             now = _prepare_frame(frame, size).to(stylizer.device)
             if before is None or now.shape != before.shape or is_cut(before, now):
                 curves = CurveSmoother(look, row.curves, method, **match_options(stylizer.network, method))
-                outputs = OutputSmoother(row.outputs, row.motion)
+                outputs = OutputSmoother(row.outputs * min(1.0, strength / FADE), row.motion)  # strength 0 keeps the frame
             if row.curves:
                 made = curves.stylize(stylizer, now, strength)
             else:
-                made = stylizer.stylize(now, look, strength=strength, method=method)
+                made = stylizer.stylize(now, look, strength=strength, stroke=stroke, method=method)
             made = outputs.blend(now, made)
         before = now
         yield made.cpu()
@@ -148,7 +162,8 @@ class CurveSmoother:
 
     def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
         batch = content[None].to(stylizer.dtype).contiguous(memory_format=torch.channels_last)
-        return run_network(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
+        made = run_network(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
+        return fade(content, made, strength)
 
     def match(self, depth: int, x: Tensor) -> Tensor:
         """Map the features ``(1, c, h, w)`` of a frame through the curve from smoothed content quantiles to style values."""

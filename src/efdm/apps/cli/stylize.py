@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -24,6 +24,7 @@ from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Audio, Mix, Options, plan_files
+from efdm.style.stylizer import MAX_STROKE
 from efdm.style.video import TEMPORAL
 from efdm.training import PRECISIONS
 
@@ -54,7 +55,14 @@ def stylize(
     mix: Annotated[
         str, choice(get_args(Mix), "equal: mix all styles with equal weights; none: one result per style.")
     ] = "none",
-    strength: Annotated[float, typer.Option(min=0, max=1, help="From the content (0) to the style (1).")] = 1.0,
+    strength: Annotated[
+        str,
+        typer.Option(
+            metavar="[FLOAT 0<=x<=1|auto]",
+            help="From the content (0) to the style (1); auto is 1, or less for nearly empty styles.",
+        ),
+    ] = "auto",
+    stroke: Annotated[float, typer.Option(min=1, max=MAX_STROKE, help="Factor by which strokes become larger.")] = 1.0,
     method: Annotated[str, choice(MATCHERS, "Matching method.")] = "efdm",
     preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = "none",
     photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = "none",
@@ -70,12 +78,7 @@ def stylize(
             metavar=SIZES, help="Short side for the network; auto is full up to 1024. The output size is unchanged."
         ),
     ] = "auto",
-    style_size: Annotated[
-        str,
-        typer.Option(
-            metavar=SIZES, help="Short side of the styles; a larger size gives larger strokes. Defaults to --size."
-        ),
-    ] = "",
+    style_size: Annotated[str, typer.Option(metavar=SIZES, help="Short side of the styles. Defaults to --size.")] = "",
     model: Model = "",
     weights: Weights = None,
     vgg: Vgg = None,
@@ -116,9 +119,9 @@ def stylize(
         files.piped(content, out, format) as (contents, target),
     ):
         options = Options(
-            strength=strength, method=method, preserve_color=preserve_color, photoreal=photoreal, ties=ties,
-            tolerance=tolerance, seed=seed, size=_size(size), style_size=_size(style_size), temporal=temporal,
-            audio=audio,  # type: ignore[arg-type]
+            strength=_strength(strength), stroke=stroke, method=method, preserve_color=preserve_color,
+            photoreal=photoreal, ties=ties, tolerance=tolerance, seed=seed, size=_size(size),
+            style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
         saving = files.saving(format, quality, skip_existing)
         jobs = bulk.JobOptions(shard, engine, workers, output)
@@ -141,6 +144,13 @@ def stylize(
         with show_progress() as progress:
             result = stylize_files(plan, stylizer, progress=progress, failed=files.print_failure)
     files.finish(result, out, "frame" if plan.is_video else "picture")
+
+
+def _strength(text: str) -> float | Literal["auto"]:
+    try:
+        return "auto" if text == "auto" else float(text)
+    except ValueError as error:
+        raise SettingError(f"strength must be 'auto' or a number from 0 to 1, got {text!r}", "strength") from error
 
 
 def _size(text: str) -> int | str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from efdm.data import Picture, read_picture
 from efdm.data.embedded import styles as painted_styles
@@ -123,7 +123,8 @@ class Handlers:
         content: str | Path | None,
         styles: Mixture,
         *,
-        strength: float = 1.0,
+        strength: float | Literal["auto"] = "auto",
+        stroke: float = 1.0,
         preserve_color: str = "none",
         photoreal: str = "none",
         size: Size = "auto",
@@ -133,8 +134,8 @@ class Handlers:
         picture, network = self._read(content), self.load(model)
         look = self._look(network, styles, size)
         made = network.stylizer.stylize(
-            picture, look, strength=strength, method=network.method, preserve_color=preserve_color, photoreal=photoreal,
-            size=size,
+            picture, look, strength=strength, stroke=stroke, method=network.method, preserve_color=preserve_color,
+            photoreal=photoreal, size=size,
         )  # fmt: skip
         return self._save(picture, made, _name(content, styles))
 
@@ -145,7 +146,7 @@ class Handlers:
         *,
         models: Sequence[str],
         methods: Sequence[str],
-        strength: float = 1.0,
+        strength: float | Literal["auto"] = "auto",
         size: Size = "auto",
         progress: Report = ignore,
     ) -> list[tuple[Path, str]]:
@@ -168,7 +169,7 @@ class Handlers:
         video: str | Path | None,
         styles: Mixture,
         *,
-        strength: float = 1.0,
+        strength: float | Literal["auto"] = "auto",
         temporal: str = "smooth",
         size: int = 384,
         model: str = "small",

@@ -55,7 +55,8 @@ def _add_stylize(gr: Any, handlers: Handlers) -> None:
             content = _picture(gr, "Content")
             styles = _Styles(gr)
         with gr.Column():
-            strength, model, size = _strength(gr), _model(gr, handlers), _size(gr, 512)
+            strength, model, size = _auto_strength(gr), _model(gr, handlers), _size(gr, 512)
+            stroke = gr.Slider(1, 4, value=1, step=0.5, label="Size of strokes")
             with gr.Row():
                 color = gr.Dropdown(list(COLORS), label="Preserve colour")
                 photoreal = gr.Dropdown(list(PHOTOREAL), label="Photoreal")
@@ -64,15 +65,16 @@ def _add_stylize(gr: Any, handlers: Handlers) -> None:
             download = gr.DownloadButton("Download")
 
     def stylize(
-        content: Any, names: Any, files: Any, point: Any, strength: float, color: str, photoreal: str, size: Any, model: str
-    ) -> Any:
+        content: Any, names: Any, files: Any, point: Any, strength: Any, stroke: float, color: str, photoreal: str,
+        size: Any, model: str,
+    ) -> Any:  # fmt: skip
         before, after = handlers.stylize(
-            content, _mixture(names, files, point), strength=strength, preserve_color=color, photoreal=photoreal, size=size,
-            model=model,
+            content, _mixture(names, files, point), strength=strength, stroke=stroke, preserve_color=color,
+            photoreal=photoreal, size=size, model=model,
         )  # fmt: skip
         return (str(before), str(after)), str(after)
 
-    inputs = [content, *styles.inputs, strength, color, photoreal, size, model]
+    inputs = [content, *styles.inputs, strength, stroke, color, photoreal, size, model]
     _on_click(gr, handlers, run, stylize, inputs, [slider, download], "stylize")
 
 
@@ -84,12 +86,12 @@ def _add_compare(gr: Any, handlers: Handlers) -> None:
         with gr.Column():
             models = gr.CheckboxGroup(handlers.models, value=handlers.models[:2], label="Models")
             methods = gr.CheckboxGroup(list(MATCHERS), value=["efdm", "adain"], label="Methods")
-            strength, size = _strength(gr), _size(gr, 384)
+            strength, size = _auto_strength(gr), _size(gr, 384)
             run = gr.Button("Compare", variant="primary")
             gallery = gr.Gallery(label="Results", columns=2, format="png", interactive=False, elem_id="comparison")
 
     def compare(
-        content: Any, names: Any, files: Any, point: Any, models: Any, methods: Any, strength: float, size: Any,
+        content: Any, names: Any, files: Any, point: Any, models: Any, methods: Any, strength: Any, size: Any,
         progress: Any = gr.Progress(),  # noqa: B008 - Gradio finds it by its default
     ) -> Any:  # fmt: skip
         found = handlers.compare(
@@ -108,13 +110,13 @@ def _add_video(gr: Any, handlers: Handlers) -> None:
             video.preprocess = _path  # as in `_picture`
             styles = _Styles(gr)
         with gr.Column():
-            strength, model, size = _strength(gr), _model(gr, handlers), _size(gr, 384)
+            strength, model, size = _auto_strength(gr), _model(gr, handlers), _size(gr, 384)
             temporal = gr.Dropdown(list(TEMPORAL), value="smooth", label="Flicker reduction")
             run = gr.Button("Stylize", variant="primary")
             result = gr.Video(label="Result", interactive=False, elem_id="video-result")
 
     def stylize_video(
-        video: Any, names: Any, files: Any, point: Any, strength: float, temporal: str, size: Any, model: str,
+        video: Any, names: Any, files: Any, point: Any, strength: Any, temporal: str, size: Any, model: str,
         progress: Any = gr.Progress(),  # noqa: B008 - Gradio finds it by its default
     ) -> str:  # fmt: skip
         made = handlers.stylize_video(
@@ -221,6 +223,10 @@ def _path(payload: Any) -> str | None:
 
 def _strength(gr: Any) -> Any:
     return gr.Slider(0, 1, value=1, step=0.05, label="Strength")
+
+
+def _auto_strength(gr: Any) -> Any:
+    return gr.Dropdown(["auto", *(tenths / 10 for tenths in range(11))], label="Strength")
 
 
 def _model(gr: Any, handlers: Handlers) -> Any:
