@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.dg.evaluate import count_correct
+from efdm.lab import load_recipe, run
 from efdm.lab.analyses import ANALYSES, Sample, pick, projection
 from efdm.lab.analyses.projection import projected, quantile_functions
 from efdm.models.backbones import build_backbone
@@ -48,9 +50,7 @@ def test_projected_features_have_the_distribution_of_a_training_domain(data: Dom
 
 def test_files_and_accuracies(data: DomainSet, model: nn.Module, tmp_path: Path) -> None:
     sample, known = Sample(model, data, pick(data, None), 32), ["ink", "neon", "mosaic"]
-    content = projection.analyse(
-        sample, tmp_path, stages=STAGES, train_domains=known, strengths=(0.0, 0.5), methods=("efdm",)
-    )
+    content = projection.analyse(sample, tmp_path, stages=STAGES, train_domains=known, strengths=(0.5,), methods=("efdm",))
     assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["projection"].files)
     assert json.loads((tmp_path / "projection.json").read_text())["rows"][0]["strength"] == 0
     outline = pick(data, None, domains=["outline"])
@@ -62,3 +62,17 @@ def test_files_and_accuracies(data: DomainSet, model: nn.Module, tmp_path: Path)
     ]  # fmt: skip
     with pytest.raises(ValueError, match="other domains"):
         projection.analyse(sample, tmp_path, stages=STAGES, train_domains=data.domain_names)
+
+
+def test_the_benchmark_measures_the_runs_of_a_recipe(
+    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    benchmark = pytest.importorskip("projection")
+    run(load_recipe("digits_demo"), data, tmp_path, seeds=[0], methods=["erm"], domains=["ink"], iterations=1)
+    out = tmp_path / "record.json"
+    monkeypatch.setattr(benchmark, "load_data", lambda *_: data)
+    monkeypatch.setattr(sys, "argv", ["projection.py", str(tmp_path), "--out", str(out), "--device", "cpu"])
+    benchmark.main()
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["method"] for row in rows] == ["none", *["efdm"] * 4, *["adain"] * 4]
+    assert {(row["row"], row["seed"], *row["counts"]) for row in rows} == {("erm", 0, "ink")}

@@ -26,7 +26,7 @@ from efdm.ops import PreparedStyle, project
 from efdm.text import markdown_table
 from efdm.training.files import write_json
 
-STRENGTHS = (0.0, 0.1, 0.25, 0.5, 1.0)
+STRENGTHS = (0.1, 0.25, 0.5, 1.0)
 
 
 def quantile_functions(sample: Sample, stages: Sequence[str]) -> dict[str, PreparedStyle]:
@@ -76,8 +76,7 @@ def analyse(
     """Write projection.json and projection.md, and return the contents of the JSON file.
 
     Pictures of the training split of ``train_domains`` (at most ``per_domain`` each) give the quantile functions. The
-    accuracy is that of the sample's pictures of other domains, for every method and strength. Strength 0 is the unchanged
-    model.
+    accuracy is that of the sample's pictures of other domains: of the unchanged model, and for every method and strength.
     """
     domains = [domain for domain in sample.domains if domain not in train_domains]
     if not domains:
@@ -87,8 +86,8 @@ def analyse(
     indices = {domain: sample.indices[sample.labels == sample.domains.index(domain)] for domain in domains}
     data = sample.data.to(device_of(sample.model))
     rows = []
-    for method, strength in product(methods, strengths):
-        with projected(sample.model, references, strength, method):
+    for method, strength in [("none", 0.0), *product(methods, strengths)]:
+        with projected(sample.model, references if strength else {}, strength, method):
             counts = {d: count_correct(sample.model, data, at, sample.size) for d, at in indices.items()}
         rows.append({"method": method, "strength": strength, "counts": counts})
     content = {**sample.metadata("projection"), "stages": list(stages), "train_domains": list(train_domains), "rows": rows}
@@ -105,7 +104,7 @@ def table(content: Mapping[str, Any]) -> str:
         [row["method"], f"{row['strength']:g}", *(f"{100 * right / count:.1f}" for right, count in row["counts"].values())]
         for row in rows
     ]
-    note = f"Accuracy in %, projected after {', '.join(content['stages'])}; strength 0 is the unchanged model."
+    note = f"Accuracy in %, projected after {', '.join(content['stages'])}."
     return f"{markdown_table(['match', 'strength', *rows[0]['counts']], lines)}\n\n{note}\n"
 
 

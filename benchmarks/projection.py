@@ -1,0 +1,66 @@
+"""Measure test-time projection for the trained models of a recipe, and write a record.
+
+    python benchmarks/projection.py FOLDER --out FILE [--data PACS ...] [--methods ROW ...] [--stages NAME ...]
+
+FOLDER is that of `efdm dg run`, with the models of its runs. The record lists correct and all pictures of each test domain,
+for every run, matcher and strength. The printed table has averages over domains and seeds; "none" is the unchanged model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from efdm.dg.classifier import load_classifier
+from efdm.environment import environment
+from efdm.lab import load_data, read_study
+from efdm.lab.analyses import Sample, pick, projection
+from efdm.text import markdown_table
+from efdm.training.device import default_device
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data", type=Path, nargs="*")
+    parser.add_argument("--methods", nargs="*", help="rows of the recipe; default: all")
+    parser.add_argument("--stages", nargs="*", help="default: those of the recipe")
+    parser.add_argument("--device", default=default_device())
+    o = parser.parse_args()
+    study = read_study(o.folder)
+    data = load_data(study.recipe, o.data).to(o.device)
+    rows = []
+    for planned in study.plan:
+        model = o.folder / "runs" / planned.run
+        if planned.row not in (o.methods or study.recipe.rows) or not model.exists():
+            continue
+        classifier = load_classifier(model, o.device)
+        settings = classifier.settings
+        indices = pick(data, None, domains=settings["test_domains"])
+        stages = o.stages or settings["stages"]
+        with tempfile.TemporaryDirectory() as files:
+            found = projection.analyse(
+                Sample(classifier.model, data, indices, classifier.size), Path(files), stages=stages,
+                train_domains=settings["train_domains"],
+            )  # fmt: skip
+        rows += [{"row": planned.row, "seed": planned.seed, "stages": list(stages), **row} for row in found["rows"]]
+        print(planned.row, planned.seed, *settings["test_domains"], flush=True)
+    accuracies: dict[tuple[str, str, float], list[float]] = {}
+    for row in rows:
+        cell = accuracies.setdefault((row["row"], row["method"], row["strength"]), [])
+        cell.append(
+            100 * sum(right for right, _ in row["counts"].values()) / sum(all_ for _, all_ in row["counts"].values())
+        )
+    lines = [[*map(str, key), f"{statistics.fmean(values):.1f}", str(len(values))] for key, values in accuracies.items()]
+    print(markdown_table(["method", "match", "strength", "accuracy", "runs"], lines))
+    o.out.parent.mkdir(parents=True, exist_ok=True)
+    record = {"environment": environment(o.device), "recipe": study.recipe.name, "rows": rows}
+    o.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
