@@ -14,13 +14,24 @@ from clips import clip, measure
 from torch import Tensor
 
 from efdm import efdm, prepare
+from efdm.errors import SettingError
 from efdm.models import build
 from efdm.ops import MATCHERS
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
 from efdm.style.plan import Options
 from efdm.style.stylizer import Stylizer
-from efdm.style.video import KNOTS, TEMPORAL, CurveSmoother, OutputSmoother, interpolate_curve, is_cut, knots, stylize_frames
+from efdm.style.video import (
+    KNOTS,
+    TEMPORAL,
+    CurveSmoother,
+    OutputSmoother,
+    interpolate_curve,
+    is_cut,
+    knots,
+    sharpen_like,
+    stylize_frames,
+)
 
 SIZE = (48, 64)
 
@@ -101,9 +112,56 @@ def test_uint8_frames(stylizer: Stylizer, look: Look) -> None:
     assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_size_never_enlarges(stylizer: Stylizer, look: Look) -> None:
-    assert next(stylize_frames(stylizer, frames(2), look, size=24)).shape == (3, 24, 32)
-    assert next(stylize_frames(stylizer, frames(2), look, size=100)).shape == (3, *SIZE)
+def test_size_does_not_change_the_size_of_the_output(stylizer: Stylizer, look: Look) -> None:
+    small, plain = (next(stylize_frames(stylizer, frames(2), look, size=size)) for size in (24, "auto"))
+    assert small.shape == plain.shape == (3, *SIZE)
+    assert small.diff().abs().mean() < plain.diff().abs().mean()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"preserve_color": "content"}, {"preserve_color": "luminance"}, {"photoreal": "grid"}, {"tolerance": 0.3},
+     {"size": 24, "photoreal": "guided"}, {"method": "adain", "strength": 0.5}],
+    ids=str,
+)  # fmt: skip
+def test_frames_take_the_options_of_pictures(stylizer: Stylizer, look: Look, options: dict[str, object]) -> None:
+    made = stylize_frames(stylizer, frames(2), look, temporal="none", **options)
+    for frame, output in zip(frames(2), made, strict=True):
+        assert torch.equal(output, stylizer.stylize(frame, look, **options))
+
+
+@pytest.mark.parametrize("temporal", ["none", "smooth"])
+def test_masks_apply_to_all_frames(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    mask = torch.zeros(SIZE, dtype=torch.bool)
+    mask[:, :32] = True
+    made = list(stylize_frames(stylizer, frames(), regions=[(mask, look)], temporal=temporal))
+    for frame, output in zip(frames(), made, strict=True):
+        assert torch.equal(output[:, ~mask], frame[:, ~mask])
+        assert not torch.equal(output[:, mask], frame[:, mask])
+    if temporal == "none":
+        assert torch.equal(made[1], stylizer.stylize(frames()[1], regions=[(mask, look)]))
+    with pytest.raises(SettingError, match="regions"):
+        stylize_frames(stylizer, frames(), regions=[(mask, look)], temporal="both")
+
+
+def test_the_grid_of_the_network_follows_a_pan(stylizer: Stylizer, look: Look) -> None:
+    """Without it, a shift by fewer pixels than the stride changes the output far more."""
+    shown = clip("pan", frames=4, size=(96, 128), noise=0.0)
+    outputs = OutputSmoother(0.5, "estimated", 8)
+    margins = []
+    for frame in shown.frames:
+        margins.append(outputs.align(frame))
+        outputs.blend(frame, frame)
+    assert margins == [[3 * i % 8, -3 * i % 8, i, -i % 8] for i in range(4)]  # the camera moves by (1, 3)
+
+
+def test_sharpening_restores_the_contrast_of_details() -> None:
+    sharp = torch.rand(3, 32, 32)
+    assert torch.equal(sharpen_like(sharp, sharp), sharp)
+    mean = 0.5 + (sharp - 0.5) * 0.6
+    made = sharpen_like(mean, sharp)
+    assert made.diff().abs().mean() == pytest.approx(float(sharp.diff().abs().mean()), rel=0.1)
+    assert (sharpen_like(mean, torch.full_like(sharp, 0.5)) == mean).all()  # never blurs
 
 
 @pytest.mark.parametrize("temporal", ["none", "curves"])
@@ -138,10 +196,12 @@ def test_smoothing_reduces_flicker(stylizer: Stylizer, look: Look, name: str, te
 
 
 def test_changed_areas_leave_no_ghost() -> None:
-    outputs = OutputSmoother(0.8, "none")
+    outputs = OutputSmoother(0.8, "none", 8)
     content, new = torch.full((3, *SIZE), 0.2), torch.full((3, *SIZE), 0.2)
     new[:, :, :32] = 0.9
+    outputs.align(content)
     outputs.blend(content, torch.zeros(3, *SIZE))
+    outputs.align(new)
     made = outputs.blend(new, torch.ones(3, *SIZE))
     assert (made[:, :, :29] > 0.999).all()
     assert torch.allclose(made[:, :, 35:], torch.tensor(0.2))
@@ -216,7 +276,7 @@ def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -
         options = Options(size=24, audio=audio)  # type: ignore[arg-type]
         assert stylize_video(tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look, options) == 8
         with VideoReader(tmp_path / "out.mp4") as reader:
-            assert reader.size == (24, 32)
+            assert reader.size == SIZE
             assert [f.time for f in reader] == [Fraction(i * i, 64) for i in range(8)]
         with av.open(str(tmp_path / "out.mp4")) as file:
             assert len(file.streams.audio) == tracks

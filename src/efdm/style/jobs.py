@@ -48,8 +48,10 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
     if plan.is_video:
         if plan.saving.skips(plan.out):
             return Result(0, skipped=1)
-        (look,) = plan.looks[0].prepare(stylizer, style_size)
-        return Result(stylize_video(plan.content, plan.out, stylizer, look, options, progress=progress))
+        prepared, masks = plan.looks[0].prepare(stylizer, style_size), plan.looks[0].content_masks
+        regions = list(zip(masks, prepared, strict=True)) if masks else None
+        look = None if masks else prepared[0]
+        return Result(stylize_video(plan.content, plan.out, stylizer, look, options, regions=regions, progress=progress))
     targets = {(look, source): plan.target(source, look) for look in plan.looks for source in plan.contents}
     missing = {pair: path for pair, path in targets.items() if not plan.saving.skips(path)}
     done, attempted, total = 0, 0, len(missing)
@@ -90,12 +92,18 @@ def stylize_picture(
 
 
 def stylize_video(
-    source: Path, out: Path, stylizer: Stylizer, look: Look, options: Options, *, progress: Report = ignore
+    source: Path,
+    out: Path,
+    stylizer: Stylizer,
+    look: Look | None,
+    options: Options,
+    *,
+    regions: Sequence[tuple[Path, Look]] | None = None,
+    progress: Report = ignore,
 ) -> int:
     """Stylize a video file and return the number of frames. An incomplete video is written under another name."""
     from efdm.data.video import VideoReader, VideoWriter
 
-    size = options.size if isinstance(options.size, int) else None
     sound = source if options.audio == "keep" else None
     with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
         times: list[Fraction] = []
@@ -107,7 +115,8 @@ def stylize_video(
 
         made = stylize_frames(
             stylizer, frames(), look, strength=options.strength, stroke=options.stroke, method=options.method,
-            temporal=options.temporal, size=size,
+            tolerance=options.tolerance, temporal=options.temporal, preserve_color=options.preserve_color,
+            photoreal=options.photoreal, regions=regions, size=options.size,
         )  # fmt: skip
         for rgb in made:
             writer.write(rgb, times.pop(0))

@@ -47,7 +47,7 @@ def estimate_motion(now: Tensor, before: Tensor) -> Tensor:
         a, b = (resize(x, size) for x in pair)
         motion = resize_motion(motion, size)
         for _ in range(ROUNDS):
-            motion = _blur(motion + _correction(a, warp(b, motion)[0]), 3)
+            motion = box_blur(motion + _correction(a, warp(b, motion)[0]), 3)
     motion = resize_motion(motion, (height, width))
     return torch.where(motion.norm(dim=0, keepdim=True) < STANDING, 0.0, motion)
 
@@ -73,13 +73,14 @@ def _correction(now: Tensor, moved: Tensor) -> Tensor:
     dy = (padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]) / 2
     dx = (padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]) / 2
     dt = now - moved
-    yy, xx, xy, ty, tx = _blur(torch.cat([dy * dy, dx * dx, dx * dy, dt * dy, dt * dx]), WINDOW).unbind(0)
+    yy, xx, xy, ty, tx = box_blur(torch.cat([dy * dy, dx * dx, dx * dy, dt * dy, dt * dx]), WINDOW).unbind(0)
     yy, xx = yy + STIFFNESS, xx + STIFFNESS
     determinant = yy * xx - xy * xy
     step = torch.stack([(xx * ty - xy * tx) / determinant, (yy * tx - xy * ty) / determinant])
     return step.clamp(-1, 1)  # the linear model is valid for about one pixel
 
 
-def _blur(x: Tensor, side: int) -> Tensor:
+def box_blur(x: Tensor, side: int) -> Tensor:
+    """Return the mean over squares of odd ``side``, with repeated borders, for ``(c, h, w)``."""
     margin = side // 2
     return F.avg_pool2d(F.pad(x[None], (margin,) * 4, mode="replicate"), side, stride=1)[0]

@@ -245,11 +245,10 @@ def _check_out(given: Sequence[Path], out: Path, contents: int, looks: int) -> N
 
 
 def _check_video(out: Path, looks: Sequence[LookSpec], options: Options) -> None:
-    pictures_only = ("preserve_color", "photoreal", "ties", "tolerance")
-    if [getattr(options, name) for name in pictures_only] != ["none", "none", None, None]:
-        raise SettingError("these settings are for pictures, not for a video", pictures_only)
-    if len(looks) != 1 or looks[0].content_masks:
-        raise ValueError("a video takes one look without content masks: one style, or several that are mixed")
+    if options.ties is not None:
+        raise SettingError("the order of ties is for pictures, not for a video", "ties")
+    if len(looks) != 1:
+        raise ValueError("a video takes one look: one style, or several that are mixed")
     if out.is_dir() or not out.suffix:
         raise ValueError(f"{out} is not a video file; pass a file name such as {out / 'out.mp4'}")
     video_format(out)

@@ -190,28 +190,25 @@ class Stylizer:
         opened, rgb, opaque = self._open(content, "content")
         check_strength(strength, len(rgb))
         check_stroke(stroke)
-        where = self._regions(rgb, opaque, style, regions, size, tile)
+        where = self.find_regions(rgb, opaque, style, regions, size, tile)
         if isinstance(strength, str):
-            strength = sum((look.strength for _, look in where), 0.0) / len(where)
-        color = COLORS[preserve_color]
-        if color.before is not None:
-            where = [Region(mask, self._recolored(look, color.before, rgb, mask, tile)) for mask, look in where]
-        match = partial(self._match, where=where, method=method, options=options)
-        output = self._run(rgb, working_size(rgb, size), match, tile, strength, stroke)
-        output = fade(rgb, color.after(PHOTOREAL[photoreal](rgb, output), rgb), strength)
-        output = paste_inside(output, rgb, [mask for mask, _ in where])
+            strength = mean_strength(where)
+        where = self.recolor_regions(where, rgb, preserve_color, tile)
+        match = partial(self.match_regions, where=where, method=method, options=options)
+        output = self.run(rgb, working_size(rgb, size), match, strength, stroke, tile)
+        output = finish(output, rgb, where, strength, preserve_color, photoreal)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
 
-    def _run(
+    def run(
         self,
         rgb: Tensor,
         shape: tuple[int, int],
         match: Callable[..., Tensor],
-        tile: str | int,
         strength: float | Tensor,
         stroke: float,
+        tile: str | int = "auto",
     ) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         made: Tensor | None = None
@@ -228,7 +225,7 @@ class Stylizer:
     def _resized(self, rgb: Tensor, size: tuple[int, int]) -> Tensor:
         return resize(rgb, size).contiguous(memory_format=torch.channels_last).to(self.dtype)
 
-    def _match(
+    def match_regions(
         self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
     ) -> Tensor:
         """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
@@ -253,6 +250,13 @@ class Stylizer:
             found.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
         return tuple(found)
 
+    def recolor_regions(self, where: list[Region], content: Tensor, preserve_color: str, tile: str | int) -> list[Region]:
+        """Return the regions with their styles recoloured for a content, if the row of `COLORS` does so."""
+        before = COLORS[preserve_color].before
+        if before is None:
+            return where
+        return [Region(mask, self._recolored(look, before, content, mask, tile)) for mask, look in where]
+
     def _recolored(
         self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None, tile: str | int
     ) -> Look:
@@ -265,7 +269,7 @@ class Stylizer:
             features.append(self._features(pictures[-1], selected, tile))
         return replace(look, pictures=tuple(pictures), features=tuple(features), _averages={})
 
-    def _regions(
+    def find_regions(
         self,
         content: Tensor,
         opaque: Tensor | None,
@@ -274,6 +278,7 @@ class Stylizer:
         size: Size,
         tile: str | int,
     ) -> list[Region]:
+        """Return a look for each region of the contents ``(b, 3, h, w)``, or one look for all of their opaque pixels."""
         if regions is None and style is None:
             raise ValueError("style is missing; pass a style, or regions with a style each")
         found = []
@@ -299,6 +304,20 @@ class Stylizer:
         if picture.alpha is None or bool((picture.alpha > 0).all()):
             return picture, batch, None
         return picture, batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
+
+
+def mean_strength(where: list[Region]) -> float | Tensor:
+    """Return the automatic strength: the mean over the looks of all regions."""
+    return sum((look.strength for _, look in where), 0.0) / len(where)
+
+
+def finish(
+    output: Tensor, content: Tensor, where: list[Region], strength: float | Tensor, preserve_color: str, photoreal: str
+) -> Tensor:
+    """Return the output of the network in the size of the content, filtered, recoloured and pasted into the regions."""
+    output = COLORS[preserve_color].after(PHOTOREAL[photoreal](content, output), content)
+    output = fade(content, output, strength)
+    return paste_inside(output, content, [mask for mask, _ in where])
 
 
 def usable_device(device: str | torch.device) -> torch.device:

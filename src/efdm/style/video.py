@@ -1,16 +1,17 @@
 """Stylize the frames of a video with less flicker.
 
-Frames that are matched independently flicker for two reasons. A match maps a value by its rank in the frame, so an object
-that enters or leaves changes the mapping of all other values; and the network amplifies camera noise. `CurveSmoother`
-addresses the first: it averages the quantiles of the content over time and maps values through the smoothed curve.
-`OutputSmoother` addresses the second: it blends unchanged areas with the previous output. With either smoother, a single
-frame no longer matches the style exactly.
+Frames that are matched independently flicker for three reasons. A match maps a value by its rank in the frame, so an object
+that enters or leaves changes the mapping of all other values; the network amplifies camera noise; and its grid of features
+lies differently on a scene that moves. `CurveSmoother` addresses the first: it averages the quantiles of the content over
+time and maps values through the smoothed curve. `OutputSmoother` addresses the others: it blends unchanged areas with the
+previous output and moves the grid with the scene. With either smoother, a single frame no longer matches the style exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -20,21 +21,23 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.data import resize
-from efdm.data.images import short_side_size
 from efdm.errors import SettingError
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.ops.ties import tie_bounds
-from efdm.style.color import luminance
-from efdm.style.look import Look
-from efdm.style.motion import estimate_motion, match_exposure, warp
-from efdm.style.pictures import check_size
-from efdm.style.pipeline import FADE, fade, match_options, run_network
-from efdm.style.stylizer import Stylizer, check_picture, check_strength, check_stroke
+from efdm.style.color import COLORS, luminance
+from efdm.style.look import AnyMask, Look
+from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
+from efdm.style.photoreal import PHOTOREAL
+from efdm.style.pictures import Size, check_size, working_size
+from efdm.style.pipeline import match_options
+from efdm.style.stylizer import Region, Stylizer, check_picture, check_strength, check_stroke, finish, mean_strength
 
 KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
 BINS = 32  # bins of the luminance histogram
+FAINT = 1e-4  # variance of details below which they are not amplified
+MAX_GAIN = 2.0
 CUT = 0.35  # a scene cut: fraction of pixels that change their bin from one frame to the next
 
 
@@ -51,7 +54,7 @@ class Temporal:
 TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
     "none": Temporal("independent frames, matched exactly"),
     "still": Temporal("static areas averaged over time; fast", outputs=0.8),
-    "smooth": Temporal("outputs averaged along the estimated motion", outputs=0.8, motion="estimated"),
+    "smooth": Temporal("outputs averaged along the motion, as sharp as single frames", outputs=0.8, motion="estimated"),
     "curves": Temporal("smoothed mapping, for large objects that enter or leave; not for varying exposure", curves=0.9),
     "both": Temporal("smooth and curves", curves=0.9, outputs=0.8, motion="estimated"),
 })  # fmt: skip
@@ -60,65 +63,96 @@ TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
 def stylize_frames(
     stylizer: Stylizer,
     frames: Iterable[Tensor],
-    look: Look,
+    look: Look | None = None,
     *,
     strength: float | Literal["auto"] = "auto",
     stroke: float = 1.0,
     method: str = "efdm",
+    tolerance: float | None = None,
     temporal: str = "smooth",
-    size: int | None = None,
+    preserve_color: str = "none",
+    photoreal: str = "none",
+    regions: Sequence[tuple[AnyMask, Look]] | None = None,
+    size: Size = "auto",
 ) -> Iterator[Tensor]:
-    """Yield a stylized frame, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
+    """Yield a stylized frame of the same size, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
 
-    ``temporal`` is a row of `TEMPORAL`; smoothing restarts at scene cuts. ``size`` is the largest short side: larger frames
-    are resized.
+    ``temporal`` is a row of `TEMPORAL`; smoothing restarts at scene cuts. The other options are those of
+    `Stylizer.stylize`; ``preserve_color="content"`` encodes the styles again for every frame. The masks of ``regions`` apply
+    to all frames.
     """
-    check_choice("method", method, tuple(MATCHERS))
-    check_choice("temporal", temporal, tuple(TEMPORAL))
+    for name, value, table in (
+        ("method", method, MATCHERS), ("temporal", temporal, TEMPORAL),
+        ("preserve_color", preserve_color, COLORS), ("photoreal", photoreal, PHOTOREAL),
+    ):  # fmt: skip
+        check_choice(name, value, tuple(table))
     check_strength(strength, 1)
     check_stroke(stroke)
     check_size(size)
-    row = TEMPORAL[temporal]
+    row, options = TEMPORAL[temporal], match_options(stylizer.network, method, None, tolerance)
     if row.curves and stroke > 1:
         raise SettingError(f"stroke > 1 does not work with temporal={temporal!r}; try 'smooth'", ("stroke", "temporal"))
-    return _stylize(stylizer, frames, look, look.strength if strength == "auto" else strength, stroke, method, row, size)
+    if row.curves and regions is not None:
+        raise SettingError(f"regions do not work with temporal={temporal!r}; try 'smooth'", "temporal")
+    return _stylize(stylizer, frames, look, strength, stroke, method, options, row, preserve_color, photoreal, regions, size)
 
 
 def _stylize(
     stylizer: Stylizer,
     frames: Iterable[Tensor],
-    look: Look,
-    strength: Any,
+    look: Look | None,
+    strength: float | Literal["auto"],
     stroke: float,
     method: str,
+    options: dict[str, Any],
     row: Temporal,
-    size: int | None,
+    preserve_color: str,
+    photoreal: str,
+    regions: Sequence[tuple[AnyMask, Look]] | None,
+    size: Size,
 ) -> Iterator[Tensor]:
     before: Tensor | None = None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
-            now = _prepare_frame(frame, size).to(stylizer.device)
+            full = _prepare_frame(frame).to(stylizer.device)[None]
+            now = resize(full, working_size(full, size))[0]
+            if before is None or now.shape != before.shape:
+                given = stylizer.find_regions(full, None, look, regions, size, "auto")
+                amount = mean_strength(given) if isinstance(strength, str) else strength
             if before is None or now.shape != before.shape or is_cut(before, now):
-                curves = CurveSmoother(look, row.curves, method, **match_options(stylizer.network, method))
-                outputs = OutputSmoother(row.outputs * min(1.0, strength / FADE), row.motion)  # strength 0 keeps the frame
+                curves = CurveSmoother(given[0].look, row.curves, method, **options)
+                stride = 1 if row.curves else stylizer.network.max_stride  # curves need equally many values in each frame
+                outputs = OutputSmoother(row.outputs, row.motion, stride)
+            where = stylizer.recolor_regions(given, full, preserve_color, "auto")
+            margin = outputs.align(now)
+            padded = F.pad(now[None], margin, mode="replicate")
             if row.curves:
-                made = curves.stylize(stylizer, now, strength)
+                curves.look, match = where[0].look, curves.match
             else:
-                made = stylizer.stylize(now, look, strength=strength, stroke=stroke, method=method)
-            made = outputs.blend(now, made)
+                moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
+                match = partial(stylizer.match_regions, where=moved, method=method, options=options)
+            shape = (padded.shape[-2], padded.shape[-1])
+            made = F.pad(stylizer.run(padded, shape, match, amount, stroke), [-side for side in margin])
+            made = outputs.blend(now, made[0])
+            made = finish(made[None], full, where, amount, preserve_color, photoreal)[0]
         before = now
         yield made.cpu()
 
 
-def _prepare_frame(frame: Tensor, size: int | None) -> Tensor:
+def _pad_mask(mask: Tensor | None, content: Tensor, margin: Sequence[int]) -> Tensor | None:
+    """Return a mask in the size of a content with a margin."""
+    if mask is None:
+        return None
+    return F.pad(resize(mask[None, None], (content.shape[-2], content.shape[-1])), margin, mode="replicate")[0, 0]
+
+
+def _prepare_frame(frame: Tensor) -> Tensor:
     if frame.ndim != 3 or frame.shape[0] != 3:
         raise ValueError(f"frames must have shape (3, h, w), got {tuple(frame.shape)}")
-    if frame.dtype != torch.uint8:
-        check_picture(frame, "frame")  # rows with curves do not call `Stylizer.stylize`, which also validates
-        frame = frame.float().clamp(0, 1)
-    if size is not None and min(frame.shape[1:]) > size:
-        frame = resize(frame, short_side_size(frame.shape[1], frame.shape[2], size))
-    return frame.float() / 255 if frame.dtype == torch.uint8 else frame
+    if frame.dtype == torch.uint8:
+        return frame.float() / 255
+    check_picture(frame, "frame")
+    return frame.float().clamp(0, 1)
 
 
 def is_cut(before: Tensor, now: Tensor) -> bool:
@@ -128,23 +162,48 @@ def is_cut(before: Tensor, now: Tensor) -> bool:
 
 
 class OutputSmoother:
-    """Blend each output with the previous one where the content has not changed."""
+    """Blend each output with the previous one where the content has not changed, along the motion.
 
-    def __init__(self, memory: float, motion: str) -> None:
-        self.memory, self.motion = memory, motion
+    A network is equivariant only to shifts by its ``stride``. Other shifts cause most of the flicker of a panning camera, so
+    `align` returns margins that move the frame, with the scene, over the grid of the network.
+    """
+
+    def __init__(self, memory: float, motion: str, stride: int) -> None:
+        self.memory, self.motion, self.stride = memory, motion, stride
         self._past: tuple[Tensor, Tensor] | None = None
+        self._old_content, self._flow = torch.empty(0), torch.empty(0)
+        self._shift = torch.zeros(2)
+
+    def align(self, content: Tensor) -> list[int]:
+        """Estimate the motion since the previous frame and return margins (left, right, top, bottom) for the network."""
+        if self.memory and self._past is not None:
+            # exposure does not change the ranks, so previous frames still apply
+            self._old_content = match_exposure(self._past[0], content)
+            if self.motion == "estimated":
+                self._flow = estimate_motion(content, self._old_content)
+                self._shift = self._shift + self._flow.flatten(1).median(-1).values.cpu()
+        top, left = (int(side) % self.stride for side in self._shift.round())
+        return [left, -left % self.stride, top, -top % self.stride]
 
     def blend(self, content: Tensor, made: Tensor) -> Tensor:
+        """Return the blended output of the content that was passed to `align`."""
+        calm = made
         if self.memory and self._past is not None:
-            old_content, old = self._past
-            # exposure does not change the ranks, so previous frames still apply
-            old_content, known = match_exposure(old_content, content), torch.ones_like(content[0])
+            old_content, old, known = self._old_content, self._past[1], torch.ones_like(content[0])
             if self.motion == "estimated":
-                moved, known = warp(torch.cat([old_content, old]), estimate_motion(content, old_content))
+                moved, known = warp(torch.cat([old_content, old]), self._flow)
                 old_content, old = moved[:3], moved[3:]
-            made = torch.lerp(made, old, self.memory * similarity(content, old_content) * known).clamp(0, 1)
-        self._past = (content, made)
-        return made
+            calm = torch.lerp(made, old, self.memory * similarity(content, old_content) * known).clamp(0, 1)
+        # stored without the sharpening, because repeated sharpening turns texture into ripples
+        self._past = (content, calm)
+        return calm if calm is made else sharpen_like(calm, made)
+
+
+def sharpen_like(blurred: Tensor, sharp: Tensor) -> Tensor:
+    """Amplify the details of an average ``(3, h, w)`` to the local contrast that they have in a single frame."""
+    details, wanted = (x - box_blur(box_blur(x, 3), 3) for x in (blurred, sharp))
+    had, want = (box_blur(box_blur(x.square().mean(0, keepdim=True), 9), 9) + FAINT for x in (details, wanted))
+    return (blurred + ((want / had).sqrt().clamp(1, MAX_GAIN) - 1) * details).clamp(0, 1)
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:
@@ -160,13 +219,11 @@ class CurveSmoother:
         self.look, self.memory, self.method, self.options = look, memory, method, options
         self._quantiles: dict[int, Tensor] = {}
 
-    def stylize(self, stylizer: Stylizer, content: Tensor, strength: float) -> Tensor:
-        batch = content[None].to(stylizer.dtype).contiguous(memory_format=torch.channels_last)
-        made = run_network(stylizer.network, batch, self.match, "auto", strength)[0].float().clamp(0, 1)
-        return fade(content, made, strength)
+    def match(self, depth: int, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
+        """Map the features ``(1, c, h, w)`` of a frame through the curve from smoothed content quantiles to style values.
 
-    def match(self, depth: int, x: Tensor) -> Tensor:
-        """Map the features ``(1, c, h, w)`` of a frame through the curve from smoothed content quantiles to style values."""
+        ``size`` is ignored; it is an argument of `Stylizer.match_regions`, which this function replaces.
+        """
         ordered, rank = kernels.sort_rank(x.flatten(2))
         # float32: in half precision, small steps round to zero and the average would never converge
         ordered = ordered.to(torch.promote_types(x.dtype, torch.float32))
