@@ -68,7 +68,7 @@ def test_the_benchmark_measures_the_runs_of_a_recipe(
     data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     benchmark = pytest.importorskip("projection")
-    run(load_recipe("digits_demo"), data, tmp_path, seeds=[0], methods=["erm"], domains=["ink"], iterations=1)
+    run(load_recipe("digits_demo"), data, tmp_path, seeds=[0], methods=["erm"], domains=["ink"], iterations=1, batch=8)
     out = tmp_path / "record.json"
     monkeypatch.setattr(benchmark, "load_data", lambda *_: data)
     monkeypatch.setattr(sys, "argv", ["projection.py", str(tmp_path), "--out", str(out), "--device", "cpu"])
