@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -92,8 +93,19 @@ class Sorter:
     def take(self, values: Tensor, rank: Tensor) -> Tensor:
         return self._values("take", values, rank)
 
-    tolerant_match = staticmethod(reference.tolerant_match)
-    tolerant_values = staticmethod(reference.tolerant_values)
+    def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        content, rank = self.sort_rank(x)
+        return self.take(self.tolerant_values(content, values, tolerance), rank)
+
+    def tolerant_values(self, content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        from efdm.kernels import cpu_tolerant
+
+        out = torch.empty(content.shape, dtype=torch.float32)
+        if content.numel():
+            arrays = [t.detach().float().view(-1, t.shape[-1]).numpy() for t in (content, values, out)]
+            work = partial(cpu_tolerant.tolerant_values, *arrays, tolerance)
+            parallel_rows(work, *arrays[0].shape)
+        return out.to(values.dtype)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         return self._mixed(x, *self.sort_rank(x), _partners_and_weights(x, partner, weight))
@@ -134,6 +146,21 @@ def _partners_and_weights(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[A
     if indices and not 0 <= min(indices) <= max(indices) < x.shape[0]:
         raise IndexError(f"partner indices must be in [0, {x.shape[0]}), got {indices}")
     return partner.contiguous().numpy(), weight.detach().float().contiguous().numpy()
+
+
+class RadixSorter(Sorter):
+    """A `Sorter` that averages float32 values while the sorted content is in the cache."""
+
+    def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        if x.dtype != torch.float32 or not x.numel():
+            return super().tolerant_match(x, values, tolerance)
+        from efdm.kernels import cpu_tolerant
+
+        out = torch.empty_like(x)
+        arrays = [t.detach().view(-1, t.shape[-1]).numpy() for t in (x, values, out)]
+        work = partial(cpu_tolerant.tolerant_match, arrays[0].view("u4"), *arrays[1:], tolerance, INFINITY_BITS[x.dtype])
+        parallel_rows(work, *arrays[0].shape)
+        return out
 
 
 class _Scratch(threading.local):
@@ -201,4 +228,4 @@ def _is_channels_last(x: Tensor) -> bool:
 
 
 network = NetworkSorter("efdm.kernels.cpu_network")
-radix = Sorter("efdm.kernels.cpu_radix")
+radix = RadixSorter("efdm.kernels.cpu_radix")

@@ -70,32 +70,37 @@ def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
 def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
     """Replace each of the sorted ``values`` by the mean over all ranks of similar content, `similar_ranks`.
 
-    Sums are float64, and every mean lies between the values it averages. Rows with infinite values or NaN are not changed.
+    Values are summed in float64, and those of a single rank keep their bits. Rows with infinite values or NaN are unchanged.
     """
     first, end = similar_ranks(content, tolerance)
-    total = F.pad(values.to(torch.float64).cumsum(-1), (1, 0))
-    mean = (total.gather(-1, end) - total.gather(-1, first)) / (end - first)
-    mean = mean.to(upcast(values).dtype).to(values.dtype)
-    mean = torch.minimum(torch.maximum(mean, values.gather(-1, first)), values.gather(-1, end - 1))
-    return torch.where((end - first == 1) | ~total[..., -1:].isfinite(), values, mean)
+    finite = values[..., :1].isfinite() & values[..., -1:].isfinite()
+    mean = sum_ranks(values, first, end).to(upcast(values).dtype) / (end - first)
+    return torch.where(finite & (end - first > 1), mean.to(values.dtype), values)
+
+
+def sum_ranks(values: Tensor, first: Tensor, end: Tensor) -> Tensor:
+    """Return the sums of ``values[..., first:end]`` in float64."""
+    sums = F.pad(values.to(torch.float64).cumsum(-1), (1, 0))
+    return sums.gather(-1, end) - sums.gather(-1, first)
 
 
 def similar_ranks(content: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     """Return the first rank and the end of the ranks whose sorted ``content`` differs by at most ``tolerance`` deviations.
 
     A deviation is the standard deviation (n - 1) of a row without its NaN. NaN is similar to itself only, and so are all
-    values of a row whose deviation is not finite.
+    values of a row whose deviation is not finite. Similarity is symmetric: in pairs, the smaller value is compared with the
+    larger one minus the radius, rounded to float32 (or float64).
     """
     known, wide = ~content.isnan(), content.to(torch.float64)
     count = known.sum(-1, keepdim=True)
     mean = torch.where(known, wide, 0).sum(-1, keepdim=True) / count
     deviation = (torch.where(known, wide - mean, 0).square().sum(-1, keepdim=True) / (count - 1)).sqrt()
-    radius = tolerance * deviation
-    alone, rank = ~known | ~radius.isfinite(), torch.arange(content.shape[-1], device=content.device).expand_as(content)
-    ordered = torch.where(known, wide, torch.inf)
-    first = torch.searchsorted(ordered, ordered - radius)
-    end = torch.searchsorted(ordered, ordered + radius, right=True)
-    return torch.where(alone, rank, first), torch.where(alone, rank + 1, end)
+    ordered = torch.where(known, upcast(content), torch.inf)
+    radius = (tolerance * deviation).to(ordered.dtype)
+    rank = torch.arange(content.shape[-1], device=content.device).expand_as(content)
+    first = torch.where(known & radius.isfinite(), torch.searchsorted(ordered, ordered - radius), rank)
+    # a rank is similar to the larger ranks whose first similar rank is not above it
+    return first, torch.zeros_like(first).scatter_add(-1, first, torch.ones_like(first)).cumsum(-1)
 
 
 def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

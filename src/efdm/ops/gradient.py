@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import forward_ad
 
@@ -152,8 +151,7 @@ class _TolerantValues(torch.autograd.Function):
         (content,) = ctx.saved_tensors
         first, end = reference.similar_ranks(content, ctx.tolerance)
         # similarity is symmetric: the outputs that a value contributes to are those of the ranks similar to its own
-        total = F.pad((grad.to(torch.float64) / (end - first)).cumsum(-1), (1, 0))
-        return None, (total.gather(-1, end) - total.gather(-1, first)).to(grad.dtype), None
+        return None, reference.sum_ranks(grad.to(torch.float64) / (end - first), first, end).to(grad.dtype), None
 
 
 class _Take(torch.autograd.Function):
