@@ -79,9 +79,9 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
     """
     path = Path(source)
     if not _is_container(path):
-        if not path.exists():
+        if not os.path.lexists(path):
             raise file_error(FileNotFoundError(), path)
-        if not path.is_file():
+        if path.exists() and not path.is_file():
             raise PictureError(f"{path} is a pipe or a device; expected a file, a folder or a zip")
         return [Source(path.name, _safe(path.name), path)], []
     skipped = Counter[str]()

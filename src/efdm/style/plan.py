@@ -164,14 +164,11 @@ def find_contents(given: Sequence[Path], out: Path) -> tuple[list[Source], list[
     found: list[Source] = []
     notes: list[str] = []
     for path in given:
-        try:
-            if path.suffix.lower() in VIDEOS:
-                raise PictureError(f"{path} is a video; pass a video by itself")
-            pictures, about = scan_pictures(path, without=out)
-        except PictureError as error:
-            if len(given) == 1 or not path.exists():
-                raise
-            pictures, about = [], [f"skipped: {error}"]
+        special = path.exists() and not path.is_file() and not path.is_dir()
+        if len(given) > 1 and (special or path.suffix.lower() in VIDEOS):
+            notes.append(f"{path} skipped; {'it is a pipe or a device' if special else 'pass a video by itself'}")
+            continue
+        pictures, about = scan_pictures(path, without=out)
         found, notes = found + pictures, notes + about
     if not found:
         raise PictureError("; ".join(notes))

@@ -24,7 +24,8 @@ def quiet_interrupt() -> Iterator[None]:
 def main() -> None:
     with quiet_interrupt():
         try:
-            from efdm.apps.cli.group import app
+            from efdm.apps.cli.group import app, quiet_readers
         except ModuleNotFoundError as error:
             sys.exit(f"{error.name} is not installed; run: pip install 'efdm[cli]'")
+    quiet_readers()
     app()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import logging
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -82,6 +84,13 @@ def lazy_app(help_text: str, table: Mapping[str, Command], *, add_completion: bo
 
 ABOUT = "Exact feature distribution matching: style transfer, domain generalization and re-identification."
 app = lazy_app(ABOUT, COMMANDS, add_completion=True)
+
+
+def quiet_readers() -> None:
+    """Silence remarks of Pillow and tifffile about damaged files. Our messages name the file."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    for reader in ("PIL", "tifffile"):
+        logging.getLogger(reader).setLevel(logging.CRITICAL)
 
 
 def _print_version(wanted: bool) -> None:
