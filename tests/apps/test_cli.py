@@ -115,3 +115,23 @@ def test_python_handles_interrupts_after_the_import() -> None:
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         signal.raise_signal(signal.SIGINT)
         time.sleep(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("efdm sty", {"stylize"}),
+        ("efdm weights li", {"list"}),
+        ("efdm stylize --skip", {"--skip-existing"}),
+        ("efdm stylize a.jpg --style st", {"starry"}),
+        ("efdm match a.jpg --space l", {"lab", "luminance"}),
+    ],
+)
+def test_shell_completion(words: str, expected: set[str]) -> None:
+    env = {"_EFDM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    result = CliRunner().invoke(app, [], prog_name="efdm", env=env)
+    assert set(result.output.split()) == expected
+
+
+def test_a_mistyped_command_is_suggested() -> None:
+    assert "stylize" in CliRunner().invoke(app, ["stylise"]).output

@@ -27,6 +27,7 @@ def test_the_kernel_for_a_shape_and_dtype(arguments: tuple[str, ...], expected: 
     result = run("--device", "cpu", *arguments)
     assert result.exit_code == 0, result.output
     assert VERSION in result.output
+    assert all(text in result.output for text in ("pillow", "av ", "small (found)", ".jpeg"))
     assert expected in result.output
 
 

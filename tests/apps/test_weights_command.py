@@ -94,8 +94,9 @@ def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: py
 
 def test_all_weights_are_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
-    result = runner.invoke(app, ["weights"], env={"COLUMNS": "400"})
+    result = runner.invoke(app, ["weights", "list"], env={"COLUMNS": "400"})
     assert result.exit_code == 0
+    assert result.output == runner.invoke(app, ["weights"], env={"COLUMNS": "400"}).output
     assert [name for name in WEIGHTS if name not in result.output] == []
     assert "missing" in result.output
     assert runner.invoke(app, ["weights", "where", "small"]).output.strip().endswith("small.safetensors")

@@ -38,7 +38,10 @@ def saving(format: str, quality: int, skip_existing: bool) -> Saving:
 def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[list[Path], Path]]:
     """Yield the paths with temporary files in place of stdin, pipes of the shell and stdout."""
     with TemporaryDirectory(prefix="efdm-") as folder:
-        paths = [_copy(path, Path(folder, "stdin" if path == PIPE else f"pipe-{k}")) if _is_pipe(path) else path for k, path in enumerate(contents)]
+        paths = [
+            _copy(path, Path(folder, "stdin" if path == PIPE else f"pipe-{k}")) if _is_pipe(path) else path
+            for k, path in enumerate(contents)
+        ]
         if out != PIPE:
             yield paths, out
             return
