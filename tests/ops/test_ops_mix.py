@@ -68,8 +68,8 @@ def test_mix_features_blends_the_match(name: str, device: torch.device) -> None:
 
 
 def test_unknown_method_lists_the_matchers() -> None:
-    with pytest.raises(ValueError, match="'efdm', 'adain', 'adamean', 'adastd', 'hm'"):
-        mix_features(torch.rand(1, 1, 3), torch.rand(1, 1, 3), 0.5, "wct")
+    with pytest.raises(ValueError, match="'efdm', 'adain', 'adamean', 'adastd', 'hm', 'joint'"):
+        mix_features(torch.rand(1, 1, 3), torch.rand(1, 1, 3), 0.5, "gatys")
 
 
 def test_efdmix_formula(device: torch.device) -> None:

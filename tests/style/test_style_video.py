@@ -34,6 +34,7 @@ from efdm.style.video import (
 )
 
 SIZE = (48, 64)
+SEPARATE = [name for name, row in MATCHERS.items() if row.channels == "separate"]
 
 
 @pytest.fixture(scope="module")
@@ -207,11 +208,17 @@ def test_changed_areas_leave_no_ghost() -> None:
     assert torch.allclose(made[:, :, 35:], torch.tensor(0.2))
 
 
-@pytest.mark.parametrize("method", MATCHERS)
+@pytest.mark.parametrize("method", SEPARATE)
 def test_first_curve_equals_the_matcher(method: str) -> None:
     x, style = torch.randn(1, 4, 16, 16), torch.randn(1, 4, 20, 20) * 2 + 1
     curves = CurveSmoother(look_of(style), 0.9, method)
     assert torch.allclose(curves.match(0, x), MATCHERS[method](x, prepare(style)), atol=1e-4)
+
+
+def test_curves_need_separate_channels(stylizer: Stylizer, look: Look) -> None:
+    with pytest.raises(SettingError, match="temporal='curves' smooths channels one by one, method='joint'"):
+        stylize_frames(stylizer, frames(), look, method="joint", temporal="curves")
+    assert len(list(stylize_frames(stylizer, frames(2), look, method="joint", temporal="smooth"))) == 2
 
 
 def test_curve_with_fewer_knots_than_values_is_nearly_exact() -> None:

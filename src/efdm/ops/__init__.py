@@ -1,5 +1,6 @@
 """Pure functions on features ``(b, c, *space)``: matching, mixing and channel statistics."""
 
+from efdm.ops.joint import match_jointly, match_principal, wct
 from efdm.ops.match import efdm, histogram_match
 from efdm.ops.mix import blend, efdmix, interpolate_styles, mix_features, mixstyle
 from efdm.ops.moments import ChannelStats, adain, adamean, adastd, channel_stats, tied_share
@@ -25,9 +26,12 @@ __all__ = [
     "efdmix",
     "histogram_match",
     "interpolate_styles",
+    "match_jointly",
+    "match_principal",
     "mix_features",
     "mixstyle",
     "prepare",
     "project",
     "tied_share",
+    "wct",
 ]

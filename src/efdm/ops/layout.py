@@ -21,6 +21,11 @@ class Rows(NamedTuple):
         """Return the values with NaN, which sorts last, where the mask is False."""
         return self.values if self.mask is None else torch.where(self.mask, self.values, torch.nan)
 
+    def to(self, *args: object, **kwargs: object) -> Rows:
+        """Move or convert the values, with the arguments of `Tensor.to`, and move the mask with them."""
+        values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
+        return self._replace(values=values, mask=None if self.mask is None else self.mask.to(values.device))
+
     def size(self) -> int | Tensor:
         """Return the number of selected values: an integer, or ``(b or 1, 1, 1)`` with a mask."""
         return self.values.shape[-1] if self.mask is None else self.mask.sum(-1, keepdim=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,13 +20,15 @@ class PreparedStyle:
     """A style whose values are sorted once, to be matched with many contents. Created by `prepare`.
 
     Every matcher accepts it in place of style features. ``values`` ``(b, c, m)`` are ascending. With a mask, the selected
-    values come first: ``mask`` ``(b or 1, 1, m)`` is True for the first ``mask.sum()`` values of a sample. Values resampled
-    for the most recent content size are cached.
+    values come first: ``mask`` ``(b or 1, 1, m)`` is True for the first ``mask.sum()`` values of a sample. ``features`` are
+    the unsorted values and their mask, which joint matchers need. Values resampled for the most recent content size are
+    cached, and so are those that a joint matcher rotated and sorted.
     """
 
     values: Tensor
     mask: Tensor | None = None
-    _cache: dict[str, Tensor] = field(default_factory=dict, repr=False)  # by `sizes`; only the last size, to bound memory
+    features: Rows | None = None
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # by `sizes`; only the last size, to bound memory
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,12 +40,12 @@ class PreparedStyle:
 
     def to(self, *args: object, **kwargs: object) -> PreparedStyle:
         """Move or convert the values, with the arguments of `Tensor.to`."""
-        values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
-        return PreparedStyle(values, None if self.mask is None else self.mask.to(values.device))
+        rows = self.rows().to(*args, **kwargs)
+        return PreparedStyle(rows.values, rows.mask, self.features and self.features.to(*args, **kwargs))
 
     def resampled(self, n: int, sizes: Sizes) -> Tensor:
         """Return the values at ``n`` ranks, for content without a mask."""
-        if self.mask is None and n == self.values.shape[-1]:
+        if self.mask is None and not kernels.is_exporting() and n == self.values.shape[-1]:  # else a guard of the graph
             return self.values
         cached = self._cache.get(sizes)
         if cached is not None and cached.shape[-1] == n:
@@ -116,8 +118,8 @@ def prepare(style: Tensor | PreparedStyle, *, channel_dim: int = 1, style_mask: 
     rows = to_rows(style.detach() if isinstance(style, Tensor) else style, "style", channel_dim, style_mask)
     values = kernels.sort_rows(rows.selected())
     if rows.mask is None:
-        return PreparedStyle(values)
-    return PreparedStyle(values, torch.arange(values.shape[-1], device=values.device) < rows.size())
+        return PreparedStyle(values, features=rows)
+    return PreparedStyle(values, torch.arange(values.shape[-1], device=values.device) < rows.size(), rows)
 
 
 def reject_mask(style: Style, style_mask: Tensor | None) -> None:

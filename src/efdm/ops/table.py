@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from efdm.ops import match, moments
+from efdm.ops.joint import match_jointly, match_principal, wct
 from efdm.ops.match import efdm, histogram_match
 from efdm.ops.moments import MIX_EPS, adain, adamean, adastd
 from efdm.ops.styles import Style
@@ -30,6 +31,7 @@ class Matcher:
     title: str
     formula: str
     matches: tuple[str, ...]  # fields of ChannelStats that the output shares with the style
+    channels: Literal["separate", "joint"] = "separate"  # joint rows need all channels at once
     straight_through: bool = False  # identity gradient; the function has the option content_grad
     augmentation: Mapping[str, object] = field(default_factory=dict)  # default options inside a network
     mix_partners: Callable[..., Tensor] | None = None  # fused match and blend within a batch
@@ -59,5 +61,17 @@ MATCHERS: Mapping[str, Matcher] = MappingProxyType({
     ),
     "hm": Matcher(
         histogram_match, "histogram matching, ties merged", "F_y^-1(F_x(x))", (), straight_through=True,
+    ),
+    "joint": Matcher(
+        match_jointly, "all channels jointly, along rotated axes", "wct(x, y), R^T efdm(R x, R y) repeatedly, efdm(x, y)",
+        ("mean", "std", "skewness", "kurtosis", "infinity_norm"), channels="joint", straight_through=True,
+    ),
+    "wct": Matcher(
+        wct, "mean and covariance", "S_y^1/2 S_x^-1/2 (x - mu_x) + mu_y", ("mean", "std"), channels="joint",
+        straight_through=True,
+    ),
+    "pca": Matcher(
+        match_principal, "exact along the principal axes of the style", "V efdm(V^T x, V^T y)", ("mean",), channels="joint",
+        straight_through=True,
     ),
 })  # fmt: skip

@@ -11,7 +11,6 @@ from pathlib import Path
 from efdm.data import read_picture
 from efdm.data.images import MAX_PIXELS
 from efdm.models.weights import checksum
-from efdm.ops import PreparedStyle
 from efdm.style.look import Look, join_looks
 from efdm.style.pictures import Size
 from efdm.style.stylizer import Stylizer
@@ -55,7 +54,7 @@ class LookCache:
             look = stylizer.prepare(read_picture(style, max_pixels=max_pixels), size=size)
             self._store(key, look)
         # copies, because a prepared style keeps the values that it resampled for its last content
-        features = tuple(tuple(PreparedStyle(part.values, part.mask) for part in parts) for parts in look.features)
+        features = tuple(tuple(replace(part, _cache={}) for part in parts) for parts in look.features)
         return replace(look, features=features, _averages={})
 
     def _store(self, key: tuple[Stylizer, str, Size], look: Look) -> None:
@@ -69,4 +68,5 @@ class LookCache:
 
 
 def _bytes(look: Look) -> int:
-    return sum(x.nbytes for x in (*look.pictures, *(part.values for parts in look.features for part in parts)))
+    # each stage holds its values twice, sorted and in their places
+    return sum(x.nbytes for x in look.pictures) + 2 * sum(part.values.nbytes for parts in look.features for part in parts)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
-from efdm.ops import MATCHERS
+from efdm.nn.losses import STYLE_LOSSES
 from efdm.ops.choices import check_choice
 from efdm.style.objective import IDENTITIES
 from efdm.training import settings as training
@@ -64,7 +64,7 @@ class Settings(TrainSettings):
 def check(settings: Settings) -> None:
     """Raise SettingError for settings that contradict each other or name an unknown network or method."""
     check_choice("encoder", settings.encoder, tuple(NETWORKS))
-    check_choice("method", settings.method, tuple(MATCHERS))
+    check_choice("method", settings.method, tuple(STYLE_LOSSES))
     if settings.size > settings.short_side:
         message = f"size must be at most short_side={settings.short_side}, got {settings.size}"
         raise SettingError(message, ("size", "short_side"))

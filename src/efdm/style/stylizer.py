@@ -238,7 +238,7 @@ class Stylizer:
                 some = look.match(some, depth, channels, method, **given)
             return some
 
-        return map_channels(x, match_channels)
+        return match_channels(x, slice(None)) if MATCHERS[method].channels == "joint" else map_channels(x, match_channels)
 
     def _features(self, picture: Tensor, mask: Tensor | None, tile: str | int) -> tuple[PreparedStyle, ...]:
         size = (picture.shape[-2], picture.shape[-1])

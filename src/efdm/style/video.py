@@ -90,6 +90,9 @@ def stylize_frames(
     check_stroke(stroke)
     check_size(size)
     row, options = TEMPORAL[temporal], match_options(stylizer.network, method, None, tolerance)
+    if row.curves and MATCHERS[method].channels == "joint":
+        message = f"temporal={temporal!r} smooths channels one by one, method={method!r} matches them together; try 'smooth'"
+        raise SettingError(message, ("temporal", "method"))
     if row.curves and stroke > 1:
         raise SettingError(f"stroke > 1 does not work with temporal={temporal!r}; try 'smooth'", ("stroke", "temporal"))
     if row.curves and regions is not None:

@@ -17,7 +17,7 @@ from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import DEFAULT_NETWORK, WEIGHT_OPTIONS
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
-from efdm.ops import MATCHERS
+from efdm.nn.losses import STYLE_LOSSES
 from efdm.progress import ignore
 from efdm.style import training
 from efdm.style.settings import Settings, read_settings
@@ -46,7 +46,7 @@ def style(
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
     encoder: Annotated[str | None, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to {DEFAULT_NETWORK}.")] = None,
-    method: Annotated[str | None, typer.Option(help=f"{', '.join(MATCHERS)}. Defaults to efdm.")] = None,
+    method: Annotated[str | None, typer.Option(help=f"{', '.join(STYLE_LOSSES)}. Defaults to efdm.")] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}.")] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Contents per step, with as many styles. Divided among all processes.")
