@@ -58,7 +58,8 @@ def match_jointly(
         generator: Draws the rotations. By default they are the same in all calls, and those of a `PreparedStyle` are applied
             and sorted once.
 
-    The style receives no gradient. The other arguments are those of `efdm`.
+    The style receives no gradient. Repeated matches amplify roundings: results of two devices may differ visibly. The other
+    arguments are those of `efdm`.
 
     >>> import torch
     >>> from efdm.ops import match_jointly
