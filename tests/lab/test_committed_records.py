@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from efdm.dg.settings import Settings
 from efdm.lab.records import FILE, read_records
+from efdm.lab.sweep import read_study
 from efdm.recognition.settings import identity
 
 COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("recipe.json"))
@@ -17,5 +17,6 @@ COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("recipe.json"))
 def test_identities_are_unchanged(recipe: Path) -> None:
     records = read_records(recipe.with_name(FILE))
     assert records
+    settings = read_study(recipe.parent).recipe.kind.settings
     for record in records:
-        assert identity(Settings(**record["settings"])) == record["run"]
+        assert identity(settings(**record["settings"])) == record["run"]

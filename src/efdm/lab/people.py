@@ -158,7 +158,7 @@ def prepare_embedder(
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
     device = choose_device(changes.get("device"))
-    method = changes.get("method", "efdmix")
+    method = changes.get("method", "efdmix-flow")
     check_method("method", method, METHODS)
     cell = Cell(tuple(train), tuple(test))
     known: dict[str, Any] = {**TASK.method_settings(method, cell), "method": method, **changes, "device": device}

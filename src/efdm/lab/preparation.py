@@ -36,7 +36,7 @@ from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_folder
 from efdm.training.settings import check_same_run, read_settings
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
-DEFAULTS: Mapping[str, Any] = {"method": "efdmix", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+DEFAULTS: Mapping[str, Any] = {"method": "efdmix-flow", "backbone": "resnet18.tv_in1k", "weights": "timm"}
 TASK = TASKS["dg"]
 AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)
 PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures

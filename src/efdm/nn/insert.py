@@ -231,7 +231,7 @@ def set_active(model: Model, active: bool = True) -> Model:
     >>> from torch import nn
     >>> from efdm import EFDMix, set_active
     >>> set_active(nn.Sequential(nn.Conv2d(3, 8, 3), EFDMix()), False)[1]
-    EFDMix(method='efdm', p=0.5, alpha=0.1, pairing='random', active=False)
+    EFDMix(method='efdm', p=0.5, alpha=0.1, pairing='random', style_grad='flow', active=False)
     """
     for layer in feature_layers(model):
         layer.active = active

@@ -35,7 +35,7 @@ def test_an_analysis_prints_its_summary_and_its_files(
     for pattern in patterns:
         assert re.search(f"^{pattern}", result.output, re.MULTILINE), result.output
     numbers = json.loads((out / f"{analysis}.json").read_text())
-    assert numbers["model"] == "tiny, efdmix"
+    assert numbers["model"] == "tiny, efdmix-flow"
     assert numbers["pictures"] == {"day": 8, "night": 8, "rain": 8}
 
 

@@ -121,4 +121,4 @@ def test_a_folder_of_several_runs_lists_them(trained: Path, pictures: Path, tmp_
         result = run(*command)
         assert result.exit_code == 2
         assert "2 runs" in result.output
-        assert f"{tmp_path / 'many' / 'runs' / 'a'} (efdmix, tested on rain, seed 0" in result.output
+        assert f"{tmp_path / 'many' / 'runs' / 'a'} (efdmix-flow, tested on rain, seed 0" in result.output

@@ -17,7 +17,7 @@ from efdm.lab.preparation import default_settings
 
 def test_a_run_leaves_a_model_and_its_accuracy(trained: Path, pictures: Path) -> None:
     settings = json.loads((trained / "settings.json").read_text())
-    assert [settings[name] for name in ("method", "data", "precision", "speed")] == ["efdmix", "mine", "fp32", "plain"]
+    assert [settings[name] for name in ("method", "data", "precision", "speed")] == ["efdmix-flow", "mine", "fp32", "plain"]
     assert (settings["train_domains"], settings["test_domains"]) == (["day", "night"], ["rain"])
     assert (trained / "done").exists()
     model, classes, size, settings, *_ = load_classifier(trained / "model.safetensors")

@@ -54,7 +54,7 @@ def test_defaults_follow_the_data_and_the_backbone(folder: Path, tmp_path: Path,
     result = run("train", *sets(folder, "market"), "-o", tmp_path / "run", "--backbone", "osnet_x0_25", "--device", "cpu")
     assert "interrupted before the first step" in result.output
     (settings,) = found
-    assert (settings.method, settings.stages, settings.iterations) == ("efdmix", ("conv2", "conv3"), 300)
+    assert (settings.method, settings.stages, settings.iterations) == ("efdmix-flow", ("conv2", "conv3"), 300)
     assert (settings.size, settings.classifier_lr) == ((256, 128), 1.0)
 
 

@@ -30,7 +30,7 @@ MAX_CLASSES = 12  # listed by name
 def train_command(
     data: Annotated[list[Path], typer.Option(help=f"{DATA_HELP} The word digits selects the built-in data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
-    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = None,
+    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
     backbone: Annotated[
         Word, typer.Option(help=f"Any timm model, or {', '.join(BACKBONES)}. Default: resnet18.tv_in1k (digits: tiny).")
     ] = None,

@@ -41,7 +41,7 @@ def train_command(
     data: Annotated[list[str], typer.Option(help=f"Training sets. {SETS_HELP}")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
     test: Annotated[Words, typer.Option(help="Test sets, as --data. Default: none.")] = None,
-    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix.")] = None,
+    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
     backbone: Annotated[
         Word, typer.Option(help=f"Any timm model, or {', '.join(BACKBONES)}. Default: {Settings.backbone}.")
     ] = None,
