@@ -156,7 +156,8 @@ def combined(values: Tensor, matrix: Tensor) -> Tensor:
     ``matrix`` is ``(b, b)`` for all channels or ``(c, b, b)``. The identity is added to the matrix, which saves a pass over
     the values.
     """
-    matrix = (matrix + torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)).to(values.dtype)
+    matrix = matrix.to(values.dtype, copy=True)
+    matrix.diagonal(dim1=-2, dim2=-1).add_(1)
     with torch.autocast(values.device.type, enabled=False):  # autocast would round float32 values
         if matrix.ndim == 2:
             return (matrix @ values.flatten(1)).view(values.shape)

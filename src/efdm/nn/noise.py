@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor
 
 from efdm.nn import draw
@@ -60,7 +59,7 @@ class DistributionNoise(FeatureLayer):
         noise = draw.normal(*channels, batch, batch, device=device, generator=self.generator)
         if batch == 1 or draw.closed(gate):
             return features
-        weights = noise * torch.where(gate, self.strength / (batch - 1) ** 0.5, 0.0)
+        weights = noise * (gate * (self.strength / (batch - 1) ** 0.5))
         return distribution_noise(features, weights, style_grad=self.style_grad, channel_dim=channel_dim)
 
     def settings(self) -> dict[str, object]:
