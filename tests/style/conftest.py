@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ def quickly() -> Iterator[None]:
     """Draw few iterations at a time, so that a run has several blocks; disable TensorBoard."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "BLOCK", 2)
+        patch.setattr(training, "SECONDS", math.inf)
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
         yield
 

@@ -38,6 +38,17 @@ def test_the_loss_decreases(place: Path, tmp_path: Path, make: Callable[..., Set
         assert losses[-1] < 0.95 * losses[0], (phase, losses)
 
 
+def test_slow_iterations_are_counted_between_log_entries(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "SECONDS", 0.0)
+    seen = []
+    train(small(place, iterations=2, reconstruct=3, log_every=50, preview_every=0), tmp_path / "run", progress=seen.append)
+    steps = [(p.label, p.done, p.total) for p in seen if p.label in ("reconstruct", "style")]
+    assert [step for step in steps if step[0] == "reconstruct"] == [("reconstruct", i, 3) for i in range(4)]
+    assert [step for step in steps if step[0] == "style"] == [("style", i, 2) for i in range(3)]
+
+
 def test_files_of_a_finished_run(place: Path, tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
     wanted = small(place, iterations=5, reconstruct=2, log_every=2, preview_every=3)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,7 +19,7 @@ from efdm.errors import SettingError
 from efdm.models import NETWORKS, StyleNetwork, build
 from efdm.models.weights import load_network, load_normalised_encoder, save_network
 from efdm.nn.losses import random_directions
-from efdm.progress import Report, ignore
+from efdm.progress import Progress, Report, ignore
 from efdm.style.objective import DIRECTIONS, OBJECTIVES
 from efdm.style.previews import preview
 from efdm.style.settings import Settings, check, public
@@ -30,6 +32,8 @@ from efdm.training.folder import check_folder
 from efdm.training.lanes import Work
 from efdm.training.step import Step
 
+Batch = tuple[Tensor, ...]
+SECONDS = 1.0  # between two reports
 BLOCK = 64  # iterations whose random numbers are drawn together
 SLICED_CHANNELS = (256, 512)  # channels at the taps of the sliced loss
 
@@ -47,8 +51,27 @@ def train(settings: Settings, folder: Path, *, resume: bool = False, progress: R
         check_folder(folder, resume=resume)
     contents = ImageSet.load(settings.content, short_side=settings.short_side, progress=progress)
     styles = ImageSet.load(settings.style, short_side=settings.short_side, progress=progress)
-    task = StyleTask(settings, contents, styles, folder, resume=resume)
-    return fit(task, folder, resume=resume, progress=progress)
+    pulse = Pulse(progress)
+    task = StyleTask(settings, contents, styles, folder, resume=resume, pulse=pulse)
+    return fit(task, folder, resume=resume, progress=pulse)
+
+
+class Pulse:
+    """A progress callback that also reports iterations between log entries, at most once in `SECONDS`."""
+
+    def __init__(self, report: Report = ignore) -> None:
+        self.report, self._last, self._time = report, Progress("", 0, 0), -math.inf
+
+    def __call__(self, progress: Progress) -> None:
+        self._last, self._time = progress, time.monotonic()
+        self.report(progress)
+
+    def count(self, batches: Callable[[int], Iterable[Batch]], label: str, total: int, start: int) -> Iterator[Batch]:
+        """Yield the batches from iteration ``start`` on, and report each iteration that begins."""
+        for iteration, batch in enumerate(batches(start), start):
+            if time.monotonic() - self._time >= SECONDS:
+                self(Progress(label, iteration, total, self._last.values if self._last.label == label else {}))
+            yield batch
 
 
 def make_network(settings: Settings) -> StyleNetwork:
@@ -104,9 +127,17 @@ class StyleTask(Task[StyleNetwork]):
     """Train a style-transfer network with the objectives of its row in `NETWORKS`."""
 
     def __init__(
-        self, settings: Settings, contents: ImageSet, styles: ImageSet, folder: Path, *, resume: bool = False
+        self,
+        settings: Settings,
+        contents: ImageSet,
+        styles: ImageSet,
+        folder: Path,
+        *,
+        resume: bool = False,
+        pulse: Pulse | None = None,
     ) -> None:
         self.settings: Settings = settings
+        self.pulse = pulse or Pulse()
         self.contents, self.styles, self.folder = contents, styles, folder
         self.device, self.first = torch.device(settings.device), processes()[0] == 0
         self.crops = CropPairs(contents, styles, settings)
@@ -120,7 +151,8 @@ class StyleTask(Task[StyleNetwork]):
         for stream, (name, objective) in enumerate(objectives.items()):
             start, ema = (self.settings.start_iteration, self.settings.ema_decay) if name == "style" else (0, 0.0)
             step = partial(make_step, objective, self.network, self.settings, ema_decay=ema)
-            phases.append(Phase(name, iterations[name], step, partial(self.crops.batches, stream), start))
+            batches = partial(self.pulse.count, partial(self.crops.batches, stream), name, iterations[name])
+            phases.append(Phase(name, iterations[name], step, batches, start))
         return phases
 
     def fingerprint(self) -> str:

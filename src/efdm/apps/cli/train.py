@@ -47,7 +47,9 @@ def style(
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
     encoder: Annotated[str | None, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to {DEFAULT_NETWORK}.")] = None,
     method: Annotated[str | None, typer.Option(help=f"{', '.join(STYLE_LOSSES)}. Defaults to efdm.")] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}.")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}, after those of --reconstruct.")
+    ] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Contents per step, with as many styles. Divided among all processes.")
     ] = None,
@@ -65,7 +67,8 @@ def style(
         float | None, typer.Option(help="Weight of the loss for contents that are their own style (small).")
     ] = None,
     reconstruct: Annotated[
-        int | None, typer.Option(min=0, help="Iterations of reconstruction before style transfer (small).")
+        int | None,
+        typer.Option(min=0, help="Iterations of reconstruction before style transfer. Defaults to 2500 for small."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of initial weights and random draws. Defaults to 0.")] = None,
     precision: Annotated[
