@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import io
+import random
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,28 @@ def test_messages_are_on_stderr_and_brackets_are_no_markup(place: Path, command)
     assert result.exit_code == 1
     assert result.stdout == "2 pictures in out\n"
     assert all(text in result.stderr for text in ("x[.png", "[/red].png", "3 of 5 pictures failed"))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_damaged_files_are_made_or_named(place: Path, command) -> None:
+    draw = random.Random(0)
+    Path("damaged").mkdir()
+    for number, format in zip(range(60), cycle(("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM")), strict=False):
+        whole = io.BytesIO()
+        Image.open("photo.png").save(whole, format)
+        data = bytearray(whole.getvalue())
+        for _ in range(draw.randrange(1, 20)):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        extension = {"JPEG": "jpg", "TIFF": "tif"}.get(format, format.lower())
+        Path(f"damaged/{number:02}.{extension}").write_bytes(data[: draw.choice((len(data), draw.randrange(len(data))))])
+    result = command("damaged", "-o", "out")
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    made = {path.name[:2] for path in Path("out").iterdir()}
+    named = {path.name[:2] for path in Path("damaged").iterdir() if path.name in result.stderr}
+    assert made | named == {f"{number:02}" for number in range(60)}
+    assert not made & named
+    assert all(Image.open(path).load() for path in Path("out").iterdir())
 
 
 def test_a_full_disk_stops_the_command(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:

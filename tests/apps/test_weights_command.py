@@ -92,6 +92,15 @@ def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: py
     assert "--vgg" not in result.output
 
 
+def test_brackets_in_the_path_of_a_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = place / "[/x]"
+    folder.mkdir(parents=True)
+    (folder / "decoder.pth").touch()
+    monkeypatch.setattr("efdm.models.weights.folders", lambda: [folder])
+    monkeypatch.setattr("efdm.apps.cli.printing.console.width", 500)
+    assert "[/x]" in runner.invoke(app, ["weights", "list"]).output
+
+
 def test_all_weights_are_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
     result = runner.invoke(app, ["weights", "list"], env={"COLUMNS": "400"})

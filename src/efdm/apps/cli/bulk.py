@@ -36,11 +36,13 @@ class JobOptions(NamedTuple):
     workers: int
     output: str
 
-    def is_job(self, contents: Sequence[Path]) -> bool:
+    def is_job(self, contents: Sequence[Path], out: Path) -> bool:
         """Return True if an option asks for a job, or if the content is WebDataset shards."""
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
         if asked and len(contents) > 1:
             raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
+        if asked and out.name == "-":
+            raise SettingError("a job writes to a folder, not to stdout", "out")
         return asked
 
 

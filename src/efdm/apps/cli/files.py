@@ -37,6 +37,9 @@ def saving(format: str, quality: int, skip_existing: bool) -> Saving:
 @contextmanager
 def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[list[Path], Path]]:
     """Yield the paths with temporary files in place of stdin, pipes of the shell and stdout."""
+    if out != PIPE and not any(map(_is_pipe, contents)):
+        yield list(contents), out
+        return
     with TemporaryDirectory(prefix="efdm-") as folder:
         paths = [
             _copy(path, Path(folder, "stdin" if path == PIPE else f"pipe-{k}")) if _is_pipe(path) else path

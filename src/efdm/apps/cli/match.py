@@ -73,7 +73,7 @@ def match(
         )  # fmt: skip
         saving = files.saving(format, quality, skip_existing)
         jobs = bulk.JobOptions(shard, engine, workers, output)
-        if jobs.is_job(contents):
+        if jobs.is_job(contents, out):
             job = match_job(
                 contents[0], reference, target, options, output=output or None, saving=saving  # type: ignore[arg-type]
             )  # fmt: skip

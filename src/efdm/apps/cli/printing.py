@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.console import Console
 
-console = Console()
-messages = Console(stderr=True)
+console = Console(markup=False, highlight=False)  # brackets in names are not markup
+messages = Console(markup=False, highlight=False, stderr=True)
 
 
 def print_text(text: object, *, style: str | None = None, end: str = "\n", to: Console = console) -> None:
-    """Print text verbatim: brackets are not markup, and long lines are not wrapped, so that they can be copied."""
-    to.print(str(text), style=style, end=end, markup=False, highlight=False, soft_wrap=True)
+    """Print text verbatim: long lines are not wrapped, so that they can be copied."""
+    to.print(str(text), style=style, end=end, soft_wrap=True)
 
 
 def print_message(text: object) -> None:

@@ -125,7 +125,7 @@ def stylize(
         )  # fmt: skip
         saving = files.saving(format, quality, skip_existing)
         jobs = bulk.JobOptions(shard, engine, workers, output)
-        if jobs.is_job(contents):
+        if jobs.is_job(contents, out):
             if content_mask or style_mask:
                 raise SettingError("masks are for single pictures, not for a job", ("content_mask", "style_mask"))
             on = resolve_device(device)

@@ -43,7 +43,7 @@ def demo(
     with report_errors("interrupted; repeat the command to resume"):
         numbers = parse_seeds(seeds) or [0]
         check_folder(out)
-        console.print(INTRODUCTION, highlight=False)
+        console.print(INTRODUCTION)
         with show_progress() as progress:
             study = run_demo(out, seeds=numbers, iterations=iterations or 0, lanes=lanes or 0, progress=progress)
         print_tables([demo_table(study)])
