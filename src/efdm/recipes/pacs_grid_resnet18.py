@@ -2,7 +2,7 @@
 
 claim     one learning rate and one number of iterations are suitable for all our recipes for ResNet-18.
 command   efdm dg run pacs_grid_resnet18 --data PACS --weights resnet18.safetensors -o runs/grid18 --lanes 4
-time      not measured
+time      about 8 s a run on one H200, after 2 minutes to read and compile
 expected  1,600 iterations and 0.004, the largest values of the grid: 95.9 % on held-out pictures
 runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
 

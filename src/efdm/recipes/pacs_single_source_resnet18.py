@@ -2,7 +2,7 @@
 
 claim     ERM < MixStyle < EFDMix with one training domain and random partners.
 command   efdm dg run pacs_single_source_resnet18 --data PACS --weights resnet18.safetensors -o runs/one18 --lanes 4
-time      not measured
+time      about 8 s a run on one H200, after 2 minutes to read and compile
 expected  published averages: ERM 46.6, MixStyle 51.7, EFDMix 54.4
 runs      120 (6 methods x 4 domains x 5 seeds)
 
