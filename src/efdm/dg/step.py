@@ -11,7 +11,8 @@ from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.models import classifier_of, embedding
-from efdm.recognition.step import forward_mode, parts_to_compile, start_training, step_of
+from efdm.recognition.step import forward_mode, own_inputs, parts_to_compile, start_training, step_of
+from efdm.training.distributed import gather_rows
 from efdm.training.step import Step
 
 
@@ -32,12 +33,12 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
         images = data.images[indices] if streamed is None else streamed
         images = augmented(images, settings.augmentation, settings.size, generator)
         images, wanted = method.change(images, targets[indices])
-        domains = data.domains[indices]
+        inputs, domains = own_inputs(images, settings), data.domains[indices]
         with forward_mode(settings, domains, parts):
             if method.penalty is None:
-                logits = model(images)
+                logits = gather_rows(model(inputs))
             else:
-                features, logits = embedding(model, images)
+                features, logits = map(gather_rows, embedding(model, inputs))
             logits = logits.float()
             loss = F.cross_entropy(logits, wanted)
         if method.penalty is not None:  # outside of autocast, in float32

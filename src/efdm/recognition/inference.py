@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from efdm.recognition.pixels import Size, prepared
-from efdm.training import autocast
+from efdm.training import autocast, weights_dtype
 
 BATCH = 256  # pictures
 Output = TypeVar("Output")
@@ -27,6 +27,6 @@ def equal_batches(indices: Tensor, batch: int) -> tuple[Tensor, ...]:
 @torch.inference_mode()
 def infer(model: Callable[[Tensor], Output], images: Tensor, size: Size, precision: str) -> Output:
     """Return the output of a model for uint8 pictures, resized to ``size`` and normalized."""
-    inputs = prepared(images, size).contiguous(memory_format=torch.channels_last)
+    inputs = prepared(images, size).to(weights_dtype(precision), memory_format=torch.channels_last)
     with autocast(images.device, precision):
         return model(inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 from efdm.errors import SettingError
 from efdm.nn import domains_of_batch, feature_layers, find_stage, stages_of
 from efdm.recognition.settings import RecognitionSettings
-from efdm.training import autocast
+from efdm.training import autocast, weights_dtype
 from efdm.training.compiled import compiled
+from efdm.training.distributed import WholeBatch, gather_rows, own_rows, processes
 from efdm.training.step import Step
 
 SINGLE = (nn.Conv2d, nn.Linear)  # compiling these alone gains nothing
@@ -28,20 +30,42 @@ def start_training(model: nn.Module, settings: RecognitionSettings) -> None:
         for module in model.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
-    stages = settings.stages if feature_layers(model) else ()
+    layers = feature_layers(model)
+    for layer in layers if processes()[1] > 1 else ():  # they draw for the whole batch and mix samples of all processes
+        layer.register_forward_pre_hook(_gather_input)
+        layer.register_forward_hook(_own_output)
+    stages = settings.stages if layers else ()
     frozen = [name for name in stages if not find_stage(model, name).module.training]
     if frozen:
         message = f"stage {frozen[0]} is a batch norm, which batchnorm='frozen' keeps in eval mode, where nothing is mixed; "
         raise SettingError(f"{message}use the enclosing module as the stage, or batchnorm='train'", ("stages", "batchnorm"))
 
 
+def _gather_input(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return gather_rows(args[0]), *args[1:]
+
+
+def _own_output(layer: nn.Module, args: Any, output: Tensor) -> Tensor:
+    return own_rows(output)
+
+
+def own_inputs(images: Tensor, settings: RecognitionSettings) -> Tensor:
+    """Return the part of a batch that this process passes to the model, in the dtype of the weights."""
+    return own_rows(images).to(weights_dtype(settings.precision))
+
+
 @contextmanager
 def forward_mode(settings: RecognitionSettings, domains: Tensor, parts: Sequence[nn.Module]) -> Iterator[None]:
-    """Run forward passes in this block in the precision of the settings, with domain labels and compiled ``parts``."""
+    """Run forward passes in this block in the precision of the settings, with domain labels and compiled ``parts``.
+
+    Each process passes `own_inputs` to the model. ``domains`` are the labels of the whole batch.
+    """
     with ExitStack() as stack:
         stack.enter_context(autocast(domains.device, settings.precision))
         stack.enter_context(domains_of_batch(domains))
-        if parts:
+        if processes()[1] > 1:
+            stack.enter_context(WholeBatch())
+        elif parts:
             stack.enter_context(compiled(parts))
         yield
 

@@ -18,7 +18,9 @@ from efdm.errors import DivergedError, SettingError
 from efdm.models.backbones import build_backbone
 from efdm.progress import Report, ignore
 from efdm.recognition.settings import RecognitionSettings, identity, resolved, run_label
+from efdm.training import weights_dtype
 from efdm.training.device import check_device
+from efdm.training.distributed import check_divisible, processes
 from efdm.training.files import Record, append_line, read_lines, rounded, write_lines
 from efdm.training.fit import Phase, Status, Task, check_same_data, fit_steps
 from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_folder
@@ -41,12 +43,15 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
     settings: Settings
 
     def __init__(self, settings: Settings, data: Data, folder: Path | None, *, resume: bool, lanes: int) -> None:
-        self.settings, self.data, self.folder, self.lanes = settings, data, folder, lanes
+        check_divisible(settings.batch)
+        self.settings, self.data, self.lanes = settings, data, lanes
+        self.folder = folder if processes()[0] == 0 else None  # only the first of several processes writes files
         self.run, self.label = identity(settings), run_label(settings)
         torch.manual_seed(settings.seed)  # initial weights
         # a checkpoint contains all weights, and the initial file may no longer exist
         weights = "random" if resume else settings.weights
-        self.model = build_backbone(settings.backbone, self.count_classes(), weights=weights)
+        model = build_backbone(settings.backbone, self.count_classes(), weights=weights)
+        self.model = model.to(weights_dtype(settings.precision))
         self.records: list[Record] = []
         self._environment = super().environment()
 

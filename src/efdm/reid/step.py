@@ -9,12 +9,13 @@ from torch.utils.hooks import RemovableHandle
 
 from efdm.models import classifier_of, embedding
 from efdm.nn import mix_after
-from efdm.recognition.step import forward_mode, parts_to_compile, start_training, step_of
+from efdm.recognition.step import forward_mode, own_inputs, parts_to_compile, start_training, step_of
 from efdm.reid.augment import augmented
 from efdm.reid.losses import batch_hard_triplet
 from efdm.reid.methods import METHODS, mixes
 from efdm.reid.sets import TrainingPictures
 from efdm.reid.settings import Settings
+from efdm.training.distributed import gather_rows
 from efdm.training.step import Step
 
 
@@ -33,13 +34,13 @@ def make_step(model: nn.Module, data: TrainingPictures, settings: Settings) -> S
 
     def losses(indices: Tensor) -> dict[str, Tensor]:
         images = augmented(data.images[indices], settings.augmentation, settings.size, generator)
-        people = data.people[indices]
+        inputs, people = own_inputs(images, settings), data.people[indices]
         with forward_mode(settings, data.domains[indices], parts):
-            features, logits = embedding(model, images) if settings.triplet_weight else (None, model(images))
-        softmax = F.cross_entropy(logits.float(), people, label_smoothing=settings.label_smoothing)
+            features, logits = embedding(model, inputs) if settings.triplet_weight else (None, model(inputs))
+        softmax = F.cross_entropy(gather_rows(logits).float(), people, label_smoothing=settings.label_smoothing)
         if features is None:
             return {"loss": softmax}
-        triplet = batch_hard_triplet(features.float(), people, settings.triplet_margin)
+        triplet = batch_hard_triplet(gather_rows(features).float(), people, settings.triplet_margin)
         return {"loss": softmax + settings.triplet_weight * triplet, "softmax": softmax, "triplet": triplet}
 
     return step_of(losses, model, settings, generator)

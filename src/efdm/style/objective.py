@@ -14,7 +14,7 @@ from efdm.models import VGG, StyleNetwork
 from efdm.models.weights import load_encoder
 from efdm.nn.losses import STYLE_LOSSES, distribution_loss, likeness_loss, sliced_loss
 from efdm.ops import MATCHERS, adain, efdm
-from efdm.training.distributed import processes
+from efdm.training.distributed import gather_rows, processes
 
 if TYPE_CHECKING:
     from efdm.style.settings import Settings
@@ -93,7 +93,7 @@ class ReconstructionObjective(nn.Module):
 
 
 def _distance_in_spread(guess: Tensor, target: Tensor) -> Tensor:
-    spread = target.float().std((0, 2, 3), keepdim=True).clamp_min(1e-3)
+    spread = gather_rows(target).float().std((0, 2, 3), keepdim=True).clamp_min(1e-3)
     return ((guess - target) / spread).square().mean()
 
 

@@ -16,9 +16,10 @@ from efdm.style.pipeline import transfer
 @torch.no_grad()
 def preview(network: StyleNetwork, contents: ImageSet, styles: ImageSet, path: Path, device: torch.device) -> None:
     """Write a sheet of the first contents in the first styles."""
+    dtype = next(network.parameters()).dtype
 
     def pictures(images: ImageSet, count: int) -> list[Tensor]:
-        return [images[i].to(device)[None].float() / 255 for i in range(min(count, len(images)))]
+        return [images[i].to(device, dtype)[None] / 255 for i in range(min(count, len(images)))]
 
     rows: list[list[Tensor | None]] = []
     columns, down = pictures(styles, 5), pictures(contents, 4)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data import Crops, ImageSet, draw_crops, take_crops
-from efdm.errors import SettingError
 from efdm.models import NETWORKS, StyleNetwork, build
 from efdm.models.weights import load_network, load_normalised_encoder, save_network
 from efdm.nn.losses import random_directions
@@ -23,9 +22,9 @@ from efdm.progress import Progress, Report, ignore
 from efdm.style.objective import DIRECTIONS, OBJECTIVES
 from efdm.style.previews import preview
 from efdm.style.settings import Settings, check, public
-from efdm.training import autocast
+from efdm.training import autocast, weights_dtype
 from efdm.training.device import check_device
-from efdm.training.distributed import processes
+from efdm.training.distributed import check_divisible, processes
 from efdm.training.files import Record
 from efdm.training.fit import Phase, Status, Task, fit
 from efdm.training.folder import check_folder
@@ -47,8 +46,7 @@ def train(settings: Settings, folder: Path, *, resume: bool = False, progress: R
     """
     check(settings)
     check_device(settings.device)
-    if processes()[0] == 0:
-        check_folder(folder, resume=resume)
+    check_folder(folder, resume=resume)
     contents = ImageSet.load(settings.content, short_side=settings.short_side, progress=progress)
     styles = ImageSet.load(settings.style, short_side=settings.short_side, progress=progress)
     pulse = Pulse(progress)
@@ -93,8 +91,7 @@ class CropPairs:
         self.packs = [images.pack().to(self.device) for images in (contents, styles)]
         self.sizes = [images.sizes for images in (contents, styles)]
         self.rank, self.world = processes()
-        if settings.batch % self.world:
-            raise SettingError(f"batch must be a multiple of the {self.world} processes, got {settings.batch}", "batch")
+        check_divisible(settings.batch)
 
     def batches(self, stream: int, start: int) -> Iterator[tuple[Tensor, ...]]:
         """Yield uint8 contents and styles and random directions from iteration ``start`` on. Each phase has a ``stream``."""
@@ -187,14 +184,15 @@ class StyleTask(Task[StyleNetwork]):
 def make_step(objective: nn.Module, network: StyleNetwork, settings: Settings, *, ema_decay: float = 0.0) -> Step:
     """Return the step that trains the modules that ``objective.trained()`` names; all others are frozen."""
     device = torch.device(settings.device)
-    objective.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    dtype = weights_dtype(settings.precision)
+    objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     objective.requires_grad_(False)
     for module in objective.trained():  # type: ignore[operator]
         module.requires_grad_(True)
     forward = _compiled(objective) if "compile" in settings.speed else objective
 
     def losses(content: Tensor, style: Tensor, *directions: Tensor) -> dict[str, Tensor]:
-        images = [i.float().div(255).contiguous(memory_format=torch.channels_last) for i in (content, style)]
+        images = [i.to(dtype).div(255).contiguous(memory_format=torch.channels_last) for i in (content, style)]
         with autocast(device, settings.precision):
             return forward(*images, list(directions))  # type: ignore[no-any-return]
 

@@ -18,7 +18,7 @@ from efdm.environment import environment
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError
 from efdm.progress import Progress, Report, ignore
 from efdm.training.checkpoint import REMEDY, is_finite, read_checkpoint, write_checkpoint
-from efdm.training.distributed import mean_losses, processes
+from efdm.training.distributed import mean_losses, processes, wait_for_all
 from efdm.training.files import Record, write_json
 from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_started, lock_folder, remove_torn_files
 from efdm.training.interrupt import stoppable, unbroken
@@ -105,6 +105,7 @@ def fit_steps(
     run that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses
     and weights are bit for bit those of an uninterrupted run.
     """
+    wait_for_all()  # the others may still be reading the folder
     own = folder if processes()[0] == 0 else None  # only the first of several processes writes files
     with nullcontext() if own is None else lock_folder(own):
         if own is not None:

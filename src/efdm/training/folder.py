@@ -10,14 +10,19 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from efdm.errors import RunFolderError
+from efdm.training.distributed import processes
 
 CHECKPOINT, DONE, ENVIRONMENT, LOCK = "checkpoint.pt", "done", "environment.json", ".lock"
 
 
 def check_folder(folder: Path, *, resume: bool) -> None:
-    """Raise RunFolderError unless a run can start in ``folder`` or, with ``resume``, continue there."""
-    check_unlocked(folder)
-    check_started(folder, resume=resume)
+    """Raise RunFolderError unless a run can start in ``folder`` or, with ``resume``, continue there.
+
+    Only the first of several processes checks it, because a check locks the folder for a moment.
+    """
+    if processes()[0] == 0:
+        check_unlocked(folder)
+        check_started(folder, resume=resume)
 
 
 def check_started(folder: Path, *, resume: bool) -> None:

@@ -13,17 +13,17 @@ import typer
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device
 from efdm.apps.cli.printing import print_text, print_warning
+from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import DEFAULT_NETWORK, WEIGHT_OPTIONS
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.nn.losses import STYLE_LOSSES
-from efdm.progress import ignore
 from efdm.style import training
 from efdm.style.settings import Settings, read_settings
 from efdm.text import plural
 from efdm.training import PRECISIONS, SPEEDS
-from efdm.training.distributed import process_group, processes
+from efdm.training.device import default_device
 from efdm.training.folder import DONE
 from efdm.training.schedules import SCHEDULES
 
@@ -72,7 +72,7 @@ def style(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of initial weights and random draws. Defaults to 0.")] = None,
     precision: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(PRECISIONS)}. Defaults to bf16 on a GPU, otherwise fp32.")
+        str | None, typer.Option(help=f"{', '.join(PRECISIONS)}. Defaults to bf16 on a GPU, otherwise fp32.")
     ] = None,
     speed: Annotated[
         str | None, typer.Option(help=f"{', '.join(SPEEDS)}. Defaults to graph on a GPU, otherwise plain.")
@@ -104,14 +104,13 @@ def style(
             return
         if started is None and not {"content", "style"} <= given.keys():
             raise SettingError("photographs and paintings are required", ("content", "style"))
-        with process_group(device or (started.device if started else "")) as target, show_progress() as progress:
+        wanted = device or (started.device if started else default_device())
+        with joined_processes(wanted) as target, show_progress() as progress:
             if started is None:
                 settings = Settings.for_encoder(given.pop("encoder", DEFAULT_NETWORK), **given, device=str(target))
             else:
                 settings = dataclasses.replace(started, **given, device=str(target))
-            first = processes()[0] == 0
-            training.train(settings, out, resume=resume, progress=progress if first else ignore)
-    if first:
-        if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
-            print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / 'environment.json'}")
-        print_text(f"trained {settings.encoder}: {out / 'network.safetensors'}")
+            training.train(settings, out, resume=resume, progress=progress)
+            if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
+                print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / 'environment.json'}")
+            print_text(f"trained {settings.encoder}: {out / 'network.safetensors'}")

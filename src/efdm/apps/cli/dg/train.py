@@ -11,6 +11,7 @@ import typer
 from efdm.apps.cli.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
 from efdm.data.domains import DomainSet
@@ -61,7 +62,8 @@ def train_command(
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Pictures per step. Default: 64, or all pictures if there are fewer.")
+        int | None,
+        typer.Option(min=1, help="Pictures per step, over all processes. Default: 64, or all if there are fewer."),
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.001 (digits: 0.1).")] = None,
     size: Annotated[int | None, typer.Option(min=8, help="Input size in pixels. Default: 224 (digits: 32).")] = None,
@@ -71,7 +73,7 @@ def train_command(
     ] = "memory",
     set_: Set = None,
     device: DeviceOrNone = None,
-    precision: Annotated[Word, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU (digits: fp32).")] = None,
+    precision: Annotated[Word, typer.Option(help="bf16, fp32 or fp64. Default: bf16 on a GPU (digits: fp32).")] = None,
     speed: Annotated[
         Word, typer.Option(help="plain, graph, compile or compile+graph. Default: graph on a GPU (digits: plain).")
     ] = None,
@@ -80,9 +82,10 @@ def train_command(
     """Train one classifier on your own pictures.
 
     Writes model.safetensors for `efdm dg predict` and `efdm dg analyse`. With --test-domains, accuracy on those domains is
-    reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured.
+    reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured. To use
+    several GPUs, start the command with torchrun.
     """
-    with report_errors(lambda: _interrupted(out, data, storage)):
+    with report_errors(lambda: _interrupted(out, data, storage)), joined_processes(device) as device:
         changes = collect_settings(
             set_, method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, size=size,
             seed=seed, device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),

@@ -23,6 +23,7 @@ from efdm.apps.cli.arguments import (
 )
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.reid.report import print_notes, print_scores, print_trials
 from efdm.apps.cli.report import print_run, resume_hint
@@ -54,7 +55,9 @@ def train_command(
     iterations: Annotated[
         int | None, typer.Option(min=1, help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS}.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help=f"Pictures per step. Default: {Settings.batch}.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help=f"Pictures per step, over all processes. Default: {Settings.batch}.")
+    ] = None,
     lr: Annotated[float | None, typer.Option(help=f"Learning rate. Default: {Settings.lr}.")] = None,
     size: Annotated[Word, typer.Option(help="Input height,width in pixels. Default: 256,128.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the initial weights and all random draws. Default: 0.")] = None,
@@ -63,16 +66,18 @@ def train_command(
     damaged: DamagedPictures = "raise",
     set_: Set = None,
     device: DeviceOrNone = None,
-    precision: Annotated[Word, typer.Option(help="bf16 or fp32. Default: bf16 on a GPU.")] = None,
+    precision: Annotated[Word, typer.Option(help="bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
     speed: Annotated[Word, typer.Option(help="plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with the same settings.")] = False,
 ) -> None:
     """Train a network on pictures of people.
 
     Writes model.safetensors for `efdm reid test` and `efdm reid search`. With --test, mAP and CMC on those sets are
-    reported, by the official protocol where a set has queries and a gallery.
+    reported, by the official protocol where a set has queries and a gallery. To use several GPUs, start the command with
+    torchrun.
     """
-    with report_errors(lambda: _interrupted(out, {"--data": data, "--test": test or [], "--layout": layout or []}, split)):
+    options = {"--data": data, "--test": test or [], "--layout": layout or []}
+    with report_errors(lambda: _interrupted(out, options, split)), joined_processes(device) as device:
         changes = collect_settings(
             [*(set_ or []), *([f"size={size}"] if size else [])], "reid",
             method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, seed=seed,

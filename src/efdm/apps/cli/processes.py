@@ -1,0 +1,24 @@
+"""Commands that ``torchrun`` can start in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from efdm.apps.cli.printing import console
+from efdm.training.distributed import process_group, processes
+
+
+@contextmanager
+def joined_processes(device: str | None) -> Iterator[str | None]:
+    """Join the processes of ``torchrun`` and yield the device of this one. Only the first process prints.
+
+    A single process yields ``device`` itself.
+    """
+    with process_group(device or "") as own:
+        rank, world = processes()
+        console.quiet = rank > 0
+        try:
+            yield str(own) if world > 1 else device
+        finally:
+            console.quiet = False  # errors are printed by the process in which they occur
