@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from training import noise_pictures, vgg_file
+from training import noise_pictures
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available() or sys.platform != "linux", reason="needs gloo and fork")
 def test_two_processes_equal_one_with_the_same_batches(tmp_path: Path) -> None:
-    vgg_file(tmp_path)
     for seed, role in enumerate(("content", "style")):
         noise_pictures(tmp_path / role, 3, seed=seed)
     command = [sys.executable, str(Path(__file__).with_name("two_processes.py")), str(tmp_path)]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -37,12 +38,17 @@ def embedder(place: Path, **changes: Any) -> Weights:
 
 
 def stylizer(place: Path, **changes: Any) -> Weights:
+    from slim import slim_vgg
     from style_runs import small
 
-    from efdm.style import train
+    from efdm.style import objective, training
 
-    common = {name: value for name, value in COMMON.items() if name != "evaluate_every"}
-    return train(small(place.parents[1], **{**common, "batch": 4, "preview_every": 0, **changes}), place).state_dict()
+    common = {**{name: value for name, value in COMMON.items() if name != "evaluate_every"}, "batch": 4, "preview_every": 0}
+    settings = small(place.parents[1], **{**common, **changes})
+    teacher = slim_vgg(until="relu4_3")
+    loaded = mock.patch.object(objective, "load_encoder", return_value=teacher)
+    with loaded, mock.patch.object(training, "SLICED_CHANNELS", (8, 8)):
+        return training.train(settings, place).state_dict()
 
 
 def dropout(place: Path) -> Weights:
