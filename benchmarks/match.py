@@ -114,6 +114,8 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
     candidates: dict[str, Callable[[int], object]] = {
         "efdm": lambda i: efdm(*pairs[i % sets]),
         "efdm_prepared": lambda i: efdm(pairs[i % sets][0], prepared[i % sets]),
+        "efdm_tolerant": lambda i: efdm(*pairs[i % sets], tolerance=0.1),
+        "efdm_tolerant_prepared": lambda i: efdm(pairs[i % sets][0], prepared[i % sets], tolerance=0.1),
         "efdm_partners": lambda i: efdm(pairs[i % sets][0], flip),
         "efdmix_layer": lambda i: layer(pairs[i % sets][0]),
         "three_sort": lambda i: three_sort(*pairs[i % sets]),

@@ -6,6 +6,7 @@ launch. Longer rows are split into chunks of that length, which are sorted and m
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +35,7 @@ _SOURCE = Path(__file__).with_name("sort_match.cu")
 _THREADS = 256  # threads per block of the kernels that do not sort
 _MERGED = 8  # elements per thread of the merge kernels, as in sort_match.cu
 _SIDE = 64  # side of the squares that to_rows transposes, as in sort_match.cu
+_AVERAGERS = 512  # threads per block of tolerant_values, as in sort_match.cu
 _MIXERS = 512  # threads per block of mix_ordered and its gradient, as in sort_match.cu
 _MIX_SHARED = 112 * 1024  # their shared memory: two blocks per multiprocessor of an H200
 _SECTOR = 32  # bytes per memory transaction
@@ -114,6 +116,15 @@ class _Launcher:
         blocks = batch * -(-channels // group)
         self.module.launch(kernel, blocks, _MIXERS, group * words * 4, features, *others, *numbers)
 
+    def average(self, content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        out = torch.empty_like(values)
+        if rows := values.numel() // self.n:
+            sums = torch.empty(rows, self.n + 1, dtype=torch.float64, device=values.device)
+            bits = int.from_bytes(struct.pack("<d", tolerance), "little")  # every argument is passed as 64 bits
+            tensors = (content, values, sums, out)
+            self.module.launch("tolerant_values", rows, _AVERAGERS, 0, *tensors, bits, self.n, self.infinity)
+        return out
+
     def per_element(self, kernel: str, elements: int, x: Tensor, *others: Tensor | int | None) -> None:
         """Launch one thread per ``elements`` elements."""
         if rows := x.numel() // self.n:
@@ -179,8 +190,14 @@ class block:
         _block_launcher(n, values.dtype, values.device.index).per_element("take", 1, values, rank, out, n)
         return out
 
-    tolerant_match = staticmethod(reference.tolerant_match)
-    tolerant_values = staticmethod(reference.tolerant_values)
+    @classmethod
+    def tolerant_match(cls, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        content, rank = cls.sort_rank(x)
+        return cls.take(cls.tolerant_values(content, values, tolerance), rank)
+
+    @staticmethod
+    def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        return _block_launcher(content.shape[-1], content.dtype, content.device.index).average(content, values, tolerance)
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -315,8 +332,14 @@ class chunks:
         cls._launcher(values).per_element("take", 1, values, rank, out, values.shape[-1])
         return out
 
-    tolerant_match = staticmethod(reference.tolerant_match)
-    tolerant_values = staticmethod(reference.tolerant_values)
+    @classmethod
+    def tolerant_match(cls, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        content, rank = cls.sort_rank(x)
+        return cls.take(cls.tolerant_values(content, values, tolerance), rank)
+
+    @staticmethod
+    def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        return _chunk_launcher(content.shape[-1], content.dtype, content.device.index).average(content, values, tolerance)
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

@@ -298,6 +298,82 @@ __device__ __forceinline__ float to_float(raw u, word) { return __uint_as_float(
 __device__ __forceinline__ raw from_float(float f, word) { return __float_as_uint(f); }
 #endif
 
+const int AVERAGERS = 512;  // threads per block of tolerant_values, as in cuda.py
+
+// Returns in every thread the sum over the block, and adds to `value` those of all threads before.
+__device__ double scan_block(double &value) {
+  __shared__ double totals[AVERAGERS / 32];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int o = 1; o < 32; o <<= 1) {
+    double v = __shfl_up_sync(~0u, value, o);
+    if (lane >= o) value += v;
+  }
+  __syncthreads();
+  if (lane == 31) totals[warp] = value;
+  __syncthreads();
+  double total = 0;
+  for (int w = 0; w < AVERAGERS / 32; w++) {
+    if (w == warp) value += total;
+    total += totals[w];
+  }
+  return total;
+}
+
+// Means of the sorted values over ranks of similar content, as in reference.py. `sums` has n + 1 numbers per row.
+extern "C" __global__ void __launch_bounds__(AVERAGERS)
+    tolerant_values(const raw *content, const raw *values, double *sums, raw *out, double tolerance, int n, word infinity) {
+  size_t row = (size_t)blockIdx.x * n;
+  content += row, values += row, out += row, sums += row + blockIdx.x;
+  int known = 0;
+  for (int low = 0, high = n; low < high; known = low) {  // NaN is last
+    int middle = (low + high) / 2;
+    if (NAN_FLOOR(content[middle], infinity)) high = middle;
+    else low = middle + 1;
+  }
+  double part = 0, squares = 0;
+  for (int i = threadIdx.x; i < known; i += AVERAGERS) part += to_float(content[i], infinity);
+  double mean = scan_block(part) / known;
+  for (int i = threadIdx.x; i < known; i += AVERAGERS) {
+    double off = to_float(content[i], infinity) - mean;
+    squares += off * off;
+  }
+  float radius = tolerance * sqrt(scan_block(squares) / (known - 1));  // NaN for a single value
+  const float limit = __uint_as_float(0x7f800000u);
+  bool finite = fabsf(radius) < limit && fabsf(to_float(values[0], infinity)) < limit &&
+                fabsf(to_float(values[n - 1], infinity)) < limit;
+  known = finite ? known : 0;
+  double before = 0;
+  for (int start = 0; start < known; start += AVERAGERS) {
+    int i = start + threadIdx.x;
+    double sum = i < known ? to_float(values[i], infinity) : 0;
+    double total = scan_block(sum);
+    if (i < known) sums[i + 1] = before + sum;
+    before += total;
+  }
+  if (threadIdx.x == 0) sums[0] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += AVERAGERS) {
+    if (i >= known) {
+      out[i] = values[i];
+      continue;
+    }
+    float mine = to_float(content[i], infinity);
+    int first = 0, end = i + 1;
+    for (int high = i; first < high;) {
+      int middle = (first + high) / 2;
+      if (to_float(content[middle], infinity) < mine - radius) first = middle + 1;
+      else high = middle;
+    }
+    for (int high = known; end < high;) {
+      int middle = (end + high) / 2;
+      if (to_float(content[middle], infinity) - radius <= mine) end = middle + 1;
+      else high = middle;
+    }
+    out[i] = end - first == 1 ? values[i] : from_float((float)(sums[end] - sums[first]) / (end - first), infinity);
+  }
+}
+
 // (1 - weight) * mine + weight * theirs. Equal infinities are returned unchanged because their difference is NaN.
 __device__ __forceinline__ raw mixed(raw mine, raw theirs, float weight, word infinity) {
   if (weight == 0 || theirs == mine) return mine;
