@@ -59,8 +59,9 @@ PAIRS = (
 # name -> arguments of `Stylizer.stylize`
 SETTINGS: dict[str, dict[str, Any]] = {
     "adain": {"method": "adain", "strength": 1.0},
-    "exact": {"strength": 1.0},
+    "exact": {"strength": 1.0, "tolerance": 0.0},
     "default": {},
+    "stroke 2": {"stroke": 2.0},
 }
 
 

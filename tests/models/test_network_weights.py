@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 from training import numbered_vgg
 
-from efdm.data import read_picture
+from efdm.data import read_picture, resize_short_side
 from efdm.data.embedded import photos
 from efdm.errors import DamagedFileError
 from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations, normalise
@@ -72,9 +72,7 @@ def test_encoder_that_overflows_float16_is_saved_in_float32(folder: Path) -> Non
 
 def test_vgg19_needs_a_normalised_file(folder: Path) -> None:
     save_file(numbered_vgg("vgg19", blocks=1), folder / "vgg19.safetensors")
-    with pytest.raises(MissingWeights, match=r"vgg_normalised\.pth"):
-        load_normalised_encoder(VGG("vgg19", "relu1_1"))
-    with pytest.raises(ValueError, match=r"vgg19.safetensors is not normalised.*vgg_normalised\.pth"):
+    with pytest.raises(ValueError, match=r"vgg19.safetensors is not normalised.*vgg19-normalised\.safetensors"):
         load_normalised_encoder(VGG("vgg19", "relu1_1"), path=folder / "vgg19.safetensors")
 
 
@@ -161,6 +159,14 @@ def test_network_is_read_from_the_metadata(folder: Path) -> None:
         pretrained(weights=folder / "none.safetensors")
 
 
+def test_the_vgg19_of_the_package_is_normalised() -> None:
+    encoder = load_normalised_encoder(VGG("vgg19"))
+    photo = resize_short_side(read_picture(photos()["coffee"]).rgb, 128)[None]
+    with torch.inference_mode():
+        means = [features.mean().item() for features in encoder.taps(photo, ["relu1_2", "relu2_2", "relu3_4"])]
+    assert all(0.5 < mean < 2 for mean in means)
+
+
 def test_pretrained_vgg19_loads_the_published_pair(folder: Path) -> None:
     numbered = numbered_vgg("vgg19", blocks=4)
     encoder = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.zeros(3)}
@@ -171,7 +177,8 @@ def test_pretrained_vgg19_loads_the_published_pair(folder: Path) -> None:
     torch.save(encoder, folder / "vgg_normalised.pth")
     decoder = MirrorDecoder("vgg19").state_dict()
     torch.save({f"{3 * int(k.split('.')[1]) + 1}.{k.split('.')[2]}": v for k, v in decoder.items()}, folder / "decoder.pth")
-    network = pretrained("vgg19")
+    network = pretrained(weights=folder / "decoder.pth", vgg=folder / "vgg_normalised.pth")
+    assert network.name == "vgg19"
     assert torch.equal(network.stages[0].input.weight, encoder["0.weight"])
     assert torch.equal(network.stages[0].conv4_1.weight, numbered["features.19.weight"])  # not rescaled
     assert all(torch.equal(a, b) for a, b in zip(network.decoder.state_dict().values(), decoder.values(), strict=True))

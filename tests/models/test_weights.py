@@ -36,14 +36,18 @@ def test_missing_file_names_files_folder_and_source(folder: Path, name: str) -> 
     assert find(name) == folder / WEIGHTS[name].files[-1]
 
 
-@pytest.mark.parametrize("name", ["vgg16", "vgg19"])
-def test_missing_file_names_the_argument(folder: Path, name: str) -> None:
+def test_missing_file_names_the_argument(folder: Path) -> None:
     with pytest.raises(MissingWeights) as caught:
-        pretrained(name)
-    argument = str(caught.value).removeprefix(f"{caught.value.sentence}, or pass its path as ")
-    assert argument == {"vgg16": "vgg", "vgg19": "weights"}[name]
+        pretrained("vgg16")
+    assert str(caught.value) == f"{caught.value.sentence}, or pass its path as vgg"
     with pytest.raises(MissingWeights, match=r"none\.pth"):
-        pretrained(name, **{argument: "none.pth"})
+        pretrained("vgg16", vgg="none.pth")
+
+
+def test_missing_file_of_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHIPPED", tmp_path)
+    with pytest.raises(MissingWeights, match=r"small\.safetensors; reinstall"):
+        pretrained("small")
 
 
 def test_default_folder_is_the_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
         NetworkSpec(
             "vgg19", lambda: ([VGG("vgg19")], MirrorDecoder("vgg19")),
             strides=(8,), receptive_field=(_vgg_radius("vgg19"),) * 2, objective="paper", recipe={},
-            weights={"adain": "vgg19-adain"}, matcher="adain", encoder="vgg19-normalised",
+            weights={"efdm": "vgg19-efdm"}, encoder="vgg19-normalised",
         ),
     )
 })  # fmt: skip

@@ -1,6 +1,7 @@
 """Weight files: the table of all files, where they are found, and how networks are loaded from them.
 
-Files trained by this project are part of the package. Other files are searched for in a few folders and never downloaded.
+Files trained by this project and the encoder of `vgg19` are part of the package. Other files are searched for in a few
+folders and never downloaded.
 """
 
 from __future__ import annotations
@@ -81,8 +82,14 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
         argument="vgg",
     ),
     "vgg19-normalised": Weight(
-        "VGG-19, normalised, as pytorch-AdaIN uses it", ("vgg_normalised.pth", "vgg19-normalised.safetensors"),
-        "the releases of github.com/naoto0804/pytorch-AdaIN", "not stated by its authors", argument="vgg",
+        "VGG-19 up to relu4_1, normalised, as pytorch-AdaIN uses it", ("vgg19-normalised.safetensors",),
+        "vgg_normalised.pth of github.com/naoto0804/pytorch-AdaIN, in half precision",
+        "CC BY 4.0 (Visual Geometry Group, University of Oxford)",
+        "bfeaf29e83b33698500af06f49bc31c04490ac5b3fdb8c7a76fc3d7ee2f185fb", "vgg19.md", "package",
+    ),
+    "vgg19-efdm": Weight(
+        "EFDM decoder for the normalised VGG-19 at relu4_1", ("vgg19-efdm.safetensors",),
+        "trained by this project", "MIT; the training data are for research, see the card", "", "vgg19.md", "package",
     ),
     "vgg19-adain": Weight(
         "AdaIN decoder for the normalised VGG-19", ("decoder.pth",),
@@ -125,6 +132,8 @@ def find(name: str, path: str | Path | None = None) -> Path:
             raise MissingWeights(f"file not found: {path}, for {name} ({weight.about})")
         return Path(path)
     if weight.place == "package":
+        if not (SHIPPED / weight.files[0]).is_file():
+            raise MissingWeights(f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; reinstall efdm")
         return SHIPPED / weight.files[0]
     if found := find_file(*weight.files):
         return found
@@ -219,6 +228,15 @@ def metadata(path: str | Path) -> dict[str, str]:
             return file.metadata() or {}
 
 
+def describe(path: str | Path) -> tuple[str, str] | None:
+    """Return the network and the matcher of a file of `save_network` or of pytorch-AdaIN's decoder.pth, otherwise None."""
+    stored = metadata(path)
+    if "network" in stored:
+        return stored["network"], json.loads(stored["settings"]).get("method", "efdm")
+    # in decoder.pth, all layers are numbered
+    return ("vgg19", "adain") if all(key.split(".")[0].isdigit() for key in read(path)) else None
+
+
 def write_tensors(tensors: Mapping[str, Tensor], path: str | Path, metadata: dict[str, str]) -> None:
     """Write a safetensors file atomically. Equal input gives equal bytes."""
     # safetensors.torch.save_file would write files that only their owner can read
@@ -305,9 +323,8 @@ def pretrained(name: str | None = None, *, weights: str | Path | None = None, vg
     ``name`` is a row of `NETWORKS`; it defaults to the network named in the file ``weights``, or to the first row.
     ``weights`` is a file written by a training run and ``vgg`` the file of a VGG encoder; both default to the row's files.
     """
-    stored = None if weights is None else metadata(weights).get("network")
+    stored = None if weights is None else (describe(weights) or (None,))[0]
     if name is None and weights is not None and stored is None:
-        read(weights)  # raises if the file holds no weights at all
         raise SettingError(f"{weights} does not name its network; pass a name, one of {', '.join(NETWORKS)}", "model")
     name = name or stored or next(iter(NETWORKS))
     if stored not in (None, name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.models import NETWORKS, VGG
-from efdm.models.weights import checksum, find, load_encoder, metadata, pretrained
+from efdm.models.weights import checksum, describe, find, load_encoder, pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
@@ -81,7 +80,7 @@ NO_ENCODERS: Encoders = MappingProxyType({})
 def load_stylizer(
     name: str, file: str | Path | None = None, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
 ) -> LoadedNetwork:
-    """Load a row of `NETWORKS`, or the network that a training run wrote to ``file``, whose metadata names row and matcher.
+    """Load a row of `NETWORKS`, or a ``file`` that a training run wrote, or pytorch-AdaIN's decoder.pth, for VGG-19.
 
     Files in ``encoders`` override the default encoder files.
     """
@@ -89,10 +88,10 @@ def load_stylizer(
         check_choice("model", name, tuple(NETWORKS))
         network, method = name, NETWORKS[name].matcher
     else:
-        stored = metadata(file)
-        if "network" not in stored:
+        stored = describe(file)
+        if stored is None:
             raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run")
-        network, method = stored["network"], json.loads(stored["settings"])["method"]
+        network, method = stored
     vgg = encoders.get(network)
     made = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
     row = NETWORKS[network]

@@ -28,7 +28,7 @@ Names = list[str] | None
 
 ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
 # row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
-WEIGHT_OPTIONS = {"vgg16": "--vgg FILE", "vgg19-normalised": "--encoder vgg19=FILE"}
+WEIGHT_OPTIONS = {"vgg16": "--vgg FILE"}
 
 
 @app.callback()
@@ -42,7 +42,7 @@ def style(
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
     model: Annotated[Names, typer.Option(help=f"{', '.join(NETWORKS)}. Can be repeated.")] = None,
-    network: Annotated[Names, typer.Option(help="NAME=FILE, a network written by `efdm train`. Can be repeated.")] = None,
+    network: Annotated[Names, typer.Option(help="NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
     method: Annotated[
         Names,
         typer.Option(
