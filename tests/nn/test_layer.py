@@ -20,6 +20,7 @@ LAYERS = {
     "dsu": lambda **s: DSU(1.0, **s),
     "noise": lambda **s: DistributionNoise(1.0, **s),
     "noise by channel": lambda **s: DistributionNoise(1.0, style_grad="stop", draws="channels", **s),
+    "noise along rotated axes": lambda **s: DistributionNoise(1.0, axes="rotated", **s),
     "dropblock": lambda **s: DropBlock(0.3, 2, **s),
 }
 
@@ -190,6 +191,7 @@ def test_repr(layer: FeatureLayer, shown: str) -> None:
         (lambda: DistributionNoise(strength=-1.0), ValueError, "strength must be .* got -1.0"),
         (lambda: DistributionNoise(style_grad="no"), ValueError, "style_grad='no'"),
         (lambda: DistributionNoise(draws="each"), ValueError, "draws='each'"),
+        (lambda: DistributionNoise(axes="turned"), ValueError, "axes='turned'"),
         (lambda: DSU(channel_dim="last"), TypeError, "channel_dim .* 'last'"),
         (lambda: EFDMix(channel_dim=0), ValueError, "channel_dim must not be 0"),
         (lambda: DropBlock(prefix=-1), ValueError, "prefix must be .* got -1"),

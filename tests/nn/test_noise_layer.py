@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from efdm import DistributionNoise
+from efdm.ops.joint import fixed_rotations
 
 
 @pytest.mark.parametrize(("draws", "strength"), [("joint", 1.0), ("joint", 0.5), ("channels", 1.0)])
@@ -22,3 +23,15 @@ def test_statistics_of_the_noise(draws: str, strength: float) -> None:
 def test_a_batch_of_one_is_unchanged() -> None:
     x = torch.randn(1, 3, 7, 7)
     assert torch.equal(DistributionNoise(p=1.0)(x), x)
+
+
+def test_rotated_axes() -> None:
+    """The noise is that of the rotated features, rotated back."""
+    x, generator = torch.randn(6, 4, 5, 3, dtype=torch.float64), torch.Generator()
+    turn = fixed_rotations(4, 1, x.device, x.dtype)[0]
+    plain, rotated = (DistributionNoise(1.0, axes=axes, generator=generator) for axes in ("channels", "rotated"))
+    generator.manual_seed(3)
+    out = rotated(x)
+    generator.manual_seed(3)
+    expected = plain(torch.einsum("dc,bchw->bdhw", turn, x))
+    torch.testing.assert_close(torch.einsum("dc,bchw->bdhw", turn, out), expected)

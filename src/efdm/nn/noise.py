@@ -9,9 +9,11 @@ from torch import Tensor
 from efdm.nn import draw
 from efdm.nn.layer import FeatureLayer, check_strength
 from efdm.ops.choices import StyleGrad, check_choice
+from efdm.ops.joint import fixed_rotations
 from efdm.ops.noise import distribution_noise
 
 Draws = Literal["joint", "channels"]
+Axes = Literal["channels", "rotated"]
 
 
 class DistributionNoise(FeatureLayer):
@@ -26,13 +28,15 @@ class DistributionNoise(FeatureLayer):
         style_grad: ``"flow"`` also differentiates the distributions that the noise is made of, ``"stop"`` does not.
         draws: ``"joint"`` draws one noise for all channels, so that it has the batch's covariance over channels as well.
             ``"channels"`` draws independently for every channel.
+        axes: ``"rotated"`` adds the noise along rotated axes instead of channels, as `efdm.ops.match_jointly` matches. The
+            rotation is random but fixed.
         settings: ``channel_dim``, ``prefix`` and ``generator`` of `FeatureLayer`.
 
     >>> import torch
     >>> from efdm import DistributionNoise
     >>> layer = DistributionNoise(p=0.5)
     >>> layer
-    DistributionNoise(p=0.5, strength=1.0, style_grad='flow', draws='joint')
+    DistributionNoise(p=0.5, strength=1.0, style_grad='flow', draws='joint', axes='channels')
     >>> layer(torch.rand(8, 16, 14, 14)).shape
     torch.Size([8, 16, 14, 14])
     """
@@ -44,13 +48,15 @@ class DistributionNoise(FeatureLayer):
         *,
         style_grad: StyleGrad = "flow",
         draws: Draws = "joint",
+        axes: Axes = "channels",
         **settings: Any,
     ) -> None:
         super().__init__(p, **settings)
         check_strength(strength)
         check_choice("style_grad", style_grad)
         check_choice("draws", draws, get_args(Draws))
-        self.strength, self.style_grad, self.draws = strength, style_grad, draws
+        check_choice("axes", axes, get_args(Axes))
+        self.strength, self.style_grad, self.draws, self.axes = strength, style_grad, draws, axes
 
     def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:
         batch, device = features.shape[0], features.device
@@ -60,7 +66,15 @@ class DistributionNoise(FeatureLayer):
         if batch == 1 or draw.closed(gate):
             return features
         weights = noise * (gate * (self.strength / (batch - 1) ** 0.5))
-        return distribution_noise(features, weights, style_grad=self.style_grad, channel_dim=channel_dim)
+        if self.axes == "channels":
+            return distribution_noise(features, weights, style_grad=self.style_grad, channel_dim=channel_dim)
+        last = features.movedim(channel_dim, -1)
+        turn, back = fixed_rotations(last.shape[-1], 1, device, features.dtype)
+        turned = last @ turn.mT
+        moved = distribution_noise(turned, weights, style_grad=self.style_grad, channel_dim=-1)
+        # the difference alone is rotated back, so that features without noise stay exact
+        return features + ((moved - turned) @ back.mT).movedim(-1, channel_dim).to(features.dtype)
 
     def settings(self) -> dict[str, object]:
-        return {"p": self.p, "strength": self.strength, "style_grad": self.style_grad, "draws": self.draws}
+        names = ("p", "strength", "style_grad", "draws", "axes")
+        return {name: getattr(self, name) for name in names}

@@ -66,6 +66,9 @@ _ROWS = (
         "efdmix-halves-flow", "EFDMix as in the authors' code: half batches, with gradient to the style",
         f"{_EFDM}, authors' code", "efdm", "halves", style_grad="flow",
     ),
+    _mix(
+        "efdmix-joint", "EFDMix of all channels jointly, along rotated axes", "ours", "joint", rotations=1, start="none",
+    ),
     # the study of orders; its AdaIN is mixstyle, its EFDM is efdmix
     _mix("adamean", "means mixed", f"{_EFDM}, study of orders", "adamean"),
     _mix("adastd", "standard deviations mixed", f"{_EFDM}, study of orders", "adastd"),
@@ -80,7 +83,7 @@ _ROWS = (
     ),
     LayerRow(
         "distribution-noise", "Gaussian noise on whole distributions, with their covariance in the batch", "ours",
-        DistributionNoise, {"p": 0.5, "strength": 1.0, "style_grad": "flow", "draws": "joint"},
+        DistributionNoise, {"p": 0.5, "strength": 1.0, "style_grad": "flow", "draws": "joint", "axes": "channels"},
     ),
     LayerRow(
         "crossnorm", "means and standard deviations exchanged with a random sample's", "Tang et al., ICCV 2021",

@@ -259,7 +259,11 @@ def _roots(covariance: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def _rotations(like: Tensor, count: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """Return random rotations ``(count, c, c)``, each relative to the one before, and the one back to the channels."""
     channels = like.shape[1]
-    made = _draw(channels, count, generator) if generator is not None else _fixed(channels, count, like.device, like.dtype)
+    made = (
+        _draw(channels, count, generator)
+        if generator is not None
+        else fixed_rotations(channels, count, like.device, like.dtype)
+    )
     return made[:-1].to(like), made[-1].to(like)
 
 
@@ -275,7 +279,8 @@ def _draw(channels: int, count: int, generator: torch.Generator) -> Tensor:
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _fixed(channels: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+def fixed_rotations(channels: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the rotations of calls without a generator and, last, the one back to the channels: ``(count + 1, c, c)``."""
     return _made_once(channels, count, device, dtype)
 
 

@@ -6,9 +6,9 @@ command   efdm dg run pacs_noise_ablation_resnet18 --data PACS
           --weights resnet18.safetensors -o runs/noise-ablation18 --lanes 4
 time      not measured
 expected  not measured
-runs      108 (9 methods x 4 domains x 3 seeds)
+runs      132 (11 methods x 4 domains x 3 seeds)
 
-Every row but the last two changes one option of distribution-noise. The runs of distribution-noise are those of
+Rows other than efdmix-* and noise-* change one option of distribution-noise. The runs of distribution-noise are those of
 pacs_noise_leave_one_out_resnet18: copy its records.jsonl into the folder first, and they are not repeated.
 """
 
@@ -29,6 +29,8 @@ rows: dict[str, dict[str, Any]] = {
     "noise by channel": variant(draws="channels"),
     **{f"strength {strength}": variant(strength=strength) for strength in (0.5, 1.5)},
     **{f"p {p}": variant(p=p) for p in (0.25, 1.0)},
+    "rotated axes": variant(axes="rotated"),
+    "efdmix-joint": {},
     "efdmix-noise-flow": {},
     "noise-efdmix-flow": {},
 }
