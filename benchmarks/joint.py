@@ -2,7 +2,7 @@
 
     python benchmarks/joint.py --content ZIP --style ZIP --vgg FILE [--pairs 12] [--device cuda] [--out FILE]
 
-Distances are taken between features of the normalised VGG-19 (--vgg) of content and style pictures of 512 px: the sliced
+Distances are taken between features of the normalised VGG-19 (--vgg) of content and style, 512 x 512 pixels: the sliced
 Wasserstein-1 distance over 256 directions that no matcher uses, as a share of that of EFDM, and the Gram error.
 "halves" compares two halves of the positions of the same style. Without pictures only times are measured. The bound on
 the time of a joint match is that of (rotations + 1) plain matches, as many matrix products, and whitening-colouring.
@@ -79,7 +79,8 @@ def encode(options: argparse.Namespace) -> Iterable[dict[str, tuple[Tensor, Tens
     encoder = load_normalised_encoder(VGG("vgg19", LAYERS[-1]), path=options.vgg).eval().to(options.device)
     contents, styles = find_pictures(options.content), find_pictures(options.style)
     for pair in make_pairs(contents, styles, most=options.pairs):
-        taps = [encoder.taps(open_picture(source, SIDE).to(options.device), LAYERS) for source in pair]
+        pictures = [open_picture(source, SIDE)[..., :SIDE, :SIDE].to(options.device) for source in pair]
+        taps = [encoder.taps(picture, LAYERS) for picture in pictures]
         yield {layer: (x.flatten(2), y.flatten(2)) for layer, x, y in zip(LAYERS, *taps, strict=True)}
 
 

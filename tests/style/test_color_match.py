@@ -15,7 +15,6 @@ from efdm.data import Picture, read_picture, write_picture
 from efdm.data.embedded import photos
 from efdm.errors import SettingError
 from efdm.style import match_picture, prepare_reference
-from efdm.style.color_match import match_rotated
 from efdm.style.spaces import SPACES, lab_to_rgb, rgb_to_lab
 
 KINDS = ("uint8", "uint16", "float32")
@@ -222,14 +221,6 @@ def test_a_joint_match_reaches_the_joint_distribution_and_exact_channels(kind: s
     assert distance(joint, y) < 0.5 * distance(channels, y)
     np.testing.assert_array_equal(ordered(joint), ordered(y))
     np.testing.assert_array_equal(match_picture(x, y, method="joint", seed=0), joint)
-
-
-def test_more_rotations_come_closer() -> None:
-    x, y = (torch.from_numpy(picture(i, "float32")).reshape(-1, 3).T for i in (1, 2))
-    y = torch.stack([y[0], y[0] * 0.5, y[1]])
-    generator = torch.Generator
-    far, near = (match_rotated(x, y, r, generator().manual_seed(0)).T.numpy() for r in (1, 30))
-    assert distance(near, y.T.numpy()) < distance(far, y.T.numpy())
 
 
 def test_a_photograph() -> None:

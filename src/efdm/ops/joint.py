@@ -5,7 +5,7 @@ These matchers compute in float32 at least. A value that is not finite spreads t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
@@ -77,12 +77,10 @@ def match_jointly(
         values = _wct(x, target, EPS) if start == "wct" else x.values
         if rotations and iterations:
             turns, back = _rotations(values, rotations, generator)
-            rotated = target.rotated(turns, cached=generator is None)
-            for i in range(iterations):
-                for k, turn in enumerate(turns):
-                    turned = (turn @ back if i and not k else turn) @ values
-                    values = _match_exactly(turned, x, rotated[k])
-            values = back @ values
+            for _ in range(iterations):
+                for turn, style in zip(turns, target.rotated(turns, fixed=generator is None), strict=True):
+                    values = _match_exactly(turn @ values, x, style)
+                values = back @ values
         return _match_exactly(values, x, target.channels()) if finish == "channels" else values
 
     return _apply(match, content, style, content_grad, channel_dim, content_mask, style_mask)
@@ -158,17 +156,16 @@ class _Target:
             return self._sort(self.rows.values)
         return given if given.dtype == self.rows.values.dtype else self._keep("channels", lambda: given.to(self.rows.values))
 
-    def rotated(self, turns: Tensor, cached: bool) -> list[PreparedStyle]:
-        """Return the values sorted along the axes of every rotation."""
+    def rotated(self, turns: Tensor, fixed: bool) -> Iterable[PreparedStyle]:
+        """Return the values sorted along the axes of every rotation, one at a time unless they are kept."""
 
-        def make() -> list[PreparedStyle]:
-            found, values = [], self.rows.values
+        def make() -> Iterator[PreparedStyle]:
+            values = self.rows.values
             for turn in turns:
                 values = turn @ values
-                found.append(self._sort(values))
-            return found
+                yield self._sort(values)
 
-        return self._keep(("rotated", len(turns)), make) if cached else make()
+        return make() if self.prepared is None or not fixed else self._keep(("rotated", len(turns)), lambda: list(make()))
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return means ``(b, c, 1)`` and covariances ``(b, c, c)``."""
@@ -271,11 +268,10 @@ def _draw(channels: int, count: int, generator: torch.Generator) -> Tensor:
     # one after another, so that the first rotations do not depend on their number
     options = {"dtype": torch.float64, "device": generator.device, "generator": generator}
     drawn = torch.stack([torch.randn(channels, channels, **options) for _ in range(count)])  # type: ignore[call-overload]
-    turns = torch.linalg.qr(drawn)[0]
-    back = torch.eye(channels, dtype=turns.dtype, device=turns.device)
-    for turn in turns:
-        back = back @ turn.mT
-    return torch.cat([turns, back[None]])
+    bases = torch.linalg.qr(drawn)[0]
+    eye = torch.eye(channels, dtype=bases.dtype, device=bases.device)[None]
+    before = torch.cat([eye, bases]).mT
+    return torch.cat([bases, eye]) @ before
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from efdm.errors import SettingError
-from efdm.ops import PreparedStyle, efdm
+from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice
 from efdm.style.levels import TIES, LevelMatch, to_bins
 from efdm.style.pictures import AnyPicture
@@ -261,24 +261,13 @@ def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int) ->
 def _match_joint(planes: Planes, reference: Reference, ties: str, seed: int) -> Tensor:
     x = SPACES[reference.space].forward(planes.pick(ordered_unit(planes, ties, seed)))
     y = reference.floats().to(x)
-    matched = match_rotated(x, y, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    matched = match_jointly(x[None], y[None], rotations=ROTATIONS, start="none", generator=generator)[0]
     if reference.space != "rgb" or not planes.levels:
         return from_space(matched, planes, reference.space)
     counter, bins = LevelMatch(reference.at(planes.levels)), to_bins(matched)
     counter.count(bins)
     return counter.map(bins)
-
-
-def match_rotated(x: Tensor, y: Tensor, rotations: int = ROTATIONS, generator: torch.Generator | None = None) -> Tensor:
-    """Return ``x`` ``(c, n)`` with nearly the joint distribution of ``y`` ``(c, m)``, and exactly that of every channel.
-
-    Both are rotated at random and matched exactly along every axis, repeatedly (Pitié et al., 2007). The last match is along
-    the channels themselves.
-    """
-    for _ in range(rotations):
-        basis = torch.linalg.qr(torch.randn(len(x), len(x), dtype=torch.float64, generator=generator))[0].to(x)
-        x = basis.T @ efdm((basis @ x)[None], (basis @ y)[None])[0]
-    return efdm(x[None], y[None])[0]
 
 
 def check_fit(channels: int, reference: Reference) -> None:
