@@ -145,8 +145,7 @@ def test_masks_apply_to_all_frames(stylizer: Stylizer, look: Look, temporal: str
         stylize_frames(stylizer, frames(), regions=[(mask, look)], temporal="both")
 
 
-def test_the_grid_of_the_network_follows_a_pan(stylizer: Stylizer, look: Look) -> None:
-    """Without it, a shift by fewer pixels than the stride changes the output far more."""
+def test_the_grid_of_the_network_follows_a_pan() -> None:
     shown = clip("pan", frames=4, size=(96, 128), noise=0.0)
     outputs = OutputSmoother(0.5, "estimated", 8)
     margins = []
@@ -158,7 +157,7 @@ def test_the_grid_of_the_network_follows_a_pan(stylizer: Stylizer, look: Look) -
 
 def test_sharpening_restores_the_contrast_of_details() -> None:
     sharp = torch.rand(3, 32, 32)
-    assert torch.equal(sharpen_like(sharp, sharp), sharp)
+    assert torch.allclose(sharpen_like(sharp, sharp), sharp, atol=1e-5)
     mean = 0.5 + (sharp - 0.5) * 0.6
     made = sharpen_like(mean, sharp)
     assert made.diff().abs().mean() == pytest.approx(float(sharp.diff().abs().mean()), rel=0.1)
@@ -194,6 +193,19 @@ def test_smoothing_reduces_flicker(stylizer: Stylizer, look: Look, name: str, te
         for t in ("none", temporal)
     )
     assert calm < share * plain
+
+
+@pytest.mark.parametrize(("name", "share"), [("pan", 0.22), ("zoom", 0.6)])
+def test_the_default_is_calm_and_sharp(name: str, share: float) -> None:
+    """With the trained network; without alignment and sharpening, a pan has 0.27 of the error and 0.82 of the detail."""
+    trained = Stylizer.from_pretrained("small", "cpu")
+    look, shown = trained.prepare("starry", size=128), clip(name, frames=6, size=(96, 128))
+    plain, calm = (
+        measure(shown.frames, list(stylize_frames(trained, shown.frames, look, **options)), shown.motions)
+        for options in ({"temporal": "none"}, {})
+    )
+    assert calm["warping"] < share * plain["warping"]
+    assert calm["detail"] > 0.94 * plain["detail"]
 
 
 def test_changed_areas_leave_no_ghost() -> None:

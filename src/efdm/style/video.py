@@ -204,8 +204,8 @@ class OutputSmoother:
 
 def sharpen_like(blurred: Tensor, sharp: Tensor) -> Tensor:
     """Amplify the details of an average ``(3, h, w)`` to the local contrast that they have in a single frame."""
-    details, wanted = (x - box_blur(box_blur(x, 3), 3) for x in (blurred, sharp))
-    had, want = (box_blur(box_blur(x.square().mean(0, keepdim=True), 9), 9) + FAINT for x in (details, wanted))
+    details, wanted = (x - box_blur(box_blur(x, 3), 3) for x in (blurred, luminance(sharp)))
+    had, want = (box_blur(x.square(), 9) + FAINT for x in (luminance(details), wanted))
     return (blurred + ((want / had).sqrt().clamp(1, MAX_GAIN) - 1) * details).clamp(0, 1)
 
 
