@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from efdm.data.images import PictureError, StrPath, file_error
-from efdm.errors import requires
+from efdm.errors import MissingExtraError, requires
 from efdm.files import atomic_path
 
 TIFF = (".tif", ".tiff")
@@ -36,15 +36,9 @@ def is_array_file(path: StrPath) -> bool:
 
 def open_array(path: StrPath) -> NDArray[Any]:
     """Return the array of a file, mapped into memory for ``.npy`` and uncompressed TIFF."""
-    try:
+    with _explaining(path):
         is_tiff = Path(path).suffix.lower() in TIFF
         array = _open_tiff(path) if is_tiff else np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise file_error(error, path) from error
-    except (ValueError, EOFError) as error:
-        raise PictureError(
-            f"{path} is not a NumPy array or is cut short ({error}); save it again with numpy.save"
-        ) from error
     if array.dtype.name not in KINDS or array.ndim not in (2, 3) or not array.size:
         found = f"{array.dtype} of shape {array.shape}"
         raise PictureError(f"{path} contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
@@ -55,13 +49,22 @@ def open_array(path: StrPath) -> NDArray[Any]:
 def _reading(path: StrPath) -> Iterator[Any]:
     with requires("tiff"):
         import tifffile
+    with _explaining(path), tifffile.TiffFile(path) as file:
+        yield file
+
+
+@contextmanager
+def _explaining(path: StrPath) -> Iterator[None]:
     try:
-        with tifffile.TiffFile(path) as file:
-            yield file
+        yield
+    except (PictureError, MissingExtraError):
+        raise
     except OSError as error:
         raise file_error(error, path) from error
-    except (tifffile.TiffFileError, IndexError, KeyError) as error:
-        raise PictureError(f"{path} is not a TIFF file or is damaged ({error}); copy it again") from error
+    except MemoryError as error:
+        raise PictureError(f"{path} does not fit into memory; make it smaller") from error
+    except Exception as error:  # the readers raise many exception types for damaged files
+        raise PictureError(f"{path} is not a NumPy or TIFF file or is damaged ({error}); copy or save it again") from error
 
 
 def _open_tiff(path: StrPath) -> NDArray[Any]:

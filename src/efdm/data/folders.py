@@ -181,7 +181,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
 def _open_archive(path: Path, changed: int, process: int) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise PictureError(f"{path} is not a zip file or is cut short ({error}); copy or download it again") from error
 
 

@@ -1,0 +1,39 @@
+"""Damaged files of arrays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from efdm.data.arrays import is_array_file, open_array
+from efdm.data.images import PictureError
+
+ARRAY = np.random.default_rng(0).integers(0, 60_000, (9, 8, 3), dtype=np.uint16)
+
+
+def save_tiff(path: Path, array: np.ndarray) -> None:
+    pytest.importorskip("tifffile").imwrite(path, array, photometric="rgb")
+
+
+@pytest.mark.parametrize(("name", "save"), [("a.npy", np.save), ("a.tif", save_tiff)])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, save: Callable[..., None]) -> None:
+    draw = random.Random(0)
+    save(tmp_path / name, ARRAY)
+    whole = (tmp_path / name).read_bytes()
+    damaged = 0
+    for _ in range(200):
+        data = bytearray(whole)
+        for _ in range(3):
+            data[draw.randrange(250)] = draw.randrange(256)
+        (tmp_path / name).write_bytes(data)
+        with suppress(PictureError):  # any other error fails the test
+            damaged += 1
+            if is_array_file(tmp_path / name):
+                open_array(tmp_path / name)
+            damaged -= 1
+    assert damaged > 50
