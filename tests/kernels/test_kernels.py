@@ -154,7 +154,7 @@ def test_combine_order_and_backward(kernel: Kernel, where: torch.device, dtype: 
             continue
         x, grad = (torch.randn(5, 3, n).to(where, dtype) for _ in range(2))
         x[:, 1] = x[:, 1].relu()
-        matrix = torch.randn(shape, device=where) / 2
+        matrix = torch.randn(shape).to(where) / 2
         moved, order = kernels.combine_order(x, matrix)
         assert torch.equal(order, reference.combine_order(x, matrix)[1])
         close(moved, reference.combine_order(x.double(), matrix)[0])

@@ -21,8 +21,8 @@ def formula(x: Tensor, weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(5, 5), (3, 5, 5)], ids=["joint", "channels"])
 def test_formula_and_its_gradient(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
-    x, grad = (torch.randn(5, 3, 4, 9, device=device).to(dtype) for _ in range(2))
-    weights = torch.randn(shape, device=device) / 2
+    x, grad = (torch.randn(5, 3, 4, 9).to(device, dtype) for _ in range(2))
+    weights = torch.randn(shape).to(device) / 2
     a, b = x.clone().requires_grad_(), x.double().requires_grad_()
     ours, expected = distribution_noise(a, weights), formula(b, weights)
     close(ours, expected)
