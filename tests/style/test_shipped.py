@@ -13,7 +13,7 @@ from efdm.models.weights import WEIGHTS, checksum, find, read
 from efdm.style import Stylizer
 
 SIDE = 160
-SHIPPED = [name for name, weight in WEIGHTS.items() if weight.place == "package"]
+SHIPPED = [name for name, weight in WEIGHTS.items() if weight.place == "package" and weight.sha256]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,8 @@ QUADRANTS = {
 
 @pytest.mark.parametrize("method", QUADRANTS)
 def test_results_are_unchanged(stylizer: Stylizer, cat: Tensor, method: str) -> None:
-    made = stylizer.stylize(cat, read_style("starry", SIDE), method=method)
+    exact = 0.0 if method == "efdm" else None
+    made = stylizer.stylize(cat, read_style("starry", SIDE), method=method, tolerance=exact)
     found = F.adaptive_avg_pool2d(made, 2).flatten(1)
     torch.testing.assert_close(found, torch.tensor(QUADRANTS[method]), rtol=0, atol=2e-3)
 

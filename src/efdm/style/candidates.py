@@ -19,6 +19,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
 from efdm.style.optimise import OPTIMISERS, optimise
+from efdm.style.pipeline import match_options
 from efdm.style.stylizer import Stylizer, check_strength
 
 
@@ -45,6 +46,7 @@ def network_candidate(name: str, stylizer: Stylizer, *, method: str, strength: f
         return stylizer.stylize(content, style, method=method, strength=strength)
 
     identity = {"kind": "network", "model": name, "method": method, "strength": strength, "weights": weights}
+    identity |= match_options(stylizer.network, method)  # the tolerance, if any
     return Candidate(f"{name} {method} {strength:g}", identity, run)
 
 

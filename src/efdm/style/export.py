@@ -26,7 +26,7 @@ from efdm.models import StyleNetwork
 from efdm.ops import PreparedStyle, blend, efdm, prepare
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.pipeline import fade, transfer
+from efdm.style.pipeline import fade, match_options, transfer
 from efdm.version import VERSION
 
 PartName = Literal["whole", "prepare", "apply"]
@@ -79,7 +79,7 @@ def _apply(network: StyleNetwork, content: Tensor, strength: Tensor, styles: Seq
     for depth, stage in enumerate(network.stages):
         x = stage(x)
         unmatched = x if depth == 0 else stage(unmatched)
-        x = efdm(x, PreparedStyle(styles[depth]))
+        x = efdm(x, PreparedStyle(styles[depth]), **match_options(network))
     picture = network.decoder(blend(unmatched, x, strength))[..., : content.shape[-2], : content.shape[-1]]
     return fade(content, picture, strength).clamp(0, 1)
 
@@ -208,4 +208,18 @@ def _trace(network: StyleNetwork, part: PartName) -> Any:
             dynamic_shapes=row.arguments({2: height, 3: width}, None, {2: style_height, 3: style_width}, counts),
             dynamo=True,
             verbose=False,
+            custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
         )
+
+
+def _searchsorted(values: Any, queries: Any, **_: object) -> Any:
+    """Return the ONNX nodes of `torch.searchsorted` for queries in ascending order, by sorting both together."""
+    from onnxscript import opset18 as op
+
+    both = op.Concat(queries, values, axis=-1)  # queries first: TopK keeps the order of equal values
+    count, whole = op.Shape(queries, start=-1), op.Shape(both, start=-1)
+    _, order = op.TopK(both, whole, axis=-1, largest=0, sorted=1)
+    zero, one, last = (op.Constant(value_ints=[i]) for i in (0, 1, -1))
+    ranks = op.Range(op.Squeeze(zero), op.Squeeze(whole), op.Squeeze(one))
+    place = op.ScatterElements(order, order, op.Expand(ranks, op.Shape(order)), axis=-1)  # the inverse permutation
+    return op.Sub(op.Slice(place, zero, count, last), op.Slice(ranks, zero, count))

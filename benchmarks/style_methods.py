@@ -1,0 +1,177 @@
+"""Compare matching methods fairly: decoders for VGG-19 at several style weights and seeds, on held-out pairs.
+
+    python benchmarks/style_methods.py --content content-train.zip --style style-train.zip \
+        --test-content content-val.zip --test-style style-val.zip --vgg vgg16.safetensors \
+        [--official decoder.pth] [--iterations 12000] [--jobs 3] [--out runs/methods]
+    python benchmarks/style_methods.py --table [--out runs/methods]
+
+All decoders have the same data and budget. Several are trained at a time on one GPU. Repeat an interrupted command to
+continue it. The record `comparison.json` holds the curve of every method, content LPIPS against style distance over style
+weights and strengths, and the difference of EFDM to every other method at equal content and at equal style. Its error is
+the standard deviation over bootstrap samples of pairs and seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from efdm.environment import environment
+from efdm.style.evaluate import read_records
+from efdm.style.report import groups
+from efdm.training.device import default_device
+from efdm.training.folder import CHECKPOINT, DONE
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+# method -> style weights and seeds
+RUNS = {
+    "efdm": ((4, 10, 25), (0, 1)), "adain": ((4, 10, 25), (0, 1)), "hm": ((4, 10), (0,)), "adamean": ((4, 10), (0,)),
+    "adastd": ((4, 10), (0,)),
+}  # fmt: skip
+STRENGTHS = (0.5, 0.75, 1.0)
+AT_EQUAL_CONTENT = ("style_distance", "skewness_error", "kurtosis_error", "infinity_norm_error")
+LEVELS = 9  # contents or styles at which curves are compared, evenly over the range that all of them share
+SAMPLES = 500
+
+
+def run_name(method: str, weight: float, seed: int) -> str:
+    return f"{method}-w{weight:g}-s{seed}"
+
+
+def names() -> list[str]:
+    return [run_name(m, w, s) for m, (weights, seeds) in RUNS.items() for w, s in product(weights, seeds)]
+
+
+def efdm(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "efdm.apps.cli", *map(str, words)], check=True)
+
+
+def train(name: str, options: argparse.Namespace) -> None:
+    folder = options.out / name
+    if (folder / DONE).exists():
+        return
+    if (folder / CHECKPOINT).exists():
+        return efdm("train", "style", "--resume", "-o", folder)
+    method, weight, seed = name.split("-")
+    efdm(
+        "train", "style", "-o", folder, "--content", options.content, "--style", options.style, "--encoder", "vgg19",
+        "--method", method, "--style-weight", weight[1:], "--seed", seed[1:], "--iterations", options.iterations,
+        "--batch", options.batch, "--size", options.size, "--short-side", options.short_side, "--save-every", 2000,
+        "--preview-every", 0,
+    )  # fmt: skip
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    networks = {name: options.out / name / "network.safetensors" for name in names()}
+    if options.official:
+        networks["official"] = options.official
+    efdm(
+        "evaluate", "style", "-o", options.out / "evaluation", "--content", options.test_content, "--style",
+        options.test_style, "--strength", ",".join(map(str, STRENGTHS)), "--pairs", options.pairs, "--vgg", options.vgg,
+        *(word for name, file in networks.items() for word in ("--network", f"{name}={file}")),
+    )  # fmt: skip
+
+
+def measured(folder: Path) -> dict[str, dict[str, Array]]:
+    """Return the measures of every network, ``(strengths, pairs)`` each."""
+    found: dict[str, list[Any]] = {}
+    for group in groups(read_records(folder)):
+        if "model" in group.candidate:
+            found.setdefault(group.candidate["model"], []).append(group)
+    curves = {}
+    for name, several in found.items():
+        several.sort(key=lambda group: group.candidate["strength"])
+        measures = ("lpips", *AT_EQUAL_CONTENT)
+        curves[name] = {m: np.array([group.values(m) for group in several]) for m in measures}
+    return curves
+
+
+def best(curves: list[tuple[Array, Array]], levels: Array) -> Array:
+    """Return the lowest y of several curves ``(x, y)`` at each level of x; NaN outside all of them."""
+    found = [np.interp(levels, x[np.argsort(x)], y[np.argsort(x)], left=np.inf, right=np.inf) for x, y in curves]
+    lowest = np.min(found, axis=0)
+    return np.where(np.isinf(lowest), np.nan, lowest)
+
+
+def curve(data: dict[str, dict[str, Array]], method: str, x: str, y: str, levels: Array, pairs: Any, seeds: Any) -> Array:
+    """Return the mean over seeds of the best y at every level of x, over the style weights of a method."""
+    weights = RUNS[method][0]
+    rows = []
+    for seed in seeds:
+        runs = [data[run_name(method, weight, seed)] for weight in weights]
+        rows.append(best([(run[x][:, pairs].mean(1), run[y][:, pairs].mean(1)) for run in runs], levels))
+    return np.mean(rows, axis=0)
+
+
+def compare(data: dict[str, dict[str, Array]]) -> dict[str, Any]:
+    """Return the differences of EFDM to the other methods, with errors."""
+    generator = np.random.default_rng(0)
+    count = next(iter(data.values()))["lpips"].shape[1]
+    everything = slice(None)
+    result: dict[str, Any] = {}
+    for x, y in [*(("lpips", y) for y in AT_EQUAL_CONTENT), ("style_distance", "lpips")]:
+        for other in RUNS:
+            if other == "efdm":
+                continue
+            ends = []
+            for method in ("efdm", other):
+                means = np.stack([run[x].mean(1) for name, run in data.items() if name.startswith(f"{method}-")])
+                ends.append((means.min(), means.max()))
+            low, high = max(a for a, _ in ends), min(b for _, b in ends)
+            levels = np.linspace(low, high, LEVELS)[1:-1]
+
+            def difference(pairs: Any, drawn: bool, other: str = other, x: str = x, y: str = y, at: Array = levels) -> Array:
+                parts = []
+                for method in ("efdm", other):
+                    seeds = RUNS[method][1]
+                    some = generator.choice(seeds, len(seeds)) if drawn else seeds
+                    parts.append(curve(data, method, x, y, at, pairs, some))
+                return parts[0] - parts[1]
+
+            whole = difference(everything, drawn=False)
+            samples = np.stack([difference(generator.integers(count, size=count), drawn=True) for _ in range(SAMPLES)])
+            result[f"{y} at equal {x}, efdm - {other}"] = {
+                "levels": levels.round(4).tolist(), "differences": whole.round(5).tolist(),
+                "mean": round(float(np.nanmean(whole)), 5), "error": round(float(np.nanmean(samples, 1).std()), 5),
+            }  # fmt: skip
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("content", "style", "test-content", "test-style", "vgg", "official"):
+        parser.add_argument(f"--{name}", default="")
+    for name, default in {"iterations": 12_000, "batch": 8, "size": 256, "short-side": 288, "jobs": 3, "pairs": 60}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--out", type=Path, default=Path("runs/methods"))
+    parser.add_argument("--table", action="store_true", help="only compare the records")
+    options = parser.parse_args()
+    if not options.table:
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(lambda name: train(name, options), names()))
+        evaluate(options)
+    data = measured(options.out / "evaluation")
+    curves = {
+        name: {measure: values.mean(1).round(4).tolist() for measure, values in run.items()} for name, run in data.items()
+    }
+    record = {
+        "environment": environment(default_device()),
+        "strengths": STRENGTHS,
+        "curves": curves,
+        "comparison": compare(data),
+    }
+    (options.out / "comparison.json").write_text(json.dumps(record, indent=1) + "\n")
+    for name, row in record["comparison"].items():  # type: ignore[attr-defined]
+        print(f"{name}: {row['mean']:+.4f} ± {row['error']:.4f}")
+
+
+if __name__ == "__main__":
+    main()
