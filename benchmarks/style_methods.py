@@ -162,14 +162,10 @@ def main() -> None:
     curves = {
         name: {measure: values.mean(1).round(4).tolist() for measure, values in run.items()} for name, run in data.items()
     }
-    record = {
-        "environment": environment(default_device()),
-        "strengths": STRENGTHS,
-        "curves": curves,
-        "comparison": compare(data),
-    }
+    record: dict[str, Any] = {"environment": environment(default_device()), "strengths": STRENGTHS, "curves": curves}
+    record["comparison"] = compare(data)
     (options.out / "comparison.json").write_text(json.dumps(record, indent=1) + "\n")
-    for name, row in record["comparison"].items():  # type: ignore[attr-defined]
+    for name, row in record["comparison"].items():
         print(f"{name}: {row['mean']:+.4f} ± {row['error']:.4f}")
 
 

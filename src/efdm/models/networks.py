@@ -93,7 +93,7 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
                 "iterations": 28_000,
             },
             weights={"efdm": "small"}, max_stride=8,
-            tolerance=0.3,  # the least at which flat areas vary at most twice as much as with AdaIN: benchmarks/hard_pairs.py
+            tolerance=0.3,  # flat areas vary at most twice as much as with AdaIN: benchmarks/results/hard-pairs.json
         ),
         NetworkSpec(
             "vgg16", lambda: ([VGG("vgg16")], MirrorDecoder("vgg16")),
