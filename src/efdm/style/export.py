@@ -214,8 +214,9 @@ def _trace(network: StyleNetwork, part: PartName) -> Any:
 
 def _searchsorted(values: Any, queries: Any, **_: object) -> Any:
     """Return the ONNX nodes of `torch.searchsorted` for queries in ascending order, by sorting both together."""
-    from onnxscript import opset18 as op
+    import onnxscript
 
+    op: Any = onnxscript.opset18
     both = op.Concat(queries, values, axis=-1)  # queries first: TopK keeps the order of equal values
     count, whole = op.Shape(queries, start=-1), op.Shape(both, start=-1)
     _, order = op.TopK(both, whole, axis=-1, largest=0, sorted=1)
