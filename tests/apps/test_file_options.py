@@ -131,5 +131,5 @@ def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command,
 
 def test_the_help_lists_choices_and_ranges(command) -> None:
     result = command("--help")
-    for text in ("[keep|drop]", "png|jpg", "0<=x<=1", "1<=x<=100", "[plain|ray]"):
+    for text in ("[keep|drop]", "png, jpg", "0<=x<=1", "1<=x<=100", "[plain|ray]"):
         assert text in result.output

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from efdm.data import PictureError, Source, on_white, resize, resize_short_side, write_picture
 from efdm.environment import environment
+from efdm.files import fit_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate
@@ -91,9 +92,9 @@ def _paths(candidate: Candidate, size: int | None, content: str, style: str) -> 
     folder = "own-size" if size is None else f"{size}px"
     mark = hashlib.sha256(json.dumps(dict(candidate.metadata), sort_keys=True).encode()).hexdigest()[:8]
     return {
-        "content": f"inputs/{folder}/content/{content}.png",
-        "style": f"inputs/{folder}/style/{style}.png",
-        "output": f"outputs/{folder}/{slug(candidate.label)}-{mark}/{content}__{style}.png",
+        "content": fit_name(f"inputs/{folder}/content/{content}", ".png"),
+        "style": fit_name(f"inputs/{folder}/style/{style}", ".png"),
+        "output": fit_name(f"outputs/{folder}/{slug(candidate.label)}-{mark}/{content}__{style}", ".png"),
     }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, choice, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import DEFAULT_NETWORK, parse_named_files
@@ -19,7 +19,7 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.style import report
 from efdm.style.candidates import load_candidates
-from efdm.style.evaluate import MEASURED_AT, evaluate, make_pairs
+from efdm.style.evaluate import MEASURED_AT, Pairing, evaluate, make_pairs
 from efdm.style.measures import load_metrics
 from efdm.style.optimise import OPTIMISERS
 
@@ -41,26 +41,24 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for records, outputs, table, plot and sheets.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    model: Annotated[Names, typer.Option(help=f"{', '.join(NETWORKS)}. Can be repeated.")] = None,
+    model: Annotated[Names, choice(NETWORKS, "Can be repeated.")] = None,
     network: Annotated[Names, typer.Option(help="NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
     method: Annotated[
         Names,
-        typer.Option(
-            help=f"{', '.join(MATCHERS)}. Can be repeated. Defaults to the method that a network was trained with."
-        ),
+        choice(MATCHERS, "Can be repeated. Defaults to the method that a network was trained with."),
     ] = None,
     strength: Annotated[str, typer.Option(help="Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
-    optimiser: Annotated[Names, typer.Option(help=f"{', '.join(OPTIMISERS)}. Can be repeated.")] = None,
+    optimiser: Annotated[Names, choice(OPTIMISERS, "Can be repeated.")] = None,
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Iterations of the optimisers. By default each uses its own number.")
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Maximum number of pairs.")] = 60,
     pairing: Annotated[
-        str, typer.Option(help="order: the i-th content with the i-th style; grid: every content with every style.")
+        str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
     ] = "order",
     size: Annotated[int, typer.Option(min=0, help="Short side of the stylized pictures; 0 keeps their own size.")] = 512,
     measured_at: Annotated[int, typer.Option(min=32, help="Short side at which pictures are measured.")] = MEASURED_AT,
-    content_metric: Annotated[str, typer.Option(help="lpips (needs the package lpips) or feature_distance.")] = "lpips",
+    content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[
         str,
         typer.Option(help="ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`."),

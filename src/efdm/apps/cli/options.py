@@ -11,10 +11,16 @@ import typer
 from efdm.errors import SettingError
 from efdm.training.device import check_device, default_device
 
+MAX_METAVAR = 22  # characters, the column in a terminal of 80
+
 
 def choice(names: Iterable[str], help: str) -> Any:
     """Return an option whose help and completion list ``names``. The library checks the value."""
-    return typer.Option(help=help, metavar=f"[{'|'.join(names)}]", autocompletion=complete(names))
+    listed = f"[{'|'.join(names)}]"
+    is_short = len(listed) <= MAX_METAVAR
+    if not is_short:  # lines would break inside names
+        help = f"{help} One of {', '.join(names)}."
+    return typer.Option(help=help, metavar=listed if is_short else "NAME", autocompletion=complete(names))
 
 
 def complete(names: Iterable[str]) -> Callable[[str], list[str]]:

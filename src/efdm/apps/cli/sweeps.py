@@ -10,7 +10,7 @@ import typer
 
 from efdm import lab
 from efdm.apps.cli.arguments import Word, Words, parse_names, parse_seeds
-from efdm.apps.cli.options import parse_shard
+from efdm.apps.cli.options import choice, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_skipped, print_tables
@@ -33,8 +33,8 @@ Iterations = Annotated[int | None, typer.Option(min=1, help="Length of each run.
 SweepDevice = Annotated[
     Word, typer.Option(help="cpu, cuda or cuda:1. Default: the recipe's, or the GPU if one is available.")
 ]
-Precision = Annotated[Word, typer.Option(help=f"One of {', '.join(PRECISIONS)}. Default: bf16 on a GPU.")]
-Speed = Annotated[Word, typer.Option(help=f"One of {', '.join(SPEEDS)}. Default: compile+graph on a GPU, plain on a CPU.")]
+Precision = Annotated[Word, choice(PRECISIONS, "Default: bf16 on a GPU.")]
+Speed = Annotated[Word, choice(SPEEDS, "Default: compile+graph on a GPU, plain on a CPU.")]
 Lanes = Annotated[int, typer.Option(min=1, help="Runs trained at the same time: on one GPU, or in CPU processes.")]
 Note = Annotated[Words, typer.Option(help="A sentence to print under the tables; repeat for several.")]
 

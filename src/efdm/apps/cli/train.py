@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device
+from efdm.apps.cli.options import Device, choice
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
@@ -45,8 +45,8 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the network, the log, previews and checkpoints.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    encoder: Annotated[str | None, typer.Option(help=f"{', '.join(NETWORKS)}. Defaults to {DEFAULT_NETWORK}.")] = None,
-    method: Annotated[str | None, typer.Option(help=f"{', '.join(STYLE_LOSSES)}. Defaults to efdm.")] = None,
+    encoder: Annotated[str | None, choice(NETWORKS, f"Defaults to {DEFAULT_NETWORK}.")] = None,
+    method: Annotated[str | None, choice(STYLE_LOSSES, "Defaults to efdm.")] = None,
     iterations: Annotated[
         int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}, after those of --reconstruct.")
     ] = None,
@@ -58,7 +58,7 @@ def style(
         int | None, typer.Option(min=1, help="Short side to which pictures are resized before cropping.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"Learning rate schedule: {', '.join(SCHEDULES)}.")] = None,
+    schedule: Annotated[str | None, choice(SCHEDULES, "Of the learning rate.")] = None,
     style_weight: Annotated[float | None, typer.Option(help="Weight of the style loss.")] = None,
     sliced_weight: Annotated[
         float | None, typer.Option(help="Weight of the style loss along random directions (small).")
@@ -71,12 +71,8 @@ def style(
         typer.Option(min=0, help="Iterations of reconstruction before style transfer. Defaults to 2500 for small."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of initial weights and random draws. Defaults to 0.")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help=f"{', '.join(PRECISIONS)}. Defaults to bf16 on a GPU, otherwise fp32.")
-    ] = None,
-    speed: Annotated[
-        str | None, typer.Option(help=f"{', '.join(SPEEDS)}. Defaults to graph on a GPU, otherwise plain.")
-    ] = None,
+    precision: Annotated[str | None, choice(PRECISIONS, "Defaults to bf16 on a GPU, otherwise fp32.")] = None,
+    speed: Annotated[str | None, choice(SPEEDS, "Defaults to graph on a GPU, otherwise plain.")] = None,
     device: Device = "",
     vgg: Annotated[str, typer.Option(help="ImageNet weights of the VGG. See `efdm weights`.")] = "",
     start: Annotated[str, typer.Option(help="A network.safetensors to start from.")] = "",
