@@ -62,6 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "exact": {"strength": 1.0, "tolerance": 0.0},
     "default": {},
     "stroke 2": {"stroke": 2.0},
+    "size 192": {"size": 192},
 }
 
 
@@ -99,13 +100,14 @@ def flat_variance(content: Tensor, output: Tensor) -> float | None:
 
 
 def strokes(output: Tensor) -> dict[str, float]:
-    """Return the mean wavelength of the luminance in pixels, and the 99th percentile of its Sobel magnitude."""
+    """Return the mean wavelength of the luminance, up to 64 pixels, and the 99th percentile of its Sobel magnitude."""
     grey = luminance(output)
-    power = torch.fft.rfft2(grey[0] - grey.mean()).abs()
+    power = torch.fft.rfft2(grey[0]).abs().square()
     down, across = torch.fft.fftfreq(grey.shape[1])[:, None], torch.fft.rfftfreq(grey.shape[2])[None]
-    frequency = (power * (down.square() + across.square()).sqrt()).sum() / power.sum()
+    frequencies = (down.square() + across.square()).sqrt()
+    power = torch.where(frequencies > 1 / 64, power, 0)  # larger waves belong to the layout
     return {
-        "wavelength": round(1 / frequency.item(), 3),
+        "wavelength": round((power.sum() / (power * frequencies).sum()).item(), 3),
         "sharpness": round(edges(output[None]).flatten().quantile(0.99).item(), 4),
     }
 

@@ -38,6 +38,7 @@ from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
 
 MAX_STROKE = 8
+REFINEMENT = 0.5  # part of a match in the passes after the first, which would otherwise add fine strokes
 Strength = float | Tensor | Literal["auto"]
 Styles = AnyPicture | list[AnyPicture] | tuple[AnyPicture, ...]
 
@@ -160,7 +161,7 @@ class Stylizer:
             strength: from 0 (the content) to 1; a tensor gives one value for each image of a batch. "auto" is 1, or less
                 for a style that is nearly empty, such as a faint drawing: see `Look.strength`.
             stroke: how much larger strokes become, from 1. The content is stylized at a fraction of its size, and the
-                enlarged result again at twice that size, up to full size.
+                enlarged result again, half as much, at twice that size, up to full size.
             method: a row of `MATCHERS`.
             ties: order of equal values, for method "efdm". ``"random"`` draws from ``generator``.
             tolerance: how far content values may differ to share one style value, in standard deviations, for method
@@ -214,10 +215,11 @@ class Stylizer:
         made: Tensor | None = None
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
-            start = None if made is None else self._resized(made, size)
+            each, start = partial(match, size=size), None
+            if made is not None:
+                each, start = partial(_refine, match=each), self._resized(made, size)
             part = 1.0 if stroke > 1 else strength
-            made = run_network(self.network, self._resized(rgb, size), partial(match, size=size), tile, part, start)
-            made = made.float().clamp(0, 1)
+            made = run_network(self.network, self._resized(rgb, size), each, tile, part, start).float().clamp(0, 1)
             if stroke == 1:
                 return made
             stroke = max(1.0, stroke / 2)
@@ -318,6 +320,10 @@ def finish(
     output = COLORS[preserve_color].after(PHOTOREAL[photoreal](content, output), content)
     output = fade(content, output, strength)
     return paste_inside(output, content, [mask for mask, _ in where])
+
+
+def _refine(depth: int, x: Tensor, match: Callable[[int, Tensor], Tensor]) -> Tensor:
+    return torch.lerp(x, match(depth, x), REFINEMENT)
 
 
 def usable_device(device: str | torch.device) -> torch.device:
