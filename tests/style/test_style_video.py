@@ -208,6 +208,20 @@ def test_the_default_is_calm_and_sharp(name: str, share: float) -> None:
     assert calm["detail"] > 0.94 * plain["detail"]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("temporal", TEMPORAL)
+def test_frames_on_a_gpu(stylizer: Stylizer, look: Look, temporal: str) -> None:
+    mask = torch.linspace(0, 1, SIZE[1]).expand(SIZE)
+    other = Stylizer(stylizer.network, "cuda")
+    moved = other.prepare(torch.rand(3, 40, 40, generator=torch.Generator().manual_seed(1)))
+    made = []
+    for one, its in ((stylizer, look), (other, moved)):
+        given = {"look": its} if TEMPORAL[temporal].curves else {"regions": [(mask, its)]}
+        made.append(list(stylize_frames(one, frames(3), temporal=temporal, **given)))
+    assert all(frame.device.type == "cpu" for frame in made[1])
+    assert all((a - b).abs().mean() < 0.02 for a, b in zip(*made, strict=True))
+
+
 def test_changed_areas_leave_no_ghost() -> None:
     outputs = OutputSmoother(0.8, "none", 8)
     content, new = torch.full((3, *SIZE), 0.2), torch.full((3, *SIZE), 0.2)

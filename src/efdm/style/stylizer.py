@@ -63,6 +63,8 @@ class Stylizer:
     >>> look = stylizer.prepare([painting, painting.flip(0)], weights=[3, 1])  # reusable for any number of contents
     >>> stylizer.stylize(photo, look, preserve_color="content").shape
     torch.Size([3, 40, 60])
+    >>> len(stylizer([photo, photo.flip(0)], look))  # the same as stylizer.stylize
+    2
     """
 
     def __init__(self, network: StyleNetwork, device: str | torch.device | None = None, *, precision: str = "fp32") -> None:
@@ -136,7 +138,7 @@ class Stylizer:
     @torch.no_grad()
     def stylize(
         self,
-        content: AnyPicture | list[AnyPicture],
+        content: Styles,
         style: Styles | Look | None = None,
         *,
         strength: Strength = "auto",
@@ -179,7 +181,7 @@ class Stylizer:
         check_choice("preserve_color", preserve_color, tuple(COLORS))
         check_choice("photoreal", photoreal, tuple(PHOTOREAL))
         options = match_options(self.network, method, ties, tolerance, generator)
-        if isinstance(content, list):
+        if isinstance(content, list | tuple):
             if regions is None and style is not None and not isinstance(style, Look):
                 style = self.prepare(style, size=size, tile=tile)
             each = partial(
