@@ -54,6 +54,8 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
         return Result(stylize_video(plan.content, plan.out, stylizer, look, options, regions=regions, progress=progress))
     targets = {(look, source): plan.target(source, look) for look in plan.looks for source in plan.contents}
     missing = {pair: path for pair, path in targets.items() if not plan.saving.skips(path)}
+    if not missing:
+        return Result(0, skipped=len(targets))
     done, attempted, total = 0, 0, len(missing)
     unreadable = set[Source]()
     for spec in plan.looks:
