@@ -32,6 +32,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "retrieval-cpu.json": RETRIEVAL,
     "retrieval-cuda.json": RETRIEVAL,
     "export-cpu.json": (*CORE, "src/efdm/models/small.py", "src/efdm/style/export.py"),
+    "tolerance.json": (),  # the choice of a default
     "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
     "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look_cache.py"),

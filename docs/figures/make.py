@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -103,6 +104,33 @@ def failures(folder: Path, size: int | None) -> Path:
     return out
 
 
+def logo(height: int = 384, width: int = 512) -> torch.Tensor:
+    """Draw a disk, a triangle and a bar on white."""
+    y, x = torch.meshgrid(torch.linspace(-1, 1, height), torch.linspace(-1, 1, width) * width / height, indexing="ij")
+    bar = (x.abs() < 1.1) & ((y - 0.9).abs() < 0.03)
+    triangle = (y < 0.4) & (y > 2 * x.abs() - 0.6)
+    shapes = {(0.1, 0.3, 0.63): (x.square() + y.square() < 0.55) | bar, (0.98, 0.78, 0.16): triangle}
+    picture = torch.ones(3, height, width)
+    for colour, inside in shapes.items():
+        picture = torch.where(inside, torch.tensor(colour).view(3, 1, 1), picture)
+    return picture
+
+
+def tolerance(folder: Path, size: int | None) -> Path:
+    """Compare exact and tolerant matching on a night sky, a logo and a portrait."""
+    stylizer, side = Stylizer.from_pretrained("small"), size or 384
+    pictures = {name: read_picture(photos()[name]).rgb for name in ("rocket", "hopper")} | {"logo": logo()}
+    rows = []
+    for name, style in (("rocket", "wave"), ("logo", "fauve"), ("hopper", "lilies")):
+        content, painting = resize_short_side(pictures[name], side), read_style(style, side)
+        ways: tuple[dict[str, Any], ...] = ({"tolerance": 0}, {}, {"method": "adain"})
+        rows.append([content, painting, *(stylizer.stylize(content, painting, strength=1.0, **way) for way in ways)])
+    labels = ("content", "style", "exact", f"tolerance {stylizer.network.tolerance:g}", "AdaIN")
+    out = folder / "tolerance.jpg"
+    write_picture(out, sheet(rows, column_labels=labels, cell=(240, 280)), quality=85)
+    return out
+
+
 COLOUR_MATCHES: dict[str, dict[str, str]] = {  # column: options
     "rgb": {}, "joint": {"method": "joint"}, "lab": {"space": "lab"}, "luminance": {"space": "luminance"},
 }  # fmt: skip
@@ -135,7 +163,7 @@ def skies(folder: Path, size: int | None) -> Path:
     return out
 
 
-FIGURES = (distributions, demo, photoreal, failures, colours, skies)
+FIGURES = (distributions, demo, photoreal, failures, tolerance, colours, skies)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -143,7 +143,7 @@ def test_training_transfers_as_inference_does(
     content, style = pictures
     with torch.no_grad():
         seen = PerceptualObjective(small, teacher, method=method).transfer(content, style)
-        made = transfer(small, content, small.features(style), method=method)
+        made = transfer(small, content, small.features(style), method=method, options={})  # without a tolerance
     # matching moments first may swap two nearly equal values
     assert (seen - made).abs().mean() < 1e-4 * made.abs().mean()
 

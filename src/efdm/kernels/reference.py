@@ -98,9 +98,18 @@ def similar_ranks(content: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     ordered = torch.where(known, upcast(content), torch.inf)
     radius = (tolerance * deviation).to(ordered.dtype)
     rank = torch.arange(content.shape[-1], device=content.device).expand_as(content)
-    first = torch.where(known & radius.isfinite(), torch.searchsorted(ordered, ordered - radius), rank)
+    first = torch.where(known & radius.isfinite(), _count_below(ordered, ordered - radius), rank)
     # a rank is similar to the larger ranks whose first similar rank is not above it
     return first, torch.zeros_like(first).scatter_add(-1, first, torch.ones_like(first)).cumsum(-1)
+
+
+def _count_below(ordered: Tensor, bounds: Tensor) -> Tensor:
+    """Return how many values of each sorted row are below each bound."""
+    if not torch.onnx.is_in_onnx_export():
+        return torch.searchsorted(ordered, bounds)
+    # ONNX has no searchsorted: merge both, bounds first, and subtract the bounds that precede a bound
+    place = inverse(_sort(torch.cat([bounds, ordered], -1))[1])[..., : bounds.shape[-1]]
+    return place - torch.arange(bounds.shape[-1], device=bounds.device)
 
 
 def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -118,8 +118,8 @@ class Check(NamedTuple):
 def export_onnx(network: StyleNetwork, path: str | Path, part: PartName = "whole", *, progress: Report = ignore) -> Check:
     """Write a part of a network to the ONNX file ``path`` and return how it compares with PyTorch.
 
-    Inputs are RGB in [0, 1] with sides of at least 16 pixels, and features are matched by "efdm". Raises RuntimeError, and
-    writes no file, if a picture differs from that of PyTorch by more than 2/255 on average.
+    Inputs are RGB in [0, 1] with sides of at least 16 pixels, and features are matched by "efdm" with the tolerance of the
+    network. Raises RuntimeError, and writes no file, if a picture differs from PyTorch's by more than 2/255 on average.
     """
     check_choice("part", part, tuple(PARTS))
     _import_runtime()
