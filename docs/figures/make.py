@@ -18,6 +18,7 @@ from efdm.data import read_picture, resize, resize_short_side, write_picture
 from efdm.data.embedded import photos, read_style, styles
 from efdm.data.images import to_uint8
 from efdm.data.sheets import sheet
+from efdm.models.weights import is_available
 from efdm.style import Stylizer
 from efdm.style.demo import Studio, contact_sheet
 
@@ -163,7 +164,20 @@ def skies(folder: Path, size: int | None) -> Path:
     return out
 
 
-FIGURES = (distributions, demo, photoreal, failures, tolerance, colours, skies)
+def joint(folder: Path, size: int | None) -> Path:
+    """Compare separate and joint matching of channels, by the first network whose weights are found."""
+    stylizer = Stylizer.from_pretrained(next(name for name in ("vgg19", "vgg16", "small") if is_available(name)))
+    methods, rows = ("efdm", "wct", "joint"), []
+    for photo, style in (("coffee", "starry"), ("cat", "wave"), ("astronaut", "autumn")):
+        content, painting = resize_short_side(read_picture(photos()[photo]).rgb, size or 320), read_style(style, size or 320)
+        made = [stylizer.stylize(content, painting, method=method, strength=1.0) for method in methods]
+        rows.append([content, painting, *made])
+    out = folder / "joint.jpg"
+    write_picture(out, sheet(rows, column_labels=("content", "style", *methods), cell=256), quality=80)
+    return out
+
+
+FIGURES = (distributions, demo, photoreal, failures, tolerance, colours, skies, joint)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
