@@ -35,6 +35,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "tolerance.json": (),  # the choice of a default
     "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
+    "projection-digits.json": ("src/efdm/ops/projection.py", "src/efdm/lab/analyses/projection.py"),
     "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look_cache.py"),
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }
