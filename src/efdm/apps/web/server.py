@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from efdm.apps.web.handlers import Handlers
 from efdm.apps.web.page import build_page
+from efdm.training.folder import LOCK, lock_folder
 
 HOST = "127.0.0.1"
+PREFIX = "efdm-app-"  # of the temporary folder
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FONTS = ("system-ui", "sans-serif")  # the default theme would load fonts from the internet
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield a temporary folder, in which Gradio keeps its files as well, and delete it at the end."""
-    with tempfile.TemporaryDirectory(prefix="efdm-app-", ignore_cleanup_errors=True) as name:
+    """Yield a temporary folder, in which Gradio keeps its files as well, and delete it at the end.
+
+    Folders that apps left when they were killed are deleted as well.
+    """
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        # a running app holds its lock; folders of other users cannot be opened
+        with suppress(Timeout, OSError, NotImplementedError), FileLock(lock, timeout=0):
+            shutil.rmtree(lock.parent)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name, lock_folder(Path(name)):
         folder = Path(name).resolve()
         settings = {"GRADIO_TEMP_DIR": str(folder), "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1"}
         before = {key: os.environ.get(key) for key in settings}
