@@ -14,7 +14,7 @@ import efdm
 from efdm.data import Picture, read_picture, write_picture
 from efdm.data.embedded import photos
 from efdm.errors import SettingError
-from efdm.style import match_picture, prepare_reference
+from efdm.style import levels, match_picture, prepare_reference
 from efdm.style.spaces import SPACES, lab_to_rgb, rgb_to_lab
 
 KINDS = ("uint8", "uint16", "float32")
@@ -58,6 +58,18 @@ def test_levels_follow_the_definition_of_efdm(kind: str, size: tuple[int, int]) 
 def test_floats_follow_the_definition_of_efdm() -> None:
     x, y = (torch.from_numpy(picture(i, "float32", s)).permute(2, 0, 1) for i, s in ((1, (9, 8)), (2, (11, 13))))
     torch.testing.assert_close(match_picture(x, y), efdm.efdm(x[None], y[None])[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("ties", ["smooth", "dither", "position"])
+@pytest.mark.parametrize(
+    ("kind", "size"), [("uint8", (24, 20)), ("uint16", (24, 20)), ("uint8", (1, 3)), ("uint8", (300, 260))]
+)
+def test_compiled_code_gives_the_same_values(monkeypatch: pytest.MonkeyPatch, kind: str, size: Any, ties: str) -> None:
+    pytest.importorskip("numba")
+    x, y = picture(1, kind, size), picture(2, kind, (31, 17))
+    with_numba = match_picture(x, y, ties=ties, seed=3)
+    monkeypatch.setattr(levels, "_compiled", lambda tensor: False)
+    assert np.array_equal(with_numba, match_picture(x, y, ties=ties, seed=3))
 
 
 def test_a_plateau_continues_the_gradient_around_it() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice
-from efdm.style.levels import TIES, LevelMatch, to_bins
+from efdm.style.levels import TIES, LevelMatch, add_counts, to_bins
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 from efdm.style.spaces import SPACES
@@ -69,7 +69,7 @@ class Reference:
         """Return the counts ``(c, levels)`` at another depth."""
         if self.counts is None:
             whole = (self.floats().clamp(0, 1) * (levels - 1)).round().long()
-            return torch.stack([torch.bincount(row, minlength=levels) for row in whole])
+            return add_counts(whole.new_zeros(len(whole), levels), whole)
         have = self.counts.shape[1]
         if have == levels:
             return self.counts
@@ -137,7 +137,7 @@ def _reference(planes: Planes, space: str, method: Method) -> Reference:
     levels = planes.levels
     if space != "rgb":
         values, levels = (values.clamp(0, 1) * (SPACE_LEVELS - 1)).round().int(), SPACE_LEVELS
-    return Reference(space, method, torch.stack([torch.bincount(row, minlength=levels) for row in values]))
+    return Reference(space, method, add_counts(values.new_zeros(len(values), levels, dtype=torch.int64), values))
 
 
 def match_picture(
@@ -213,7 +213,7 @@ def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
 
     ``top`` is the row at which a chunk starts.
     """
-    return (planes.values + TIES[ties](planes.values, seed, top)) / planes.levels if planes.levels else planes.values
+    return (planes.values + TIES[ties](planes.values, seed, top)).div_(planes.levels) if planes.levels else planes.values
 
 
 def content_bins(planes: Planes, unit: Tensor, space: str) -> Tensor:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from efdm.kernels.cpu import unavailable_reason
+from efdm.kernels.cpu_threads import parallel_rows
+
 BINS = 2**18  # 1024 positions in a level of 8 bits, 4 in a level of 16 bits
 BOX = 16  # width of the box whose convolution with itself is the window of the local mean
 HALO = BOX - 1  # pixels of the window on each side
@@ -23,13 +26,22 @@ SEED_STEP = 2654435769  # 2^32 divided by the golden ratio
 DITHER = 0.25  # weight of the dither in the order of equal values
 
 
+def _compiled(tensor: Tensor) -> bool:
+    """Return True if numba's functions apply: on a CPU, where they are installed."""
+    return tensor.is_cpu and unavailable_reason() is None
+
+
+def _dither_terms(height: int, width: int, seed: int, top: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
+    rows = torch.arange(top, top + height, device=device) * STEPS[0] + seed % 2**31 * SEED_STEP & 0xFFFFFFFF
+    return rows, torch.arange(width, device=device) * STEPS[1] & 0xFFFFFFFF
+
+
 def dither(height: int, width: int, *, seed: int = 0, top: int = 0, device: torch.device | None = None) -> Tensor:
     """Return values in [0, 1) ``(height, width)`` that differ strongly between neighbours and are spread evenly.
 
     They depend on row, column and seed alone. ``top`` is the row at which a chunk starts.
     """
-    rows = torch.arange(top, top + height, device=device) * STEPS[0] + seed % 2**31 * SEED_STEP & 0xFFFFFFFF
-    columns = torch.arange(width, device=device) * STEPS[1] & 0xFFFFFFFF
+    rows, columns = _dither_terms(height, width, seed, top, device)
     return ((rows[:, None] + columns) & 0xFFFFFFFF).float().div_(2**32)
 
 
@@ -51,9 +63,22 @@ def local_mean(levels: Tensor) -> Tensor:
 
 def _smooth(levels: Tensor, seed: int, top: int) -> Tensor:
     """Order by the local mean, which continues a gradient inside a plateau, and by dither where the mean is constant."""
+    if _compiled(levels) and levels.numel() and levels.max() < 256:
+        return _smooth_compiled(levels.contiguous(), seed, top)
     off = local_mean(levels).sub_(levels.float())
     off /= off.abs().add_(1)
     return torch.lerp(off.add_(1).mul_(0.5), _dither(levels, seed, top), DITHER)
+
+
+def _smooth_compiled(levels: Tensor, seed: int, top: int) -> Tensor:
+    from efdm.style import levels_cpu
+
+    channels, height, width = levels.shape
+    out = torch.empty(levels.shape)
+    terms = (term.numpy().astype("u4") for term in _dither_terms(height, width, seed, top, None))
+    arrays = (levels.int().numpy(), *terms, out.numpy())
+    parallel_rows(lambda first, end: levels_cpu.smooth(*arrays, first, end), channels * height, width)
+    return out
 
 
 def _dither(levels: Tensor, seed: int, top: int) -> Tensor:
@@ -75,6 +100,19 @@ TIES: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType({
 def to_bins(values: Tensor) -> Tensor:
     """Return the bins of values in [0, 1) as int32."""
     return (values * BINS).int().clamp_(0, BINS - 1)
+
+
+def add_counts(counts: Tensor, rows: Tensor) -> Tensor:
+    """Add how often every number occurs in ``rows`` ``(c, n)`` to ``counts`` ``(c, numbers)``, and return them."""
+    if _compiled(rows):
+        from efdm.style import levels_cpu
+
+        arrays = rows.numpy(), counts.numpy()
+        _each_row(lambda row: levels_cpu.count(*(each[row] for each in arrays)), *rows.shape)
+    else:
+        for total, row in zip(counts, rows, strict=True):
+            total += torch.bincount(row, minlength=len(total))
+    return counts
 
 
 class Curve(NamedTuple):
@@ -101,14 +139,30 @@ class LevelMatch:
 
     def count(self, bins: Tensor) -> None:
         """Add the bins ``(c, n)`` of a chunk."""
-        for row, each in zip(self.counts, bins, strict=True):
-            row += torch.bincount(each, minlength=BINS)
+        add_counts(self.counts, bins)
 
     def map(self, bins: Tensor) -> Tensor:
         """Return the matched levels ``(c, n)``, int32, of a chunk."""
         if not self._curves:
             self._curves = [_curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
+        if _compiled(bins):
+            from efdm.style import levels_cpu
+
+            out = torch.empty_like(bins)
+            rows = [(row, *curve, made) for row, curve, made in zip(bins, self._curves, out, strict=True)]
+            _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in rows[row])), *bins.shape)
+            return out
         return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
+
+
+def _each_row(work: Callable[[int], None], rows: int, n: int) -> None:
+    """Call ``work`` with the number of every row of length ``n``, from several threads."""
+
+    def several(first: int, end: int) -> None:
+        for row in range(first, end):
+            work(row)
+
+    parallel_rows(several, rows, n)
 
 
 def _curve(counts: Tensor, reference: Tensor) -> Curve:
@@ -116,6 +170,12 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
     # Python integers: products of two numbers of values exceed 64 bits
     ends = [max(0, -((m - 2 * n * c) // (2 * m))) for c in reference.cumsum(0).tolist()]
     levels = torch.tensor(ends, device=counts.device)
+    if _compiled(counts):
+        from efdm.style import levels_cpu
+
+        first, packed = torch.empty_like(counts), torch.empty(len(counts), dtype=torch.int32)
+        levels_cpu.curve(counts.numpy(), levels.numpy(), first.numpy(), packed.numpy())
+        return Curve(levels, first, packed)
     last = counts.cumsum(0)
     first = last - counts
     # search the few levels among the many bins: a bin starts above all levels that end up to its first rank

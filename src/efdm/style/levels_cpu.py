@@ -1,0 +1,90 @@
+"""Counting of levels on the CPU, with the results of `efdm.style.levels`. Imports numba, so it is loaded on first use."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numba import float32, int32, uint32
+
+from efdm.kernels.cpu_radix import _jit
+
+BOX = 16  # as in `efdm.style.levels`
+HALO = BOX - 1
+ONE, HALF, UNIT, AREA, DITHER = float32(1), float32(0.5), float32(2**-32), float32(1 / BOX**4), float32(0.25)
+
+
+@partial(_jit, error_model="numpy")  # divisions without a check for zero are vectorized
+def smooth(levels, rows, columns, out, first, end):
+    """Write the positions of values below 256 inside their levels, for rows ``first`` to ``end`` of all channels.
+
+    ``levels`` and ``out`` are ``(c, h, w)``, ``rows`` and ``columns`` the terms of the dither. The sums over a window move
+    down by one row at a time and are completed along the row.
+    """
+    height, width = levels.shape[1:]
+    total, ahead, behind = np.empty(width, np.int32), np.empty(width, np.int32), np.empty(width, np.int32)
+    wide = np.empty(width + 2 * HALO, np.int32)
+    for number in range(first, end):
+        channel, row = levels[number // height], number % height
+        last = height - 1
+        if number == first or row == 0:
+            total[:], ahead[:], behind[:] = 0, 0, 0
+            for step in range(-HALO, BOX + 1):
+                line = channel[min(max(row + step, 0), last)]
+                weight, in_ahead, in_behind = int32(max(0, BOX - abs(step))), int32(step > 0), int32(step <= 0)
+                for j in range(width):
+                    total[j] += weight * line[j]
+                    ahead[j] += in_ahead * line[j]
+                    behind[j] += in_behind * line[j]
+        wide[:HALO], wide[HALO + width :] = total[0], total[width - 1]
+        wide[HALO : HALO + width] = total
+        length = wide.size
+        for _ in range(2):
+            for power in range(4):  # four doublings sum a box of 16
+                step = 1 << power
+                length -= step
+                for j in range(length):
+                    wide[j] += wide[j + step]
+        line, positions, start = channel[row], out[number // height, row], rows[row]
+        for j in range(width):
+            off = float32(wide[j]) * AREA - float32(line[j])
+            off = (off / (abs(off) + ONE) + ONE) * HALF
+            positions[j] = off + DITHER * (float32(uint32(start + columns[j])) * UNIT - off)
+        new, next_, old = channel[min(row + BOX + 1, last)], channel[min(row + 1, last)], channel[max(row - HALO, 0)]
+        for j in range(width):
+            total[j] += ahead[j] - behind[j]
+            ahead[j] += new[j] - next_[j]
+            behind[j] += next_[j] - old[j]
+
+
+@_jit
+def count(bins, counts):
+    """Add the bins of a chunk to their counts."""
+    for i in range(bins.size):
+        counts[bins[i]] += 1
+
+
+@_jit
+def curve(counts, ends, first, packed):
+    """Write the parts of a `Curve`."""
+    rank, level = 0, 0
+    for i in range(counts.size):
+        while level < ends.size and ends[level] <= rank:
+            level += 1
+        first[i] = rank
+        rank += counts[i]
+        packed[i] = 2 * level + (level < ends.size and ends[level] < rank)
+
+
+@_jit
+def to_levels(bins, ends, first, packed, out):
+    """Write the matched levels of a chunk, and advance the first rank of every bin that is divided between levels."""
+    for i in range(bins.size):
+        found = packed[bins[i]]
+        level = found >> 1
+        if found & 1:
+            rank = first[bins[i]]
+            first[bins[i]] = rank + 1
+            while ends[level] <= rank:
+                level += 1
+        out[i] = level
