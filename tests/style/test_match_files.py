@@ -177,7 +177,7 @@ def test_a_video_is_one_distribution_and_keeps_its_sound(
 
 
 def test_static_parts_of_a_video_do_not_flicker() -> None:
-    from efdm.style.color_match import content_bins, level_match, ordered_unit, prepare_reference
+    from efdm.style.color_match import content_bins, level_match, prepare_reference
     from efdm.style.planes import from_array
 
     still = noise(1, size=(64, 64))
@@ -186,7 +186,7 @@ def test_static_parts_of_a_video_do_not_flicker() -> None:
     counter, bins = level_match(256, prepare_reference(noise(3))), []
     for frame in (still, other):
         planes = from_array(frame)
-        bins.append(content_bins(planes, ordered_unit(planes, "smooth", 0), "rgb"))
+        bins.append(content_bins(planes, "rgb", "smooth", 0))
         counter.count(bins[-1])
     first, second = (counter.map(each).reshape(3, 64, 64)[:, 36:] for each in bins)
     assert (first != second).float().mean() < 0.05

@@ -18,7 +18,7 @@ from torch import Tensor
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice
-from efdm.style.levels import TIES, LevelMatch, add_counts, to_bins
+from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 from efdm.style.spaces import SPACES
@@ -201,7 +201,7 @@ def match_planes(planes: Planes, reference: Reference, strength: float, ties: st
     elif reference.space == "rgb" and not planes.levels:
         matched = _match_floats(planes, reference, ties, seed)
     else:
-        bins = content_bins(planes, ordered_unit(planes, ties, seed), reference.space)
+        bins = content_bins(planes, reference.space, ties, seed)
         counter = level_match(planes.levels, reference)
         counter.count(bins)
         matched = from_space(counter.map(bins), planes, reference.space)
@@ -209,16 +209,22 @@ def match_planes(planes: Planes, reference: Reference, strength: float, ties: st
 
 
 def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
-    """Return the values ``(c, h, w)`` in [0, 1), with equal levels in the order of ``ties``. Floats are unchanged.
-
-    ``top`` is the row at which a chunk starts.
-    """
+    """Return the values ``(c, h, w)`` in [0, 1), with equal levels in the order of ``ties``. Floats are unchanged."""
     return (planes.values + TIES[ties](planes.values, seed, top)).div_(planes.levels) if planes.levels else planes.values
 
 
-def content_bins(planes: Planes, unit: Tensor, space: str) -> Tensor:
-    """Return the bins ``(c, n)`` of the valid pixels in a space."""
-    return to_bins(SPACES[space].forward(planes.pick(unit)))
+def content_bins(
+    planes: Planes, space: str, ties: str, seed: int, top: int = 0, rows: tuple[int, int] | None = None
+) -> Tensor:
+    """Return the bins ``(c, n)`` of the valid pixels in a space, with equal levels in the order of ``ties``.
+
+    ``top`` is the row at which a chunk starts. With ``rows``, only the pixels of these rows of the chunk are returned.
+    """
+    inside = planes if rows is None else planes.crop(*rows)
+    part = slice(None) if rows is None else slice(*rows)
+    if space == "rgb":
+        return inside.pick(ordered_bins(planes.values, planes.levels, ties, seed, top)[:, part])
+    return to_bins(SPACES[space].forward(inside.pick(ordered_unit(planes, ties, seed, top)[:, part])))
 
 
 def level_match(levels: int, reference: Reference) -> LevelMatch:

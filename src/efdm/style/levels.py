@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,22 +64,9 @@ def local_mean(levels: Tensor) -> Tensor:
 
 def _smooth(levels: Tensor, seed: int, top: int) -> Tensor:
     """Order by the local mean, which continues a gradient inside a plateau, and by dither where the mean is constant."""
-    if _compiled(levels) and levels.numel() and levels.max() < 256:
-        return _smooth_compiled(levels.contiguous(), seed, top)
     off = local_mean(levels).sub_(levels.float())
     off /= off.abs().add_(1)
     return torch.lerp(off.add_(1).mul_(0.5), _dither(levels, seed, top), DITHER)
-
-
-def _smooth_compiled(levels: Tensor, seed: int, top: int) -> Tensor:
-    from efdm.style import levels_cpu
-
-    channels, height, width = levels.shape
-    out = torch.empty(levels.shape)
-    terms = (term.numpy().astype("u4") for term in _dither_terms(height, width, seed, top, None))
-    arrays = (levels.int().numpy(), *terms, out.numpy())
-    parallel_rows(lambda first, end: levels_cpu.smooth(*arrays, first, end), channels * height, width)
-    return out
 
 
 def _dither(levels: Tensor, seed: int, top: int) -> Tensor:
@@ -113,6 +101,19 @@ def add_counts(counts: Tensor, rows: Tensor) -> Tensor:
         for total, row in zip(counts, rows, strict=True):
             total += torch.bincount(row, minlength=len(total))
     return counts
+
+
+def ordered_bins(levels: Tensor, depth: int, ties: str, seed: int, top: int) -> Tensor:
+    """Return the bins ``(c, h, w)`` of integers below ``depth``, with equal ones in the order of ``ties``."""
+    if not (ties == "smooth" and depth == 256 and _compiled(levels)):
+        return to_bins((levels + TIES[ties](levels, seed, top)).div_(depth))
+    from efdm.style import levels_cpu
+
+    (channels, height, width), out = levels.shape, torch.empty_like(levels, memory_format=torch.contiguous_format)
+    terms = (term.numpy().astype("u4") for term in _dither_terms(height, width, seed, top, None))
+    arrays: tuple[Any, ...] = (levels.contiguous().numpy(), *terms, np.float32(BINS // depth), out.numpy())
+    parallel_rows(lambda first, end: levels_cpu.smooth_bins(*arrays, first, end), channels * height, width)
+    return out
 
 
 class Curve(NamedTuple):

@@ -15,11 +15,11 @@ ONE, HALF, UNIT, AREA, DITHER = float32(1), float32(0.5), float32(2**-32), float
 
 
 @partial(_jit, error_model="numpy")  # divisions without a check for zero are vectorized
-def smooth(levels, rows, columns, out, first, end):
-    """Write the positions of values below 256 inside their levels, for rows ``first`` to ``end`` of all channels.
+def smooth_bins(levels, rows, columns, scale, out, first, end):
+    """Write the bins of values below 256, in the order "smooth", for rows ``first`` to ``end`` of all channels.
 
-    ``levels`` and ``out`` are ``(c, h, w)``, ``rows`` and ``columns`` the terms of the dither. The sums over a window move
-    down by one row at a time and are completed along the row.
+    ``levels`` and ``out`` are ``(c, h, w)``, ``rows`` and ``columns`` the terms of the dither, and ``scale`` is the number
+    of bins in a level. The sums over a window move down by one row at a time and are completed along the row.
     """
     height, width = levels.shape[1:]
     total, ahead, behind = np.empty(width, np.int32), np.empty(width, np.int32), np.empty(width, np.int32)
@@ -45,11 +45,13 @@ def smooth(levels, rows, columns, out, first, end):
                 length -= step
                 for j in range(length):
                     wide[j] += wide[j + step]
-        line, positions, start = channel[row], out[number // height, row], rows[row]
+        line, bins, start = channel[row], out[number // height, row], rows[row]
         for j in range(width):
-            off = float32(wide[j]) * AREA - float32(line[j])
+            level = float32(line[j])
+            off = float32(wide[j]) * AREA - level
             off = (off / (abs(off) + ONE) + ONE) * HALF
-            positions[j] = off + DITHER * (float32(uint32(start + columns[j])) * UNIT - off)
+            position = off + DITHER * (float32(uint32(start + columns[j])) * UNIT - off)
+            bins[j] = int32((level + position) * scale)
         new, next_, old = channel[min(row + BOX + 1, last)], channel[min(row + 1, last)], channel[max(row - HALO, 0)]
         for j in range(width):
             total[j] += ahead[j] - behind[j]

@@ -33,7 +33,6 @@ from efdm.style.color_match import (
     from_space,
     level_match,
     match_picture,
-    ordered_unit,
     prepare_reference,
     replace_valid,
 )
@@ -227,7 +226,7 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
 
     def planes_of(frame: Any) -> tuple[Planes, Any]:
         planes = Planes(frame.rgb.to(options.device).int(), 256, None)
-        return planes, content_bins(planes, ordered_unit(planes, options.ties, options.seed), reference.space)
+        return planes, content_bins(planes, reference.space, options.ties, options.seed)
 
     count = 0
     with VideoReader(source) as reader:

@@ -20,7 +20,6 @@ from efdm.style.color_match import (
     content_bins,
     from_space,
     level_match,
-    ordered_unit,
     replace_valid,
 )
 from efdm.style.levels import HALO, TIES, take_ranks
@@ -68,8 +67,10 @@ def match_array(
     def chunks(first: int) -> Iterator[tuple[int, Planes, Tensor]]:
         for done, top in enumerate(range(0, len(content), rows)):
             progress(Progress("matching", first + done, parts))
-            planes, unit = _chunk(content, mask, top, min(top + rows, len(content)), ties, seed, nodata, device)
-            yield top, planes, content_bins(planes, unit, reference.space)
+            bottom = min(top + rows, len(content))
+            above, wide = _with_context(content, mask, top, bottom, nodata, device)
+            inside = (top - above, bottom - above)
+            yield top, wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
 
     for _, _, bins in chunks(0):
         counter.count(bins)
@@ -169,19 +170,10 @@ def read_quantiles(ordered: Tensor, rank: Tensor, n: int) -> Tensor:
     return torch.where(rest == 0, low, torch.lerp(low, high, weight))
 
 
-def _chunk(
-    content: NDArray[Any],
-    mask: NDArray[Any] | None,
-    top: int,
-    bottom: int,
-    ties: str,
-    seed: int,
-    nodata: float | None,
-    device: Any,
-) -> tuple[Planes, Tensor]:
-    """Return the planes of some rows, and their values in the order of ties, which also depends on the rows around them."""
+def _with_context(
+    content: NDArray[Any], mask: NDArray[Any] | None, top: int, bottom: int, nodata: float | None, device: Any
+) -> tuple[int, Planes]:
+    """Return the planes of some rows and of the rows around them, on which the order of ties depends, and the first row."""
     above, below = max(0, top - HALO), min(len(content), bottom + HALO)
     valid = None if mask is None else torch.from_numpy(np.asarray(mask[above:below]) > 0)
-    wide = from_array(content[above:below], valid, nodata, device)
-    inside = (top - above, bottom - above)
-    return wide.crop(*inside), ordered_unit(wide, ties, seed, above)[:, slice(*inside)]
+    return above, from_array(content[above:below], valid, nodata, device)

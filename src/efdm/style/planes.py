@@ -53,9 +53,9 @@ def from_array(array: Any, valid: Tensor | None = None, nodata: float | None = N
     """
     pixels = np.atleast_3d(np.asarray(array))
     levels = LEVELS_OF.get(pixels.dtype.name, 0)
-    wide = pixels.astype(np.int32 if levels else pixels.dtype if pixels.dtype == np.float64 else np.float32)
-    values = torch.from_numpy(np.ascontiguousarray(wide.transpose(2, 0, 1))).to(device)
-    return _checked(values, levels, valid, nodata)
+    kind = np.int32 if levels else pixels.dtype if pixels.dtype == np.float64 else np.float32
+    wide = np.ascontiguousarray(pixels.transpose(2, 0, 1)).astype(kind)  # in this order, because few bytes are transposed
+    return _checked(torch.from_numpy(wide).to(device), levels, valid, nodata)
 
 
 def _checked(values: Tensor, levels: int, valid: Tensor | None, nodata: float | None) -> Planes:
