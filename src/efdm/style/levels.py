@@ -143,16 +143,15 @@ class LevelMatch:
         add_counts(self.counts, bins)
 
     def map(self, bins: Tensor) -> Tensor:
-        """Return the matched levels ``(c, n)``, int32, of a chunk."""
+        """Return the matched levels ``(c, n)``, int32, of a chunk. The bins may be overwritten."""
         if not self._curves:
             self._curves = [_curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
         if _compiled(bins):
             from efdm.style import levels_cpu
 
-            out = torch.empty_like(bins)
-            rows = [(row, *curve, made) for row, curve, made in zip(bins, self._curves, out, strict=True)]
-            _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in rows[row])), *bins.shape)
-            return out
+            rows = [[each.numpy() for each in (row, *curve)] for row, curve in zip(bins, self._curves, strict=True)]
+            _each_row(lambda row: levels_cpu.to_levels(*rows[row]), *bins.shape)
+            return bins
         return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
 
 
@@ -174,9 +173,9 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
     if _compiled(counts):
         from efdm.style import levels_cpu
 
-        first, packed = torch.empty_like(counts), torch.empty(len(counts), dtype=torch.int32)
-        levels_cpu.curve(counts.numpy(), levels.numpy(), first.numpy(), packed.numpy())
-        return Curve(levels, first, packed)
+        packed = torch.empty(len(counts), dtype=torch.int32)
+        levels_cpu.curve(counts.numpy(), levels.numpy(), packed.numpy())  # in place: new memory takes longer than the work
+        return Curve(levels, counts, packed)
     last = counts.cumsum(0)
     first = last - counts
     # search the few levels among the many bins: a bin starts above all levels that end up to its first rank

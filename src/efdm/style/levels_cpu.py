@@ -67,20 +67,20 @@ def count(bins, counts):
 
 
 @_jit
-def curve(counts, ends, first, packed):
-    """Write the parts of a `Curve`."""
+def curve(counts, ends, packed):
+    """Write the parts of a `Curve`. The counts are replaced by the first rank of every bin."""
     rank, level = 0, 0
     for i in range(counts.size):
         while level < ends.size and ends[level] <= rank:
             level += 1
-        first[i] = rank
-        rank += counts[i]
+        size, counts[i] = counts[i], rank
+        rank += size
         packed[i] = 2 * level + (level < ends.size and ends[level] < rank)
 
 
 @_jit
-def to_levels(bins, ends, first, packed, out):
-    """Write the matched levels of a chunk, and advance the first rank of every bin that is divided between levels."""
+def to_levels(bins, ends, first, packed):
+    """Replace bins by their matched levels, and advance the first rank of every bin that is divided between levels."""
     for i in range(bins.size):
         found = packed[bins[i]]
         level = found >> 1
@@ -89,4 +89,4 @@ def to_levels(bins, ends, first, packed, out):
             first[bins[i]] = rank + 1
             while ends[level] <= rank:
                 level += 1
-        out[i] = level
+        bins[i] = level
