@@ -143,15 +143,16 @@ class LevelMatch:
         add_counts(self.counts, bins)
 
     def map(self, bins: Tensor) -> Tensor:
-        """Return the matched levels ``(c, n)``, int32, of a chunk. The bins may be overwritten."""
+        """Return the matched levels ``(c, n)``, int32, of a chunk."""
         if not self._curves:
             self._curves = [_curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
         if _compiled(bins):
             from efdm.style import levels_cpu
 
-            rows = [[each.numpy() for each in (row, *curve)] for row, curve in zip(bins, self._curves, strict=True)]
-            _each_row(lambda row: levels_cpu.to_levels(*rows[row]), *bins.shape)
-            return bins
+            out = torch.empty_like(bins)
+            rows = [(row, *curve, made) for row, curve, made in zip(bins, self._curves, out, strict=True)]
+            _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in rows[row])), *bins.shape)
+            return out
         return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
 
 

@@ -79,8 +79,8 @@ def curve(counts, ends, packed):
 
 
 @_jit
-def to_levels(bins, ends, first, packed):
-    """Replace bins by their matched levels, and advance the first rank of every bin that is divided between levels."""
+def to_levels(bins, ends, first, packed, out):
+    """Write the matched levels of a chunk, and advance the first rank of every bin that is divided between levels."""
     for i in range(bins.size):
         found = packed[bins[i]]
         level = found >> 1
@@ -89,4 +89,4 @@ def to_levels(bins, ends, first, packed):
             first[bins[i]] = rank + 1
             while ends[level] <= rank:
                 level += 1
-        bins[i] = level
+        out[i] = level

@@ -53,9 +53,10 @@ def from_array(array: Any, valid: Tensor | None = None, nodata: float | None = N
     """
     pixels = np.atleast_3d(np.asarray(array))
     levels = LEVELS_OF.get(pixels.dtype.name, 0)
-    kind = np.int32 if levels else pixels.dtype if pixels.dtype == np.float64 else np.float32
-    wide = np.ascontiguousarray(pixels.transpose(2, 0, 1)).astype(kind)  # in this order, because few bytes are transposed
-    return _checked(torch.from_numpy(wide).to(device), levels, valid, nodata)
+    # transposed before they are widened, because that moves fewer bytes; torch widens them in several threads
+    planar = torch.from_numpy(pixels.transpose(2, 0, 1).astype(pixels.dtype.newbyteorder("="), order="C"))
+    kind = torch.int32 if levels else torch.float64 if pixels.dtype == np.float64 else torch.float32
+    return _checked(planar.to(device, kind), levels, valid, nodata)
 
 
 def _checked(values: Tensor, levels: int, valid: Tensor | None, nodata: float | None) -> Planes:
