@@ -28,8 +28,8 @@ def times(device: str, field: str) -> dict[str, float]:
 
 
 def colours_table() -> str:
-    cpu, gpu = times("cpu", "cpu_seconds"), times("cuda", "seconds")
-    columns = {"CPU time": cpu, **({"GPU": gpu} if gpu else {})}
+    cpu, gpu = times("cpu", "seconds"), times("cuda", "seconds")
+    columns = {"2 cores": cpu, **({"GPU": gpu} if gpu else {})}
     rows = []
     for row in (record("cpu") or {"rows": []})["rows"]:
         spent = (f"{found[row['name']] * 1000:.0f} ms" if row["name"] in found else "" for found in columns.values())
