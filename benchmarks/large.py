@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/large.py [--side 46400] [--folder DIR] [--out FILE]
 
 The content is a gradient with noise, 8 bits, written and read in chunks. The result must have the levels of the reference as
-often as the definition says, and must keep the order of the content. DIR needs twice the size of the file. "peak_mib" includes the parts of both files that the operating system keeps in memory.
+often as the definition says, and must keep the order of the content. DIR needs twice the size of the file. "peak_mib"
+includes the parts of both files that the operating system keeps in memory.
 """
 
 from __future__ import annotations
