@@ -13,7 +13,9 @@ from efdm.kernels import cuda
 
 KERNEL = re.compile(r"^(?!__device__).*?(\w+)\((const raw \*[^)]*)\) {$", re.MULTILINE)
 SIGNATURES = {name: parameters.split(",") for name, parameters in KERNEL.findall(cuda._SOURCE.read_text())}
-POINTERS = {"int": torch.int32, "half_word": torch.int16, "float": torch.float32, "long": torch.int64}
+POINTERS = {
+    "int": torch.int32, "half_word": torch.int16, "float": torch.float32, "double": torch.float64, "long": torch.int64,
+}  # fmt: skip
 
 
 class Recorder:
@@ -47,6 +49,7 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
         functions.sort_rows(x)
         functions.sort_rank(x)
         functions.take(x, rank)
+        functions.tolerant_match(x, x, 0.1)
         functions.mix_partners(x, partner, weight)
     for grad in (torch.randn(4, 6, 50), torch.randn(4, 50, 6).mT):
         out, order = cuda.block.mix_order(grad, partner, weight)
