@@ -94,7 +94,7 @@ def test_options_reach_the_stylizer(place: Path, run) -> None:
         "size": ("photo.png", "--size", 12),
         "style_size": ("photo.png", "--style-size", 40),
         "stroke": ("photo.png", "--stroke", 2),
-        "tied": ("flat.png",),
+        "tied": ("flat.png", "--tolerance", 0),
         "three": ("flat.png", "--ties", "random", "--seed", 3),
         "again": ("flat.png", "--ties", "random", "--seed", 3),
         "four": ("flat.png", "--ties", "random", "--seed", 4),
