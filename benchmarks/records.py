@@ -22,6 +22,7 @@ COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels"
 # record -> the code that it measures
 MEASURED: dict[str, tuple[str, ...]] = {
     "gpu-tests.json": TRAINING,
+    "joint-cpu.json": ("src/efdm/ops/joint.py",),
     "cpu.json": CORE,
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,

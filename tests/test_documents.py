@@ -139,7 +139,9 @@ def test_links_and_pictures_exist() -> None:
                 assert (document.parent / link).exists(), f"{document.name} points to {link}"
 
 
-@pytest.mark.parametrize("name", ["match_report", "pictures_report", "colours_report", "lab_report", "reproduction"])
+@pytest.mark.parametrize(
+    "name", ["match_report", "pictures_report", "joint_report", "colours_report", "lab_report", "reproduction"]
+)
 def test_tables_equal_the_records(name: str) -> None:
     for place in importlib.import_module(name).TABLES:
         text = place.document.read_text()
