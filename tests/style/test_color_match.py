@@ -255,3 +255,19 @@ def test_on_a_gpu(kind: str, method: str) -> None:
     np.testing.assert_array_equal(ordered(made), ordered(y))
     same = match_picture(x, y, ties="position", device="cuda")
     np.testing.assert_array_equal(same, match_picture(x, y, ties="position"))
+
+
+def test_tolerance_gives_similar_levels_the_same_colour() -> None:
+    g = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 3, (3, 40, 60), generator=g)
+    content = torch.where(torch.arange(60) < 40, noise, 180 + 20 * noise).to(torch.uint8)
+    reference = torch.randint(0, 256, (3, 50, 50), generator=g).to(torch.uint8)
+    exact, calm = (match_picture(content, reference, tolerance=t).float() for t in (0.0, 0.1))
+    assert calm[..., :40].std() < 2 < 40 < exact[..., :40].std()
+    close = efdm.efdm(content[None].float(), reference[None].float(), tolerance=0.1)[0]
+    assert (calm - close).abs().max() <= 2  # the order of ties inside a level, and rounding
+    floats = match_picture(content / 255, reference / 255, tolerance=0.1)
+    assert (floats * 255 - close).abs().max() < 1e-3
+    for wrong in ({"tolerance": -1.0}, {"tolerance": 0.1, "method": "joint"}):
+        with pytest.raises(SettingError, match="tolerance"):
+            match_picture(content, reference, **wrong)

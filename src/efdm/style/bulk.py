@@ -78,7 +78,7 @@ class Match:
 
     def __call__(self, device: str) -> Process:
         reference = read_references(self.references, replace(self.options, device=device))
-        named = {name: getattr(self.options, name) for name in ("strength", "ties", "nodata", "seed")}
+        named = {name: getattr(self.options, name) for name in ("strength", "ties", "tolerance", "nodata", "seed")}
         return lambda picture: {"": match_picture(picture, reference, device=device, **named)}
 
 

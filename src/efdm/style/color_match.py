@@ -17,7 +17,7 @@ from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
-from efdm.ops.choices import check_choice
+from efdm.ops.choices import check_choice, check_tolerance
 from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
@@ -148,6 +148,7 @@ def match_picture(
     method: Method = "channels",
     strength: float = 1.0,
     ties: str = "smooth",
+    tolerance: float = 0.0,
     mask: Any = None,
     reference_mask: Any = None,
     nodata: float | None = None,
@@ -167,6 +168,9 @@ def match_picture(
         strength: From 0 (the content) to 1 (the match).
         ties: Order of equal values, of which integer pictures have many. ``"smooth"``: by the mean of the neighbourhood,
             mixed with dither, so that skies do not band; ``"dither"``: by dither alone; ``"position"``: by row and column.
+        tolerance: Standard deviations within which values of the content share the mean of their match. 0 is exact; 0.1
+            keeps noise, compression blocks and plain areas calm, which an exact match would spread over all levels. Not for
+            joint matches.
         mask, reference_mask: ``(h, w)``, nonzero where pixels are changed, and where the colours are taken from. For a list
             of references, a list of masks.
         nodata: Value that marks pixels without data in content and reference. They stay as they are and do not count.
@@ -182,27 +186,32 @@ def match_picture(
     """
     check_choice("ties", ties, tuple(TIES))
     check_strength(strength, 1)
+    check_tolerance(tolerance)
     planes, opened = open_planes(content, mask, nodata, device)
     if not isinstance(reference, Reference):
         reference = prepare_reference(
             reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
         )
-    return convert_planes(match_planes(planes, reference, strength, ties, seed), content, opened)
+    return convert_planes(match_planes(planes, reference, strength, ties, seed, tolerance), content, opened)
 
 
-def match_planes(planes: Planes, reference: Reference, strength: float, ties: str, seed: int) -> Tensor:
+def match_planes(
+    planes: Planes, reference: Reference, strength: float, ties: str, seed: int, tolerance: float = 0.0
+) -> Tensor:
     """Return the values ``(c, h, w)`` of a picture, matched where they are valid."""
     check_fit(len(planes.values), reference)
+    if tolerance and reference.method == "joint":
+        raise SettingError("a joint match has no tolerance; use method='channels', or tolerance=0", ("tolerance", "method"))
     if not strength or not planes.pick(planes.values).numel():
         return planes.values
     reference = reference.to(planes.values.device)
     if reference.method == "joint":
         matched = _match_joint(planes, reference, ties, seed)
     elif reference.space == "rgb" and not planes.levels:
-        matched = _match_floats(planes, reference, ties, seed)
+        matched = _match_floats(planes, reference, ties, seed, tolerance)
     else:
         bins = content_bins(planes, reference.space, ties, seed)
-        counter = level_match(planes.levels, reference)
+        counter = level_match(planes.levels, reference, tolerance)
         counter.count(bins)
         matched = from_space(counter.map(bins), planes, reference.space)
     return replace_valid(planes, matched, strength)
@@ -227,9 +236,9 @@ def content_bins(
     return to_bins(SPACES[space].forward(inside.pick(ordered_unit(planes, ties, seed, top)[:, part])))
 
 
-def level_match(levels: int, reference: Reference) -> LevelMatch:
+def level_match(levels: int, reference: Reference, tolerance: float = 0.0) -> LevelMatch:
     """Return a matcher, on the device of the reference, of ``levels`` in RGB or of the levels of another space."""
-    return LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS))
+    return LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
 
 
 def from_space(matched: Tensor, planes: Planes, space: str) -> Tensor:
@@ -254,9 +263,11 @@ def replace_valid(planes: Planes, matched: Tensor, strength: float) -> Tensor:
     return out
 
 
-def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int) -> Tensor:
+def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int, tolerance: float) -> Tensor:
     """Sort by (value, position in the level of a picture of 8 bits): the stable sort by value follows that by position."""
     x = planes.pick(planes.values)
+    if tolerance:
+        return efdm(x[None], PreparedStyle(reference.floats().to(x)[None]), tolerance=tolerance)[0]
     low, high = x.amin(1)[:, None, None], x.amax(1)[:, None, None]
     levels = ((planes.values - low) / (high - low) * (KEY_LEVELS - 1)).nan_to_num(0, 0, 0).round().int()
     order = planes.pick(TIES[ties](levels, seed, 0)).argsort(dim=1, stable=True)

@@ -8,6 +8,7 @@ several chunks, pictures or frames add up, so a chunk is mapped exactly without 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -130,11 +131,12 @@ class LevelMatch:
 
     ``counts`` ``(c, levels)`` of the reference are resampled to the number of counted values: rank ``r`` of ``n`` gets the
     order statistic ``floor((r + 1/2) m / n)`` of the ``m`` values of the reference, as in `efdm.ops.efdm` with
-    ``sizes="nearest"``. Values in the same bin are ranked by position.
+    ``sizes="nearest"``. Values in the same bin are ranked by position. With a tolerance, bins get the mean over the ranks of
+    all bins within as many standard deviations, rounded to a level.
     """
 
-    def __init__(self, counts: Tensor) -> None:
-        self.reference = counts
+    def __init__(self, counts: Tensor, tolerance: float = 0.0) -> None:
+        self.reference, self.tolerance = counts, tolerance
         self.counts = torch.zeros(len(counts), BINS, dtype=torch.int64, device=counts.device)
         self._curves: list[Curve] = []
 
@@ -145,12 +147,13 @@ class LevelMatch:
     def map(self, bins: Tensor) -> Tensor:
         """Return the matched levels ``(c, n)``, int32, of a chunk."""
         if not self._curves:
-            self._curves = [_curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
+            curve = partial(_tolerant_curve, tolerance=self.tolerance) if self.tolerance else _curve
+            self._curves = [curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
         if _compiled(bins):
             from efdm.style import levels_cpu
 
             out = torch.empty_like(bins)
-            rows = [(row, *curve, made) for row, curve, made in zip(bins, self._curves, out, strict=True)]
+            rows = [(row, *found, made) for row, found, made in zip(bins, self._curves, out, strict=True)]
             _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in rows[row])), *bins.shape)
             return out
         return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
@@ -185,6 +188,21 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
     divided = torch.zeros_like(low)
     divided[found[(first[found] < levels) & (levels < last[found])]] = 1
     return Curve(levels, first, (2 * low + divided).int())
+
+
+def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curve:
+    n, bins, weights = counts.sum(), torch.arange(BINS, device=counts.device), counts.double()
+    mean = (weights * bins).sum() / n
+    radius = int(tolerance * ((weights * (bins - mean).square()).sum() / (n - 1).clamp(min=1)).sqrt())
+    last = counts.cumsum(0)
+    ranks = torch.stack([(last - counts)[(bins - radius).clamp(min=0)], last[(bins + radius).clamp(max=BINS - 1)]])
+    # sums over the order statistics of the reference are piecewise linear in the share of the ranks
+    index, shares = torch.arange(len(reference), device=counts.device), reference.double() / reference.sum()
+    ends, sums = shares.cumsum(0), (shares * index).cumsum(0)
+    at = torch.searchsorted(ends, ranks / n).clamp(max=len(index) - 1)
+    first, end = sums[at] + (ranks / n - ends[at]) * index[at]
+    means = (end - first) * n / (ranks[1] - ranks[0]).clamp(min=1)
+    return Curve(index, last - counts, 2 * means.round().int())
 
 
 def _map(bins: Tensor, curve: Curve) -> Tensor:

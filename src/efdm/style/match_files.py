@@ -23,7 +23,7 @@ from efdm.data.results import Failed, Saving, report_failure
 from efdm.data.video import VideoReader, VideoWriter
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
-from efdm.ops.choices import check_choice
+from efdm.ops.choices import check_choice, check_tolerance
 from efdm.progress import Progress, Report, ignore
 from efdm.style.color_match import (
     Method,
@@ -66,6 +66,7 @@ class MatchOptions:
     method: Method = "channels"
     strength: float = 1.0
     ties: str = "smooth"
+    tolerance: float = 0.0
     mask: Path | None = None
     reference_masks: Sequence[Path] = ()
     nodata: float | None = None
@@ -78,6 +79,7 @@ class MatchOptions:
         for name, table in tables.items():
             check_choice(name, getattr(self, name), tuple(table))
         check_strength(self.strength, 1)
+        check_tolerance(self.tolerance)
 
 
 @stoppable()
@@ -181,7 +183,7 @@ def _check_suffix(out: Path) -> None:
 def _match_file(
     source: Source, reference: Reference, out: Path, options: MatchOptions, saving: Saving, progress: Report
 ) -> None:
-    plain = {name: getattr(options, name) for name in ("strength", "ties", "nodata", "seed", "device")}
+    plain = {name: getattr(options, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
     if source.member is None and source.path.suffix.lower() in ARRAYS and is_array_file(source.path):
         array = open_array(source.path)
         mask = _mask(options.mask, array)
@@ -222,7 +224,7 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     if options.mask is not None:
         raise SettingError("masks are for pictures, not for a video", "mask")
     check_fit(3, reference)
-    counter = level_match(256, reference.to(torch.device(options.device)))
+    counter = level_match(256, reference.to(torch.device(options.device)), options.tolerance)
 
     def planes_of(frame: Any) -> tuple[Planes, Any]:
         planes = Planes(frame.rgb.to(options.device).int(), 256, None)

@@ -37,6 +37,7 @@ def match_array(
     *,
     strength: float = 1.0,
     ties: str = "smooth",
+    tolerance: float = 0.0,
     mask: NDArray[Any] | None = None,
     nodata: float | None = None,
     seed: int = 0,
@@ -59,9 +60,11 @@ def match_array(
     levels = LEVELS_OF.get(content.dtype.name, 0)
     rows = rows or max(1, CHUNK // (content.size // len(content)))
     if not levels and reference.space == "rgb":
+        if tolerance:
+            raise SettingError("floats in chunks are matched exactly; use tolerance=0", "tolerance")
         _match_floats(FloatChunks(content, mask, nodata, rows), reference, out, strength, progress)
         return
-    counter = level_match(levels, reference.to(torch.device(device)))
+    counter = level_match(levels, reference.to(torch.device(device)), tolerance)
     parts = 2 * -(-len(content) // rows)
 
     def chunks(first: int) -> Iterator[tuple[int, Planes, Tensor]]:

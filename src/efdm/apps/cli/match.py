@@ -43,6 +43,10 @@ def match(
     ] = "channels",
     strength: Annotated[float, typer.Option(min=0, max=1, help="From the content (0) to the match (1).")] = 1.0,
     ties: Annotated[str, choice(TIES, "Order of equal values.")] = "smooth",
+    tolerance: Annotated[
+        float,
+        typer.Option(min=0, help="Standard deviations within which values share their match; 0: exact."),
+    ] = 0.0,
     mask: Annotated[Path | None, typer.Option(help="Change only where this picture is white.")] = None,
     reference_mask: Annotated[
         list[Path] | None, typer.Option(help="Use only the white part of a reference. Repeat it once per reference.")
@@ -67,7 +71,7 @@ def match(
     """
     with report_errors(files.INTERRUPTED), files.piped(content, out, format) as (contents, target):
         options = MatchOptions(
-            space=space, method=method, strength=strength, ties=ties, mask=mask,  # type: ignore[arg-type]
+            space=space, method=method, strength=strength, ties=ties, tolerance=tolerance, mask=mask,  # type: ignore[arg-type]
             reference_masks=tuple(reference_mask or ()), nodata=nodata, seed=seed, audio=audio,  # type: ignore[arg-type]
             device=resolve_device(device),
         )  # fmt: skip
