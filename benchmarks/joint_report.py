@@ -1,0 +1,62 @@
+"""Make the tables of joint matching in the guide from the records.
+
+python benchmarks/joint_report.py            print them
+python benchmarks/joint_report.py --readme   put them into docs/guide/operations.md
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from documents import ROOT, Table, markdown, parse_update_flag, update_documents
+
+from efdm.style.evaluate import read_records
+from efdm.style.report import Group, groups, mean_and_error
+
+GUIDE = ROOT / "docs" / "guide" / "operations.md"
+RESULTS = ROOT / "benchmarks" / "results"
+RUN = ROOT / "results" / "style" / "joint"  # of `efdm evaluate style --method efdm --method wct --method joint`
+MEASURES = {"lpips": "content LPIPS ↓", "style_distance": "style distance ↓", "gram_distance": "Gram error ↓"}
+
+
+def record(device: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"joint-{device}.json").read_text())
+    return found
+
+
+def distances_table() -> str:
+    found = {(row["layer"], row["candidate"]): row for row in record("cpu")["distances"]}
+    layers = sorted({layer for layer, _ in found})
+    rows = []
+    for name in dict.fromkeys(candidate for _, candidate in found):
+        cells = [found[layer, name] for layer in layers]
+        shares = [f"{row['share']:.2f} ({row['least']:.2f}-{row['most']:.2f})" for row in cells]
+        rows.append([name, *shares, *("-" if name == "halves" else f"{row['gram_error']:.3f}" for row in cells)])
+    return markdown(["match", *layers, *(f"Gram error, {layer}" for layer in layers)], rows)
+
+
+def pictures_table() -> str:
+    found = [group for group in groups(read_records(RUN)) if "model" in group.candidate]
+    names = [[f"`{group.candidate[key]}`" for key in ("model", "method")] for group in found]
+    rows = [[*name, *(format_mean(group, each) for each in MEASURES)] for name, group in zip(names, found, strict=True)]
+    pairs = len(found[0].records)
+    head = ["model", "method", *MEASURES.values()]
+    return f"Pictures of {pairs} pairs, mean ± standard error:\n\n{markdown(head, rows)}"
+
+
+def format_mean(group: Group, measure: str) -> str:
+    mean, error = mean_and_error(group.values(measure))
+    return f"{mean:.3f} ± {error:.3f}"
+
+
+TABLES = [Table(GUIDE, "joint table", "joint_report.py", distances_table)]
+if RUN.exists():
+    TABLES.append(Table(GUIDE, "joint pictures table", "joint_report.py", pictures_table))
+
+
+if __name__ == "__main__":
+    if parse_update_flag(__doc__):
+        update_documents(TABLES)
+    for place in TABLES:
+        print(place.render(), end="\n\n")
