@@ -45,7 +45,8 @@ def client(address: str, tmp_path: Path) -> Client:
 
 
 def stylize(client: Client, content: Path, size: int = 256) -> tuple[list[str], str]:
-    return client.predict(handle_file(content), ["starry"], [], PAD, 1.0, "none", "none", size, "small", api_name="/stylize")
+    given = (["starry"], [], PAD, "auto", 1.0, "none", "none", size, "small")
+    return client.predict(handle_file(content), *given, api_name="/stylize")
 
 
 def tabs(handlers: Handlers) -> list[str]:
