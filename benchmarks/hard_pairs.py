@@ -1,6 +1,6 @@
 """Measure style transfer on twelve hard pairs, flat contents and nearly empty styles, and write a record and a sheet.
 
-    python benchmarks/hard_pairs.py [--setting NAME ...] [--out FILE]
+    python benchmarks/hard_pairs.py [--setting NAME ...] [--out FILE] [--sheet FILE]
 
 Content LPIPS and style distance come from the independent judge in ../shared/judge, without which the script does not run.
 "flat_variance" is the mean variance of the output inside blocks that are flat in the content. The setting "adain", with the
@@ -127,6 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--setting", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "hard-pairs.json")
+    parser.add_argument("--sheet", type=Path, default=HERE.parent / "build" / "hard-pairs.jpg")  # not for the repository
     options = parser.parse_args()
     if not SHARED.exists():
         raise SystemExit(f"the pictures and the judge are missing: {SHARED} not found")
@@ -161,7 +162,8 @@ def main() -> None:
     options.out.write_text(json.dumps(record, indent=1) + "\n")
     labels = ["content", "style", *options.setting]
     made = sheet(pictures, row_labels=[pair[0] for pair in PAIRS], column_labels=labels, cell=(200, 280))
-    write_picture(options.out.with_suffix(".jpg"), made)
+    options.sheet.parent.mkdir(parents=True, exist_ok=True)
+    write_picture(options.sheet, made)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pictures_report
@@ -73,6 +74,18 @@ def test_the_model_cards() -> None:
     assert all(r["content"] == r["style"] for r in itself.records)
     assert f"is reproduced with an LPIPS of {formatted(itself, 'lpips')} ({len(itself.records)} photographs" in card
     assert mean_and_error(itself.values("lpips"))[0] <= 0.25
+
+
+def test_hard_pairs() -> None:
+    means = json.loads((ROOT / "benchmarks/results/hard-pairs.json").read_text())["means"]
+    adain, exact, default, stroke = (means[setting] for setting in ("adain", "exact", "default", "stroke 2"))
+    ratios = [f"{row['flat_variance'] / adain['flat_variance']:.1f}" for row in (default, exact)]
+    assert float(ratios[0]) <= 2
+    assert default["content_lpips"] <= 0.60
+    card = words_of("docs/models/small.md")
+    assert "inside flat blocks is {} times that of AdaIN, instead of {} times".format(*ratios) in card
+    assert f"{default['content_lpips']:.3f} instead of {exact['content_lpips']:.3f}" in card
+    assert f"grows from {default['wavelength']:.1f} to {stroke['wavelength']:.1f} pixels" in card
 
 
 def test_quality_and_speed_targets() -> None:
