@@ -54,6 +54,13 @@ def test_failures_and_mistakes(place: Path, run) -> None:
     assert "--shard" in run("contents", "--style", "style.png", "-o", "out", "--shard", "3").output
 
 
+def test_a_job_needs_a_folder(place: Path, run) -> None:
+    result = run("contents", "--style", "glass", "-o", "out.png", "--shard", "1/1")
+    assert result.exit_code == 2
+    assert "folder" in result.output
+    assert not Path("out.png").exists()
+
+
 def test_match(place: Path) -> None:
     from efdm.apps.cli.match import app
 

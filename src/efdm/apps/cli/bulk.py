@@ -11,6 +11,7 @@ import typer
 from efdm.apps.cli.options import choice, parse_shard
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.data import WRITABLE
 from efdm.data.bulk import ENGINES, Factory, Job, run_job
 from efdm.data.bulk import Output as Form
 from efdm.data.shards import find_shards
@@ -41,8 +42,8 @@ class JobOptions(NamedTuple):
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
         if asked and len(contents) > 1:
             raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
-        if asked and out.name == "-":
-            raise SettingError("a job writes to a folder, not to stdout", "out")
+        if asked and (out.name == "-" or (out.suffix.lower() in WRITABLE and not out.is_dir())):
+            raise SettingError(f"a job writes to a folder, got {'stdout' if out.name == '-' else out}", "out")
         return asked
 
 
