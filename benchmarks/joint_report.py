@@ -40,9 +40,9 @@ def pictures_table() -> str:
     found = [group for group in groups(read_records(RUN)) if "model" in group.candidate]
     names = [[f"`{group.candidate[key]}`" for key in ("model", "method")] for group in found]
     rows = [[*name, *(format_mean(group, each) for each in MEASURES)] for name, group in zip(names, found, strict=True)]
-    pairs = len(found[0].records)
-    head = ["model", "method", *MEASURES.values()]
-    return f"Pictures of {pairs} pairs, mean ± standard error:\n\n{markdown(head, rows)}"
+    pairs, side = len(found[0].records), found[0].records[0]["settings"]["size"]
+    table = markdown(["model", "method", *MEASURES.values()], rows)
+    return f"Means over {pairs} held-out pairs at {side} pixels ± standard errors:\n\n{table}"
 
 
 def format_mean(group: Group, measure: str) -> str:
