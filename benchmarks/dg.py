@@ -254,6 +254,12 @@ def main() -> None:
         augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
     )  # fmt: skip
     record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": [], "processes": []}
+    o.out.parent.mkdir(parents=True, exist_ok=True)
+
+    def keep(kind: str, row: dict[str, Any]) -> None:  # an interrupted benchmark keeps its finished rows
+        record[kind].append(row)
+        o.out.write_text(json.dumps(record, indent=1) + "\n")
+
     for backbone in o.backbones:
         here = as_in_its_recipe(common, backbone)
         for speed in o.speeds:
@@ -261,7 +267,7 @@ def main() -> None:
             row = time_steps(data, dataclasses.replace(here, speed=speed), o.rounds, o.steps)
             shown = "  ".join(f"{m} {t['median_ms']} ms ({t['to_erm']:.3f})" for m, t in row["times"].items())
             print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
-            record["steps"].append(row)
+            keep("steps", row)
     for backbone, speed in product(o.side_by_side, o.speeds):
         run = as_in_its_recipe(common, backbone)
         run = dataclasses.replace(run, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
@@ -274,9 +280,7 @@ def main() -> None:
             rate, spent = f"{row['iterations_per_second']} iterations/s", f"{row['run_seconds']} s"
             shown = f"{rate}, {LEAVE_ONE_OUT['iterations']} iterations of each in {spent}"
             print(f"{run.backbone} batch {run.batch} {speed}, {count} {kind}: {shown}", flush=True)
-            record[kind].append(row)
-    o.out.parent.mkdir(parents=True, exist_ok=True)
-    o.out.write_text(json.dumps(record, indent=1) + "\n")
+            keep(kind, row)
     print(f"written to {o.out}")
 
 

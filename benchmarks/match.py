@@ -151,6 +151,8 @@ def main() -> None:
     options = parser.parse_args()
     budget = options.budget or (2.0 if options.device == "cpu" else 0.2)
     record = {"environment": environment(options.device), "rows": []}
+    out = options.out or HERE / "results" / f"{options.device}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         if options.device not in case.where or options.cases not in case.name:
             continue
@@ -160,9 +162,7 @@ def main() -> None:
             for values in ("before ReLU", "after ReLU"):
                 print(f"{case.name} {case.shape} {dtype} {values}...", file=sys.stderr, flush=True)
                 record["rows"].append(run_case(case, dtype, options.device, values, budget))
-    out = options.out or HERE / "results" / f"{options.device}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=1) + "\n")
+                out.write_text(json.dumps(record, indent=1) + "\n")  # an interrupted benchmark keeps its finished rows
     print(report(record))
     print(f"\nwritten to {out}")
 

@@ -23,17 +23,20 @@ COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels"
 MEASURED: dict[str, tuple[str, ...]] = {
     "gpu-tests.json": TRAINING,
     "joint-cpu.json": ("src/efdm/ops/joint.py",),
+    "joint-cuda.json": CORE,
     "cpu.json": CORE,
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,
     "dg-cuda.json": TRAINING,
     "colours-cpu.json": COLOURS,
+    "colours-cuda.json": COLOURS,
     "large-cpu.json": (),  # a one-time check of a file with more than 2^31 values
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
     "retrieval-cpu.json": RETRIEVAL,
     "retrieval-cuda.json": RETRIEVAL,
     "export-cpu.json": (*CORE, "src/efdm/models/small.py", "src/efdm/style/export.py"),
+    "hard-pairs.json": (*CORE, "src/efdm/models/small.py", "src/efdm/models/networks.py"),
     "tolerance.json": (),  # the choice of a default
     "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes

@@ -190,7 +190,7 @@ def test_invalid_arguments(place: Path, tmp_path: Path, changes: dict[str, Any],
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("encoder", ["small", "vgg16", "vgg19"])
+@pytest.mark.parametrize("encoder", ["small", "vgg16"])
 def test_a_missing_vgg_is_reported_with_its_option(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: str
 ) -> None:

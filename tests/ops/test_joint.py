@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tolerances import COMPUTED, close
+from tolerances import close
 from torch import Tensor
 
 from efdm import MATCHERS, Partners, blend, efdm, interpolate_styles, prepare
@@ -99,10 +99,9 @@ def test_roots_without_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alike(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    """Assert that at most one value in a hundred differs: matrix products of other shapes round differently on a GPU, and
-    values that are almost equal then exchange their ranks."""
-    relative, absolute = COMPUTED[actual.dtype]
-    assert (~torch.isclose(actual.double(), expected.double(), rtol=relative, atol=absolute)).double().mean() < 0.01
+    """Assert that two results are nearly equal. On a GPU, products of matrices of other shapes round differently, values that
+    are almost equal then exchange their ranks, and every further rotation amplifies the difference."""
+    assert (actual - expected).double().abs().mean() < 0.02 * expected.double().std()
 
 
 @pytest.mark.parametrize("name", JOINT)

@@ -172,6 +172,7 @@ def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.Monke
     for place_of in (0, 1):
         assert torch.equal(torch.cat([s[place_of] for s in shares]), whole[place_of])
     assert all(torch.equal(s[3], whole[3]) for s in shares)
+    monkeypatch.setattr("efdm.training.distributed.processes", lambda: (0, 2))
     with pytest.raises(ValueError, match="batch must be a multiple of the 2 processes, got 3"):
         CropPairs(*sets, small(place, batch=3))
 
