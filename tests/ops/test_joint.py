@@ -99,8 +99,11 @@ def test_roots_without_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alike(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    """Assert that two results are nearly equal. On a GPU, products of matrices of other shapes round differently, values that
-    are almost equal then exchange their ranks, and every further rotation amplifies the difference."""
+    """Assert that two results are nearly equal.
+
+    On a GPU, products of matrices of other shapes round differently. Values that are almost equal then exchange their ranks,
+    and every further rotation amplifies the difference.
+    """
     assert (actual - expected).double().abs().mean() < 0.02 * expected.double().std()
 
 
