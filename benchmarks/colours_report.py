@@ -21,14 +21,14 @@ def record(device: str) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def times(device: str, field: str) -> dict[str, float]:
-    """Return seconds by the name of a row."""
+def times(device: str) -> dict[str, float]:
+    """Return the seconds of every timed row, by name."""
     found = record(device)
-    return {row["name"]: row[field] for row in found["rows"] if field in row} if found else {}
+    return {row["name"]: row["seconds"] for row in found["rows"] if "seconds" in row} if found else {}
 
 
 def colours_table() -> str:
-    cpu, gpu = times("cpu", "seconds"), times("cuda", "seconds")
+    cpu, gpu = times("cpu"), times("cuda")
     columns = {"2 cores": cpu, **({"GPU": gpu} if gpu else {})}
     rows = []
     for row in (record("cpu") or {"rows": []})["rows"]:

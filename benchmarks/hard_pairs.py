@@ -38,7 +38,7 @@ SHARED = HERE.parents[1] / "shared"
 BLOCK = 32  # side of a block in pixels
 FLAT = 3 / 255  # standard deviation of every channel below which a block counts as flat
 MEASURES = ("content_lpips", "style_distance", "flat_variance", "wavelength", "sharpness")
-JUDGED_AT = 384  # short side, as in the judge
+SIDE = 384  # short side at which pictures are judged; the default of the judge
 
 # (name, content, style); pictures are archive/stem in ../shared/data
 PAIRS = (
@@ -112,14 +112,15 @@ def strokes(output: Tensor) -> dict[str, float]:
     }
 
 
-def load_judge() -> Any:
+def load_judge(side: int = SIDE) -> Any:
+    """Return the judge in ../shared/judge. Its method `tensor` takes a picture ``(3, h, w)`` and resizes its short side."""
     spec = importlib.util.spec_from_file_location("eval_style", SHARED / "judge" / "eval_style.py")
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     lpips = importlib.util.find_spec("lpips")
     judge = module.Judge(SHARED / "weights", Path(lpips.origin).parent / "weights" / "v0.1" / HEADS["vgg16"])
-    judge.features = functools.lru_cache(maxsize=4)(judge.features)  # those of a content and a style serve all settings
-    judge.tensor = lambda x: module.tensor(Image.fromarray(x.mul(255).round().byte().permute(1, 2, 0).numpy()), JUDGED_AT)
+    judge.features = functools.lru_cache(maxsize=4)(judge.features)  # a content and a style are the same for all settings
+    judge.tensor = lambda x: module.tensor(Image.fromarray(x.mul(255).round().byte().permute(1, 2, 0).numpy()), side)
     return judge
 
 
@@ -127,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--setting", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--out", type=Path, default=HERE / "results" / "hard-pairs.json")
-    parser.add_argument("--sheet", type=Path, default=HERE.parent / "build" / "hard-pairs.jpg")  # not for the repository
+    parser.add_argument("--sheet", type=Path, default=HERE.parent / "build" / "hard-pairs.jpg")  # not committed
     options = parser.parse_args()
     if not SHARED.exists():
         raise SystemExit(f"the pictures and the judge are missing: {SHARED} not found")

@@ -2,8 +2,9 @@
 
     python benchmarks/projection.py FOLDER --out FILE [--data PACS ...] [--methods ROW ...] [--stages NAME ...]
 
-FOLDER is that of `efdm dg run`, with the models of its runs. The record lists correct and all pictures of each test domain,
-for every run, matcher and strength. The printed table has averages over domains and seeds; "none" is the unchanged model.
+FOLDER is the output of `efdm dg run`, including the models of its runs. For every run, matcher and strength, the record has
+the numbers of correct pictures and of all pictures in each test domain. The printed table has averages over domains and
+seeds; "none" is the unchanged model.
 """
 
 from __future__ import annotations
@@ -51,10 +52,8 @@ def main() -> None:
         print(planned.row, planned.seed, *settings["test_domains"], flush=True)
     accuracies: dict[tuple[str, str, float], list[float]] = {}
     for row in rows:
-        cell = accuracies.setdefault((row["row"], row["method"], row["strength"]), [])
-        cell.append(
-            100 * sum(right for right, _ in row["counts"].values()) / sum(all_ for _, all_ in row["counts"].values())
-        )
+        right, count = map(sum, zip(*row["counts"].values(), strict=True))
+        accuracies.setdefault((row["row"], row["method"], row["strength"]), []).append(100 * right / count)
     lines = [[*map(str, key), f"{statistics.fmean(values):.1f}", str(len(values))] for key, values in accuracies.items()]
     print(markdown_table(["method", "match", "strength", "accuracy", "runs"], lines))
     o.out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,8 @@
     python benchmarks/tolerance.py [--pairs N] [--out FILE]
 
 Pictures are stylized and measured at a short side of 256 pixels, with the measures of `hard_pairs.py`: content LPIPS and
-style distance by the independent judge in ../shared/judge, and the variance of the output inside regions that are flat in
-the content. The setting "adain" uses the same network.
+style distance by the independent judge in ../shared/judge, and the variance of the output inside blocks that are flat in the
+content. The setting "adain" uses the same network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import hard_pairs
 import torch
 from hard_pairs import SHARED, flat_variance, load_judge, read
 
@@ -25,7 +24,7 @@ from efdm.environment import environment
 from efdm.style import Stylizer
 
 HERE = Path(__file__).parent
-SIDE = hard_pairs.JUDGED_AT = 256  # short side of all pictures
+SIDE = 256  # short side of all pictures
 SETTINGS: dict[str, dict[str, Any]] = {
     "adain": {"method": "adain"}, **{f"{t:g}": {"tolerance": t} for t in (0.0, 0.05, 0.1, 0.2, 0.3)}
 }  # fmt: skip
@@ -46,7 +45,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=16)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "tolerance.json")
     options = parser.parse_args()
-    stylizer, judge = Stylizer.from_pretrained("small", "cpu"), load_judge()
+    stylizer, judge = Stylizer.from_pretrained("small", "cpu"), load_judge(SIDE)
     found: dict[str, list[tuple[float | None, ...]]] = {setting: [] for setting in SETTINGS}
     for names in validation_pairs(options.pairs):
         content, style = (resize_short_side(read(name), SIDE) for name in names)
@@ -58,7 +57,7 @@ def main() -> None:
             print(*names, setting, found[setting][-1], flush=True)
     means = {
         setting: {
-            measure: round(statistics.fmean(v for v in values if v is not None), 5)  # None: no region is flat
+            measure: round(statistics.fmean(v for v in values if v is not None), 5)  # None: no block is flat
             for measure, values in zip(MEASURES, zip(*rows, strict=True), strict=True)
         }
         for setting, rows in found.items()
