@@ -4,9 +4,9 @@
 
 Distances are taken between features of the normalised VGG-19 (--vgg) of content and style, 512 x 512 pixels: the sliced
 Wasserstein-1 distance over 256 directions that no matcher uses, as a share of that of EFDM, and the Gram error.
-"halves" compares two halves of the positions of the same style. Without pictures only times are measured. The bound on
-the time of a joint match is that of (rotations + 1) plain matches, as many matrix products, and whitening-colouring. On the
-CPU it is the processor time of one thread, which other processes hardly change.
+"halves" compares two halves of the positions of the same style. Without --content only times are measured. "bound" is the
+longest acceptable time of a joint match: (rotations + 1) plain matches with their matrix products, and one WCT. Times on the
+CPU are processor times of one thread, which depend little on other processes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ HERE = Path(__file__).parent
 LAYERS = ("relu3_1", "relu4_1")
 SHAPES = {"relu3_1": (1, 256, 128, 128), "relu4_1": (1, 512, 64, 64)}  # of a picture of 512 x 512
 DIRECTIONS, SIDE, ROTATIONS = 256, 512, 10
-_open = partial(match_jointly, finish="none")
+_unfinished = partial(match_jointly, finish="none")
 CANDIDATES: dict[str, Callable[[Tensor, PreparedStyle], Tensor]] = {
     "efdm": efdm,
     "wct": wct,
     "pca": match_principal,
     "wct, efdm": partial(match_jointly, rotations=0),
-    "10 rotations": partial(_open, rotations=10, start="none"),
-    **{f"wct, {k} rotations": partial(_open, rotations=k) for k in (1, 2, 5, 10)},
+    "10 rotations": partial(_unfinished, rotations=10, start="none"),
+    **{f"wct, {k} rotations": partial(_unfinished, rotations=k) for k in (1, 2, 5, 10)},
     "wct, 5 rotations, efdm": partial(match_jointly, rotations=5),
     "wct, 10 rotations, efdm": match_jointly,
 }
@@ -86,7 +86,7 @@ def encode(options: argparse.Namespace) -> Iterable[dict[str, tuple[Tensor, Tens
 
 
 def times(device: str, dtype: str, rounds: int) -> list[dict[str, object]]:
-    """Return a row of milliseconds for every shape, with a style that is prepared or brought by the call."""
+    """Return a row of milliseconds for every shape, with a style that is prepared once or in every call."""
     rows = []
     for layer, shape in SHAPES.items():
         x, y = (torch.randn(shape).relu().to(device, getattr(torch, dtype)) for _ in range(2))
@@ -105,7 +105,7 @@ def times(device: str, dtype: str, rounds: int) -> list[dict[str, object]]:
 
 
 def _milliseconds(calls: dict[str, Callable[[], object]], device: str, rounds: int) -> dict[str, float]:
-    """Return the shortest time of each call. The calls alternate, so that all meet quiet moments of a machine."""
+    """Return the shortest time of each call. The calls alternate, so that other processes affect all of them alike."""
     synchronize, clock = (
         (torch.cuda.synchronize, time.perf_counter) if device == "cuda" else (lambda: None, time.process_time)
     )
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=20, help="of the timing, of which the shortest counts")
+    parser.add_argument("--rounds", type=int, default=20, help="repetitions of every timed call; the shortest counts")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/large.py [--side 46400] [--folder DIR] [--out FILE]
 
-The content is a gradient with noise, 8 bits, written and read in chunks. The result must have the levels of the reference as
-often as the definition says, and must keep the order of the content. DIR needs twice the size of the file. "peak_mib"
+The content is a gradient with noise, 8 bits, written and read in chunks. The result must have exactly the levels that
+the definition assigns to its ranks, and must keep the order of the content. DIR needs space for twice the file. "peak_mib"
 includes the parts of both files that the operating system keeps in memory.
 """
 
@@ -28,7 +28,7 @@ from efdm.environment import environment
 from efdm.style import prepare_reference
 
 HERE = Path(__file__).parent
-ROWS = 400  # of a chunk that is written or checked
+ROWS = 400  # per chunk that is written or checked
 
 
 def write_content(path: Path, side: int) -> None:

@@ -1,4 +1,4 @@
-"""List the records of benchmarks and the commits since which the code that they measure has changed.
+"""List the records of benchmarks with their commits, and the changes of the measured code since then.
 
     python benchmarks/records.py
 
@@ -47,7 +47,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
 
 
 def changes_since(commit: str, paths: tuple[str, ...]) -> str:
-    """Return git's summary of the changes of ``paths`` since a commit, "" if they are equal."""
+    """Return git's summary of the changes of ``paths`` since a commit, or "" without changes."""
     if not paths:
         return ""
     command = ["git", "diff", "--shortstat", commit, "HEAD", "--", *paths]
@@ -60,7 +60,7 @@ def main() -> int:
         environment = json.loads((RESULTS / name).read_text())["environment"]
         changed = changes_since(environment["commit"], paths)
         stale += bool(changed)
-        print(f"{name:20} {environment['commit']} {environment['date']}  {changed or 'current'}")
+        print(f"{name:22} {environment['commit']} {environment['date']}  {changed or 'current'}")
     return int(stale > 0)
 
 

@@ -7,8 +7,8 @@
 
 All decoders have the same data and budget. Several are trained at a time on one GPU. Repeat an interrupted command to
 continue it. The record `comparison.json` holds the curve of every method, content LPIPS against style distance over style
-weights and strengths, and the difference of EFDM to every other method at equal content and at equal style. Its error is
-the standard deviation over bootstrap samples of pairs and seeds.
+weights and strengths, and the difference between EFDM and every other method at equal content and at equal style. The
+error of a difference is its standard deviation over bootstrap samples of pairs and seeds.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ RUNS = {
 }  # fmt: skip
 STRENGTHS = (0.5, 0.75, 1.0)
 AT_EQUAL_CONTENT = ("style_distance", "skewness_error", "kurtosis_error", "infinity_norm_error")
-LEVELS = 9  # contents or styles at which curves are compared, evenly over the range that all of them share
-SAMPLES = 500
+LEVELS = 9  # values of x, evenly over the range that two curves share; they are compared at all but the ends
+SAMPLES = 500  # of the bootstrap
 
 
 def run_name(method: str, weight: float, seed: int) -> str:
@@ -112,7 +112,7 @@ def curve(data: dict[str, dict[str, Array]], method: str, x: str, y: str, levels
 
 
 def compare(data: dict[str, dict[str, Array]]) -> dict[str, Any]:
-    """Return the differences of EFDM to the other methods, with errors."""
+    """Return the differences between EFDM and the other methods, with errors."""
     generator = np.random.default_rng(0)
     count = next(iter(data.values()))["lpips"].shape[1]
     everything = slice(None)
@@ -152,7 +152,7 @@ def main() -> None:
     for name, default in {"iterations": 12_000, "batch": 8, "size": 256, "short-side": 288, "jobs": 3, "pairs": 60}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--out", type=Path, default=Path("runs/methods"))
-    parser.add_argument("--table", action="store_true", help="only compare the records")
+    parser.add_argument("--table", action="store_true", help="compare existing records without training")
     options = parser.parse_args()
     if not options.table:
         with ThreadPoolExecutor(options.jobs) as pool:

@@ -69,7 +69,7 @@ def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
 
 
 def _after_first(first: str, others: str) -> Callable[..., Parts]:
-    """Return a method that inserts one row of `LAYERS` after the first stage and another after the other stages."""
+    """Return a `Method.make` that inserts one row of `LAYERS` after the first stage and another after the other stages."""
 
     def make(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
         one, other = (LAYERS[name].make(generator=generator, **options) for name in (first, others))

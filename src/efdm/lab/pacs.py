@@ -48,7 +48,7 @@ PACS_RESNET50: Mapping[str, Any] = MappingProxyType({
 # paper: 150 epochs of 128 = 2 domains x 64; epochs of that sampler vary in length, about 5,100 iterations in total
 PACS_LABELS: Mapping[str, Any] = MappingProxyType({"batch": 128, "domains_per_batch": 2, "iterations": 5100})
 
-# noise on whole distributions, against the methods that it is meant to improve on
+# distribution noise and the methods that it is compared with
 NOISE_METHODS = ("erm", "efdmix-flow", "dsu", "crossnorm", "distribution-noise")
 NOISE_CONTRASTS = tuple((row, "distribution-noise") for row in NOISE_METHODS[:-1])
 

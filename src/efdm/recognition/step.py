@@ -31,7 +31,7 @@ def start_training(model: nn.Module, settings: RecognitionSettings) -> None:
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
     layers = feature_layers(model)
-    for layer in layers if processes()[1] > 1 else ():  # they draw for the whole batch and mix samples of all processes
+    for layer in layers if processes()[1] > 1 else ():  # layers mix samples of the whole batch
         layer.register_forward_pre_hook(_gather_input)
         layer.register_forward_hook(_own_output)
     stages = settings.stages if layers else ()
@@ -58,7 +58,8 @@ def own_inputs(images: Tensor, settings: RecognitionSettings) -> Tensor:
 def forward_mode(settings: RecognitionSettings, domains: Tensor, parts: Sequence[nn.Module]) -> Iterator[None]:
     """Run forward passes in this block in the precision of the settings, with domain labels and compiled ``parts``.
 
-    Each process passes `own_inputs` to the model. ``domains`` are the labels of the whole batch.
+    Each process passes `own_inputs` to the model. ``domains`` are the labels of the whole batch. With several processes,
+    nothing is compiled.
     """
     with ExitStack() as stack:
         stack.enter_context(autocast(domains.device, settings.precision))

@@ -28,7 +28,7 @@ class Settings(RecognitionSettings):
     """One run. Its domains are data sets; methods that pair domains use ``domain_labels`` instead.
 
     The defaults are those of the authors' code for OSNet and Market-1501 (``cfg_osnet.yaml`` of MixStyle's code, which
-    EFDM's code uses), except for ``weights`` (there ImageNet) and ``schedule`` (there "thirds").
+    EFDM's code uses), except for ``weights`` (ImageNet there) and ``schedule`` ("thirds" there).
     """
 
     protocols: Protocols = Field(default_factory=dict, kw_only=True)  # by test domain; "official" unless given

@@ -58,7 +58,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType({
         tsne.analyse, tsne.summary, ("tsne.png", "tsne.csv", "tsne.json"), 250,
     ),
     "projection": Analysis(
-        "accuracy in new domains, their features matched to the nearest training domain",
+        "accuracy in new domains with features matched to the nearest training domain",
         projection.analyse, projection.summary, ("projection.md", "projection.json"), None,
     ),
     "ties": Analysis(
@@ -86,9 +86,9 @@ def analyse_classifier(
 
     ``checkpoint`` is a model.safetensors or the folder of its run. ``sources`` may be empty for a model of the digits.
     ``per_domain`` pictures of each domain are used, by default as many as the analysis needs, of some ``domains`` and
-    ``classes`` or of all. Features are taken after ``stages``: one for "histogram" and "tsne", by default the first that the
-    method changed, several for "ties", by default all, and for "projection", by default all that a method changes.
-    ``options`` are those of the analysis: ``channel``, ``perplexity``.
+    ``classes`` or of all. Features are taken after ``stages``. "histogram" and "tsne" take one stage, by default the first
+    that the method changes. "ties" takes several, by default all, and "projection" by default those that the method changes.
+    ``options`` are further keyword arguments of `Analysis.analyse`, such as ``channel`` or ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
