@@ -7,7 +7,6 @@ python benchmarks/joint_report.py --readme   put them into docs/guide/operations
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from documents import ROOT, Table, markdown, parse_update_flag, update_documents
 
@@ -15,18 +14,13 @@ from efdm.style.evaluate import read_records
 from efdm.style.report import Group, groups, mean_and_error
 
 GUIDE = ROOT / "docs" / "guide" / "operations.md"
-RESULTS = ROOT / "benchmarks" / "results"
 RUN = ROOT / "results" / "style" / "joint"  # of `efdm evaluate style --method efdm --method wct --method joint`
 MEASURES = {"lpips": "content LPIPS ↓", "style_distance": "style distance ↓", "gram_distance": "Gram error ↓"}
 
 
-def record(device: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"joint-{device}.json").read_text())
-    return found
-
-
 def distances_table() -> str:
-    found = {(row["layer"], row["candidate"]): row for row in record("cpu")["distances"]}
+    record = json.loads((ROOT / "benchmarks" / "results" / "joint-cpu.json").read_text())
+    found = {(row["layer"], row["candidate"]): row for row in record["distances"]}
     layers = sorted({layer for layer, _ in found})
     rows = []
     for name in dict.fromkeys(candidate for _, candidate in found):

@@ -8,8 +8,8 @@ time      not measured
 expected  not measured
 runs      132 (11 methods x 4 domains x 3 seeds)
 
-Rows other than efdmix-* and noise-* change one option of distribution-noise. The runs of distribution-noise are those of
-pacs_noise_leave_one_out_resnet18: copy its records.jsonl into the folder first, and they are not repeated.
+Rows other than efdmix-* and noise-* change one option of distribution-noise. To reuse the runs of
+distribution-noise, copy records.jsonl of pacs_noise_leave_one_out_resnet18 into the folder first.
 """
 
 from typing import Any

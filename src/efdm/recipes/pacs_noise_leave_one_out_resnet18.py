@@ -1,15 +1,15 @@
 """PACS, leave one domain out, ResNet-18, a short schedule: noise on whole distributions.
 
-claim     Gaussian noise on whole distributions is better than EFDMix, and than noise on or exchange of means and standard
-          deviations (DSU, CrossNorm).
+claim     Gaussian noise on whole distributions is better than EFDMix, DSU (noise on means and standard deviations) and
+          CrossNorm (their exchange).
 command   efdm dg run pacs_noise_leave_one_out_resnet18 --data PACS
           --weights resnet18.safetensors -o runs/noise18 --lanes 4
 time      not measured
 expected  not measured
 runs      100 (5 methods x 4 domains x 5 seeds)
 
-All runs but those of distribution-noise are those of pacs_leave_one_out_resnet18: copy its records.jsonl into the
-folder first, and they are not repeated.
+To reuse the runs of all methods but distribution-noise, copy records.jsonl of pacs_leave_one_out_resnet18
+into the folder first.
 """
 
 from efdm.lab import NOISE_CONTRASTS, NOISE_METHODS, pacs_resnet
