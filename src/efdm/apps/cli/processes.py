@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from efdm.apps.cli.printing import console
+from efdm.apps.cli.printing import console, messages
 from efdm.training.distributed import process_group, processes
 
 
@@ -17,8 +17,8 @@ def joined_processes(device: str | None) -> Iterator[str | None]:
     """
     with process_group(device or "") as own:
         rank, world = processes()
-        console.quiet = rank > 0
+        console.quiet = messages.quiet = rank > 0
         try:
             yield str(own) if world > 1 else device
         finally:
-            console.quiet = False  # errors are printed by the process in which they occur
+            console.quiet = messages.quiet = False  # errors are printed by the process in which they occur
