@@ -90,6 +90,7 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
     "vgg19-efdm": Weight(
         "EFDM decoder for the normalised VGG-19 at relu4_1", ("vgg19-efdm.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card", "", "vgg19.md", "package",
+        argument="weights",
     ),
     "vgg19-adain": Weight(
         "AdaIN decoder for the normalised VGG-19", ("decoder.pth",),
@@ -133,7 +134,8 @@ def find(name: str, path: str | Path | None = None) -> Path:
         return Path(path)
     if weight.place == "package":
         if not (SHIPPED / weight.files[0]).is_file():
-            raise MissingWeights(f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; reinstall efdm")
+            missing = f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; reinstall efdm"
+            raise MissingWeights(missing, name if weight.argument else "")
         return SHIPPED / weight.files[0]
     if found := find_file(*weight.files):
         return found

@@ -13,12 +13,12 @@ from efdm.errors import SettingError
 from efdm.models import NETWORKS
 
 DEFAULT_NETWORK = next(iter(NETWORKS))
-Model = Annotated[str, choice(NETWORKS, f"Defaults to the network in --weights, or to {DEFAULT_NETWORK}.")]
+Model = Annotated[str, choice(NETWORKS, f"Network. Defaults to that of --weights, or to {DEFAULT_NETWORK}.")]
 Weights = Annotated[Path | None, typer.Option(help="Network of `efdm train style`, or pytorch-AdaIN's decoder.pth.")]
 Vgg = Annotated[Path | None, typer.Option(help="Weights of the VGG encoder, for models that need one. See `efdm weights`.")]
 
 # row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
-WEIGHT_OPTIONS: Mapping[str, str] = {"vgg16": "--vgg FILE", "vgg19": "--vgg FILE"}
+WEIGHT_OPTIONS: Mapping[str, str] = {"vgg16": "--vgg FILE", "vgg19": "--vgg FILE", "vgg19-efdm": "--weights FILE"}
 
 
 def parse_named_files(option: str, given: Sequence[str] | None) -> dict[str, str]:
