@@ -266,12 +266,12 @@ def replace_valid(planes: Planes, matched: Tensor, strength: float) -> Tensor:
 def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int, tolerance: float) -> Tensor:
     """Sort by (value, position in the level of a picture of 8 bits): the stable sort by value follows that by position."""
     x = planes.pick(planes.values)
+    style = PreparedStyle(reference.floats().to(x)[None])
     if tolerance:
-        return efdm(x[None], PreparedStyle(reference.floats().to(x)[None]), tolerance=tolerance)[0]
+        return efdm(x[None], style, tolerance=tolerance)[0]
     low, high = x.amin(1)[:, None, None], x.amax(1)[:, None, None]
     levels = ((planes.values - low) / (high - low) * (KEY_LEVELS - 1)).nan_to_num(0, 0, 0).round().int()
     order = planes.pick(TIES[ties](levels, seed, 0)).argsort(dim=1, stable=True)
-    style = PreparedStyle(reference.floats().to(x)[None])
     return torch.empty_like(x).scatter_(1, order, efdm(x.gather(1, order)[None], style, ties="stable")[0])
 
 

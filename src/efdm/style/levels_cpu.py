@@ -8,10 +8,9 @@ import numpy as np
 from numba import float32, int32, uint32
 
 from efdm.kernels.cpu_radix import _jit
+from efdm.style.levels import BOX, DITHER, HALO
 
-BOX = 16  # as in `efdm.style.levels`
-HALO = BOX - 1
-ONE, HALF, UNIT, AREA, DITHER = float32(1), float32(0.5), float32(2**-32), float32(1 / BOX**4), float32(0.25)
+ONE, HALF, UNIT, AREA, SHARE = float32(1), float32(0.5), float32(2**-32), float32(1 / BOX**4), float32(DITHER)
 
 
 @partial(_jit, error_model="numpy")  # divisions without a check for zero are vectorized
@@ -50,7 +49,7 @@ def smooth_bins(levels, rows, columns, scale, out, first, end):
             level = float32(line[j])
             off = float32(wide[j]) * AREA - level
             off = (off / (abs(off) + ONE) + ONE) * HALF
-            position = off + DITHER * (float32(uint32(start + columns[j])) * UNIT - off)
+            position = off + SHARE * (float32(uint32(start + columns[j])) * UNIT - off)
             bins[j] = int32((level + position) * scale)
         new, next_, old = channel[min(row + BOX + 1, last)], channel[min(row + 1, last)], channel[max(row - HALO, 0)]
         for j in range(width):
