@@ -24,7 +24,7 @@ class Saving:
     """How results are written.
 
     Args:
-        format: extension of results in a folder, such as "jpg"; "" is "png". A single file is named by the caller.
+        format: extension of results in a folder, such as "jpg"; "" selects the default, usually "png".
         quality: from 1 to 100, for JPEG, WebP and AVIF.
         existing: whether results that exist already are replaced or skipped.
     """

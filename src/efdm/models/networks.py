@@ -22,9 +22,9 @@ class StyleNetwork(nn.Module):
 
     ``strides[i]`` is the stride of the features after stage ``i``, in pixels of the image. ``receptive_field[i]`` is the
     radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by this
-    radius and start at multiples of ``max_stride``, the largest stride inside the network. ``tolerance`` is the default of
-    `efdm.ops.efdm` when features are matched. The first stage is frozen while
-    the rest is trained, because a match preserves the content only as the order of its features.
+    radius and start at multiples of ``max_stride``, the largest stride inside the network. ``tolerance`` is the
+    default tolerance of `efdm.ops.efdm` in style transfer. The first stage is frozen while the rest is trained, because a
+    match preserves the content only as the order of its features.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
     """Stylize the files of a plan and write the results.
 
     ``failed`` is called with the name and the error of a picture that cannot be read, stylized or written; the others are
-    still stylized. Without it, and if the disk is full or memory is short, the error is raised. SIGTERM is handled
+    still stylized. Without it, and if the disk is full or memory runs out, the error is raised. SIGTERM is handled
     like Ctrl-C, so no temporary file is left behind.
     """
     options = plan.options

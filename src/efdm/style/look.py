@@ -46,7 +46,7 @@ class Look:
     def strength(self) -> float | Tensor:
         """The automatic strength: 1, or less if the styles are nearly empty; one value for each style of a batch.
 
-        A result contains every value as often as the style, so the style's emptiness would erase the content.
+        A result contains every value as often as the style does, so a nearly empty style would erase the content.
         """
         found = torch.stack([emptiness(p, m) for p, m in zip(self.pictures, self.masks, strict=True)], -1)
         over = ((found - EMPTY_FROM) / (1 - EMPTY_FROM)).clamp(min=0) @ found.new_tensor(self.weights)
@@ -174,7 +174,7 @@ def style_cells(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
 
 
 def checked_mask(mask: AnyMask | None, picture: Tensor, role: str) -> Tensor | None:
-    """Return a mask as floats in [0, 1] on the picture's device. A file is resized, anything else must have its size."""
+    """Return a mask as floats in [0, 1] on the picture's device. Only files are resized to the picture."""
     if mask is None:
         return None
     size = (picture.shape[-2], picture.shape[-1])

@@ -96,9 +96,10 @@ def match_files(
 ) -> Result:
     """Match a picture, an array, a video, or the pictures of folders and zips, with the pooled references.
 
-    ``out`` is a file for a single content, otherwise a folder, with pictures written as PNG, or as TIFF if the content is.
+    ``out`` is a file for a single content, otherwise a folder. The format of ``saving`` defaults to PNG in a folder, or to
+    that of the content for TIFF and NumPy files.
     ``failed`` is called with the name and the error of a picture of several; the others are still matched. Without it, and
-    if the disk is full or memory is short, the error is raised. ``note`` is called with notes about skipped files.
+    if the disk is full or memory runs out, the error is raised. ``note`` is called with notes about skipped files.
     SIGTERM is handled like Ctrl-C.
     """
     given, out = list_paths(content), Path(out)

@@ -25,7 +25,7 @@ from efdm.text import suggest
 AnyPicture = Tensor | Picture | str | os.PathLike[str] | bytes | Any
 Size = SupportsIndex | str | None  # any integer type, "auto" or "full"
 
-MAX_ASPECT = 16  # a picture is enlarged until its long side is this multiple of the requested short side
+MAX_ASPECT = 16  # limits the long side of an enlarged picture to this multiple of the requested short side
 AUTO_SIDE = 1024  # short side above which size="auto" resizes: brush strokes a few pixels wide would be too fine to see
 
 
@@ -45,7 +45,7 @@ def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
         return height, width
     size = index(size)
     resized = short_side_size(height, width, size)
-    if max(resized) > (limit := max(height, width, MAX_ASPECT * size)):  # do not enlarge a line to an area
+    if max(resized) > (limit := max(height, width, MAX_ASPECT * size)):  # a row of pixels would become a huge picture
         resized = max(1, round(height * limit / max(height, width))), max(1, round(width * limit / max(height, width)))
     if resized[0] * resized[1] > MAX_PIXELS:
         raise ValueError(f"size={size} resizes the picture to {resized[0]} x {resized[1]}, too many pixels; lower it")

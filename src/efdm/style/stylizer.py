@@ -162,8 +162,8 @@ class Stylizer:
         Args:
             strength: from 0 (the content) to 1; a tensor gives one value for each image of a batch. "auto" is 1, or less
                 for a style that is nearly empty, such as a faint drawing: see `Look.strength`.
-            stroke: how much larger strokes become, from 1. The content is stylized at a fraction of its size, and the
-                enlarged result again, half as much, at twice that size, up to full size.
+            stroke: factor from 1 to 8 by which strokes become larger. The content is stylized at a fraction of its size,
+                and the enlarged result again, half as much, at twice that size, up to full size.
             method: a row of `MATCHERS`.
             ties: order of equal values, for method "efdm". ``"random"`` draws from ``generator``.
             tolerance: how far content values may differ to share one style value, in standard deviations, for method

@@ -38,7 +38,10 @@ class JobOptions(NamedTuple):
     output: str
 
     def is_job(self, contents: Sequence[Path], out: Path) -> bool:
-        """Return True if an option asks for a job, or if the content is WebDataset shards."""
+        """Return True if an option asks for a job, or if the content is WebDataset shards.
+
+        Raise SettingError if a job has several contents or no folder for its results.
+        """
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
         if asked and len(contents) > 1:
             raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")

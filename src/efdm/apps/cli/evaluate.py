@@ -41,14 +41,14 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for records, outputs, table, plot and sheets.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    model: Annotated[Names, choice(NETWORKS, "Can be repeated.")] = None,
+    model: Annotated[Names, choice(NETWORKS, "Trained network. Can be repeated.")] = None,
     network: Annotated[Names, typer.Option(help="NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
     method: Annotated[
         Names,
-        choice(MATCHERS, "Can be repeated. Defaults to the method that a network was trained with."),
+        choice(MATCHERS, "Matching method. Can be repeated. Defaults to the method that a network was trained with."),
     ] = None,
     strength: Annotated[str, typer.Option(help="Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
-    optimiser: Annotated[Names, choice(OPTIMISERS, "Can be repeated.")] = None,
+    optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Can be repeated.")] = None,
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Iterations of the optimisers. By default each uses its own number.")
     ] = None,

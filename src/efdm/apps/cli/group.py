@@ -75,7 +75,7 @@ def _load(row: Command) -> Any:
 
 
 def lazy_app(help_text: str, table: Mapping[str, Command], *, add_completion: bool = False) -> typer.Typer:
-    """Return an app with the commands of ``table``, and options that install shell completion."""
+    """Return an app with the commands of ``table``. ``add_completion`` adds options that install shell completion."""
     group = type("Group", (LazyGroup,), {"table": table})
     made = typer.Typer(cls=group, no_args_is_help=True, add_completion=add_completion, help=help_text)
     made.callback()(lambda: None)
@@ -87,7 +87,7 @@ app = lazy_app(ABOUT, COMMANDS, add_completion=True)
 
 
 def quiet_readers() -> None:
-    """Silence remarks of Pillow and tifffile about damaged files. Our messages name the file."""
+    """Silence the warnings of Pillow and tifffile about damaged files, which errors already report by name."""
     warnings.filterwarnings("ignore", module=r"PIL\.")
     for reader in ("PIL", "tifffile"):
         logging.getLogger(reader).setLevel(logging.CRITICAL)

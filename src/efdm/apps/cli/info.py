@@ -33,7 +33,7 @@ def info(
     shape: Annotated[
         str, typer.Option(help="Feature shape: batch, channels and any number of spatial dimensions.")
     ] = "1,512,64,64",
-    dtype: Annotated[str, choice(DTYPES, "Of the features.")] = "float32",
+    dtype: Annotated[str, choice(DTYPES, "Data type of the features.")] = "float32",
     device: Device = "",
 ) -> None:
     """Show versions, models, devices and the kernel used for a shape and dtype, with the reason."""

@@ -45,8 +45,8 @@ def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the network, the log, previews and checkpoints.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
     style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
-    encoder: Annotated[str | None, choice(NETWORKS, f"Defaults to {DEFAULT_NETWORK}.")] = None,
-    method: Annotated[str | None, choice(STYLE_LOSSES, "Defaults to efdm.")] = None,
+    encoder: Annotated[str | None, choice(NETWORKS, f"Network to train. Defaults to {DEFAULT_NETWORK}.")] = None,
+    method: Annotated[str | None, choice(STYLE_LOSSES, "Match and style loss. Defaults to efdm.")] = None,
     iterations: Annotated[
         int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}, after those of --reconstruct.")
     ] = None,
@@ -58,7 +58,7 @@ def style(
         int | None, typer.Option(min=1, help="Short side to which pictures are resized before cropping.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    schedule: Annotated[str | None, choice(SCHEDULES, "Of the learning rate.")] = None,
+    schedule: Annotated[str | None, choice(SCHEDULES, "Schedule of the learning rate.")] = None,
     style_weight: Annotated[float | None, typer.Option(help="Weight of the style loss.")] = None,
     sliced_weight: Annotated[
         float | None, typer.Option(help="Weight of the style loss along random directions (small).")
