@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo lint types test test-browser gpu-test browser bench clean
+.PHONY: help install demo lint types test test-long test-browser gpu-test browser bench clean
 
 help:
 	@echo "make demo      set up .venv and stylize the embedded pictures"
 	@echo "make test      set up .venv, lint, check types, run the tests"
+	@echo "make test-long     run the longest tests (several processes, Ray)"
 	@echo "make test-browser  test the web app, and the page of make browser, in Chromium; needs chromium and pip install playwright in .venv"
 	@echo "make bench     run the benchmarks on this machine and update the records and README tables"
 	@echo "make gpu-test  run the tests that need a CUDA device, in the current environment"
@@ -32,7 +33,10 @@ types: install
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -m "not gpu and not browser" -n auto --dist loadfile
+	$(BIN)/pytest -m "not gpu and not browser and not long" -n auto --dist loadfile
+
+test-long: install
+	$(BIN)/pytest -m "long and not gpu"
 
 test-browser: install
 	$(BIN)/pytest -m browser tests/apps/web tests/browser

@@ -15,7 +15,7 @@ from efdm.data.bulk import open_job, run_job
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -85,7 +85,7 @@ def test_another_style_network_or_option_is_another_job(place: Path, network, tm
         match_job(place / "in", [place / "style.png"], tmp_path / "match", MatchOptions(mask=place / "other.png"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ray_gives_the_same_bits(place: Path, network, tmp_path: Path) -> None:
     pytest.importorskip("ray.data")
     threads = torch.get_num_threads()

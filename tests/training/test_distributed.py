@@ -15,7 +15,7 @@ from training import noise_pictures
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not torch.distributed.is_available() or sys.platform != "linux", reason="needs gloo and fork")
 def test_two_processes_equal_one_with_the_same_batches(tmp_path: Path) -> None:
     for seed, role in enumerate(("content", "style")):
