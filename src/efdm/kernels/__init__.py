@@ -104,7 +104,7 @@ def take(values: Values, rank: Ranks) -> Values:
 
 @checked
 def tolerant_match(x: Values, values: Values, tolerance: float) -> Values:
-    """Return `match_sorted`, with ``values`` averaged over all ranks of content within ``tolerance`` standard deviations."""
+    """Match as `match_sorted` does, with ``values`` averaged over ranks whose content is within ``tolerance`` deviations."""
     return _backend(x).tolerant_match(x, values, tolerance)
 
 

@@ -34,7 +34,7 @@ def count_below(typing_context, values, start, bound):
 
 
 @partial(_jit, fastmath={"reassoc"})  # vectorized sums
-def known_radius(content):
+def count_and_deviation(content):
     """Return the number of values before NaN and their standard deviation."""
     known = content.size
     while known > 0 and math.isnan(content[known - 1]):
@@ -72,7 +72,7 @@ def search(content, known, radius, first):
 def average(content, values, tolerance, order, first, count, sums, out):
     """Write the mean over the values of similar content, for rank ``i`` to ``out[order[i]]``."""
     n = values.size
-    known, deviation = known_radius(content[:n])
+    known, deviation = count_and_deviation(content[:n])
     radius = float32(tolerance * deviation)
     finite = math.isfinite(radius) and math.isfinite(values[0]) and math.isfinite(values[n - 1])
     known = known if finite else 0
@@ -102,6 +102,7 @@ def buffers(n):
 
 @_jit
 def tolerant_values(content, values, out, tolerance, first_row, last_row):
+    """Write the averages of sorted rows by rank."""
     n = content.shape[1]
     padded, order, first, count, sums = buffers(n)
     order[:] = np.arange(n)

@@ -86,7 +86,7 @@ class EFDMix(FeatureMix):
     """Exact feature distribution mixing (paper, equation 10): `FeatureMix` with ``method="efdm"``.
 
     Gradients also flow to the partner's features, as in the authors' code, which reproduces the paper's accuracies.
-    ``style_grad="stop"`` is the text of the paper.
+    ``style_grad="stop"`` stops them, as the text of the paper says.
 
     >>> import torch
     >>> from efdm import EFDMix

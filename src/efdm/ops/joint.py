@@ -27,7 +27,7 @@ Start = Literal["wct", "none"]
 Finish = Literal["channels", "none"]
 EPS = 1e-5  # added to the eigenvalues of a covariance, times their mean; keeps constant channels finite
 SEED = 0  # of the rotations, unless a generator is given
-NEWTON_STEPS = 30  # enough for a condition of 1e8; features of VGG-19 need 16
+NEWTON_STEPS = 30  # enough for a condition number of 1e8; features of VGG-19 need 16
 
 
 def match_jointly(
@@ -58,8 +58,8 @@ def match_jointly(
         generator: Draws the rotations. By default they are the same in all calls, and those of a `PreparedStyle` are applied
             and sorted once.
 
-    The style receives no gradient. Repeated matches amplify roundings: results of two devices may differ visibly. The other
-    arguments are those of `efdm`.
+    The style receives no gradient. Repeated matches amplify rounding errors, so results may differ visibly between devices.
+    The other arguments are those of `efdm`.
 
     >>> import torch
     >>> from efdm.ops import match_jointly
@@ -243,7 +243,7 @@ def _roots(covariance: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         scaled = [axes * (values.clamp(min=0) ** power).unsqueeze(-2) for power in (0.5, -0.5)]
         root, inverse = (s @ axes.mT for s in scaled)
     else:
-        # Newton-Schulz iteration: eigenvalues take ten times as long on a GPU, stop it, and are no ONNX operator
+        # Newton-Schulz iteration: eigh takes ten times as long on a GPU, synchronizes it, and is not an ONNX operator
         norm = wide.norm(dim=(-2, -1), keepdim=True)
         root, inverse = wide / norm, eye
         for _ in range(NEWTON_STEPS):

@@ -28,7 +28,8 @@ class PreparedStyle:
     values: Tensor
     mask: Tensor | None = None
     features: Rows | None = None
-    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # by `sizes`; only the last size, to bound memory
+    # resampled values by `sizes`, for the last content size only, to bound memory; joint matchers add keys of their own
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +46,8 @@ class PreparedStyle:
 
     def resampled(self, n: int, sizes: Sizes) -> Tensor:
         """Return the values at ``n`` ranks, for content without a mask."""
-        if self.mask is None and not kernels.is_exporting() and n == self.values.shape[-1]:  # else a guard of the graph
+        # while exporting, comparing n would fix the size in the graph
+        if self.mask is None and not kernels.is_exporting() and n == self.values.shape[-1]:
             return self.values
         cached = self._cache.get(sizes)
         if cached is not None and cached.shape[-1] == n:

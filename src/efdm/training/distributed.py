@@ -65,7 +65,7 @@ class _GatherRows(torch.autograd.Function):
 
 
 class WholeBatch(TorchFunctionMode):
-    """Compute batch norms and dropout in this block for the batch of all processes, of which each holds equal parts.
+    """Compute batch norms and dropout in this block for the whole batch, of which each process has an equal part.
 
     Batch norms exchange their statistics only. (`torch.nn.SyncBatchNorm` requires a GPU, and replaces modules that hooks and
     subclasses depend on.) Dropout draws for the whole batch, so it gathers its input.

@@ -105,7 +105,7 @@ def fit_steps(
     run that was interrupted, by Ctrl-C or by ``kill -9``, continues from its checkpoint with ``resume``; on a CPU, losses
     and weights are bit for bit those of an uninterrupted run.
     """
-    wait_for_all()  # the others may still be reading the folder
+    wait_for_all()  # the other processes may still be reading the folder
     own = folder if processes()[0] == 0 else None  # only the first of several processes writes files
     with nullcontext() if own is None else lock_folder(own):
         if own is not None:

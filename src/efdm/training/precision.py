@@ -1,4 +1,4 @@
-"""The dtype that a network computes in. Its weights are float32, or float64 to compare runs without rounding errors."""
+"""The dtype that a network computes in. Its weights are float32, or float64 to compare runs with little rounding error."""
 
 from __future__ import annotations
 
