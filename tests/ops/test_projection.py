@@ -38,3 +38,17 @@ def test_layouts_sizes_and_dtypes(device: torch.device) -> None:
     assert project(x.bfloat16(), references).dtype == torch.bfloat16
     with pytest.raises(ValueError, match="3 channels, features have 5"):
         project(torch.randn(4, 5, 6, device=device), references)
+
+
+@pytest.mark.parametrize("method", ["efdm", "adain"])
+def test_references_with_masks(method: str) -> None:
+    features, x = torch.randn(2, 3, 40) + torch.tensor([-9.0, 9.0]).view(2, 1, 1), torch.randn(3, 3, 5, 6) + 9
+    for mask in (torch.rand(2, 40) < 0.5, torch.arange(40) < 25):
+        out = project(x, prepare(features, style_mask=mask), method=method)
+        close(out, project(x, prepare(features[1:, :, mask[1] if mask.ndim == 2 else mask]), method=method))
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.5])
+def test_wrong_strengths(strength: float) -> None:
+    with pytest.raises(ValueError, match=f"strength must be between 0 .* got {strength}"):
+        project(torch.randn(1, 2, 4), prepare(torch.randn(1, 2, 4)), strength)

@@ -37,7 +37,7 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
         raise ValueError(f"content has shape {tuple(content.shape)}, matched has {tuple(matched.shape)}; they must be equal")
     if not content.is_floating_point() or content.dtype != matched.dtype:
         raise TypeError(f"content is {content.dtype}, matched is {matched.dtype}; convert both to one floating-point type")
-    strength = _check_weight("strength", strength, content, "content", "matched")
+    strength = check_weight("strength", strength, content, "content", "matched")
     if isinstance(strength, Tensor):
         return lerp(content, matched, strength.to(content.device))
     if strength in (0, 1):
@@ -45,7 +45,7 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
     return lerp(content, matched, torch.tensor([strength], dtype=torch.float64, device=content.device))
 
 
-def _check_weight(name: str, weight: float | Tensor, content: Tensor, at_0: str, at_1: str) -> float | Tensor:
+def check_weight(name: str, weight: float | Tensor, content: Tensor, at_0: str, at_1: str) -> float | Tensor:
     """Return ``weight`` if it is a number from 0 to 1, or a tensor with one number for all samples or one per sample."""
     if isinstance(weight, Tensor):
         if weight.ndim > 1 or (weight.ndim == 1 and weight.shape[0] not in (1, *content.shape[:1])):
@@ -83,7 +83,7 @@ def mix_features(content: Tensor, style: Style, lam: float | Tensor, method: str
     check_choice("method", method, MATCHERS)
     row = MATCHERS[method]
     check_known(method, _OPTIONS[method], options)
-    lam = _check_weight("lam", lam, content, "style", "content")
+    lam = check_weight("lam", lam, content, "style", "content")
     if not isinstance(lam, Tensor) and lam == 1:
         return content
     learnable = isinstance(lam, Tensor) and lam.requires_grad

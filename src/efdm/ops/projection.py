@@ -8,8 +8,8 @@ from torch import Tensor
 from efdm import kernels
 from efdm.ops import gradient
 from efdm.ops.layout import to_rows
-from efdm.ops.mix import mix_features
-from efdm.ops.styles import PreparedStyle
+from efdm.ops.mix import check_weight, mix_features
+from efdm.ops.styles import PreparedStyle, partner_mask
 
 
 def project(
@@ -38,10 +38,12 @@ def project(
     x = to_rows(gradient.detached(features), "features", channel_dim).values
     if references.values.shape[1] != x.shape[1]:
         raise ValueError(f"references have {references.values.shape[1]} channels, features have {x.shape[1]}")
+    check_weight("strength", strength, features, "features", "match")
     references = references.to(x)
     targets = references.resampled(x.shape[-1], "interpolate").float()
     values = kernels.sort_rows(x).float()
     variance = targets.transpose(0, 1).flatten(1).var(-1, correction=0).clamp(min=1e-12)
     distances = [((values - target).square().mean(-1) / variance).mean(-1) for target in targets]
-    nearest = PreparedStyle(references.values[torch.stack(distances).argmin(0)])
+    index = torch.stack(distances).argmin(0)
+    nearest = PreparedStyle(references.values[index], partner_mask(references.rows(), index))
     return mix_features(features, nearest, 1 - strength, method, channel_dim=channel_dim)
