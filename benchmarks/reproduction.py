@@ -168,7 +168,7 @@ LEAVE_ONE_OUT = (
 )  # fmt: skip
 SINGLE_SOURCE = ("pacs_single_source_resnet18", "pacs_single_source_resnet50", "pacs_single_source_mobilenetv2")
 ORDERS = ("pacs_order_study_resnet18", "pacs_order_study_mobilenetv2")
-TIES = ("pacs_ties_resnet18", "pacs_ties_mobilenetv2")
+TIES = ("pacs_order_study_resnet18", "pacs_ties_mobilenetv2")
 DOMAINBED = ("pacs_domainbed_resnet18",)
 SCHEDULES = {"pacs_paper_schedule_resnet18": ", paper's schedule"}
 STOP, FLOW = "EFDMix (stop)", "EFDMix (flow)"

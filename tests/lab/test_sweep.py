@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from sweeps import Trainer, small_set
 
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
-from efdm.errors import DamagedFileError, DivergedError, SettingError
+from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
 from efdm.lab import Recipe, read_study, run, tables
 from efdm.progress import Progress
 
@@ -172,11 +171,12 @@ def test_records_of_equal_runs_are_reused(trainer: Trainer, tmp_path: Path) -> N
     study_of_orders = Recipe(
         protocol="leave-one-out", data="noise", methods=["hm", "efdmix"], settings=SHORT, seeds=(0,), name="orders"
     )
-    (tmp_path / "second").mkdir()
-    shutil.copy(tmp_path / "first" / "records.jsonl", tmp_path / "second")
     trainer.trained.clear()
-    run(study_of_orders, small_set(), tmp_path / "second", train=trainer)
+    study = run(study_of_orders, small_set(), tmp_path / "second", reuse=[tmp_path / "first"], train=trainer)
     assert len(trainer.trained) == 4
+    assert len(study.runs) == 8
+    with pytest.raises(RunFolderError, match="other data"):
+        run(study_of_orders, renamed(), tmp_path / "third", reuse=[tmp_path / "first"], train=trainer)
 
 
 def test_a_subset_can_be_extended(trainer: Trainer, tmp_path: Path) -> None:

@@ -5,13 +5,12 @@ from efdm.errors import requires
 with requires("dg"):
     from efdm.lab.pacs import (
         NOISE_CONTRASTS,
-        NOISE_METHODS,
-        PACS_LABELS,
         PACS_MOBILENETV2,
         PACS_PAPER,
         PACS_RESNET18,
         PACS_RESNET50,
         PACS_SHORT,
+        STABLE,
         pacs_resnet,
     )
     from efdm.lab.plan import expand
@@ -27,15 +26,14 @@ __all__ = [
     "FORMATS",
     "LABEL_ORDERS",
     "NOISE_CONTRASTS",
-    "NOISE_METHODS",
     "ORDERS",
-    "PACS_LABELS",
     "PACS_MOBILENETV2",
     "PACS_PAPER",
     "PACS_RESNET18",
     "PACS_RESNET50",
     "PACS_SHORT",
     "SELECTIONS",
+    "STABLE",
     "Published",
     "Recipe",
     "Study",

@@ -89,6 +89,7 @@ def run(
     shard: tuple[int, int] = (1, 1),
     lanes: int = 1,
     notes: Sequence[str] = (),
+    reuse: Sequence[Path] = (),
     progress: Report = ignore,
     train: Callable[..., None] | None = None,
     **changes: Any,
@@ -103,6 +104,7 @@ def run(
             GPUs with a folder each. `read_study` merges the folders.
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
         notes: sentences to print under the tables.
+        reuse: folders of other sweeps on the same pictures. Their records of runs with the same settings are copied.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
         train: replaces `efdm.recognition.workers.train_runs`.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
@@ -123,7 +125,7 @@ def run(
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages(recipe, (settings for planned, settings in jobs if planned.run not in finished_before))
     with lock_folder(out):
-        study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu")
+        study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu", reuse)
         total = len({planned.run for planned, _ in jobs})
         waiting = {planned.run: settings for planned, settings in jobs if planned.run not in study.runs}
         done = total - len(waiting)
@@ -217,8 +219,10 @@ def check_folder(out: Path) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str) -> Study:
-    """Write the recipe and the plan, merged with those of earlier calls."""
+def _start(
+    recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str, reuse: Sequence[Path]
+) -> Study:
+    """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
     description = describe(data)
     content = {"recipe": recipe, "domains": data.domain_names, **description, "plan": plan}
     if (out / RECIPE).exists():
@@ -231,6 +235,11 @@ def _start(recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | Per
     entries = json.loads(path.read_text()) if path.exists() else []
     if (here := json.loads(json.dumps(here))) not in entries:
         write_json(path, [*entries, here])
+    for folder in reuse:
+        check_same(_read(folder), description, folder)
+        known = read_study(folder).runs
+        missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
+        append_records(out / FILE, (record for run in missing for record in known.get(run, ())))
     return read_study(out)
 
 

@@ -9,7 +9,7 @@ runs      144 (12 methods x 4 domains x 3 seeds)
 
 Every row changes one setting of efdmix-flow: layer1 to layer3, alpha 0.1, p 0.5. "exchange" keeps nothing of a sample's own
 distribution (alpha=None), which is EFDM. All other settings, and the runs of erm and efdmix-flow, are those of
-pacs_leave_one_out_resnet18: copy its records.jsonl into the folder first, and these runs are not repeated.
+pacs_leave_one_out_resnet18; --reuse with its folder copies their records.
 """
 
 from typing import Any

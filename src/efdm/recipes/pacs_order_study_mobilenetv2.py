@@ -8,8 +8,7 @@ expected  ERM 77.3, AdaStd 78.3, EFDMix 80.2, HM 80.4, MixStyle 80.9, AdaMean 81
           paper shows its order in a figure without numbers, for ResNet-50: AdaIN more than 1 above AdaMean and AdaStd
 runs      84 (7 methods x 4 domains x 3 seeds)
 
-All other settings and most runs are those of pacs_leave_one_out_mobilenetv2: copy its records.jsonl into the folder first,
-and these runs are not repeated.
+All other settings and most runs are those of pacs_leave_one_out_mobilenetv2; --reuse with its folder copies their records.
 """
 
 from efdm.lab import PACS_MOBILENETV2, Recipe

@@ -1,24 +1,30 @@
-"""PACS, leave one domain out, ResNet-18: which orders of feature statistics matter.
+"""PACS, leave one domain out, ResNet-18: which orders of feature statistics matter, and which of equal values.
 
 claim     means (adamean) and standard deviations (adastd) help, means slightly more; both together (mixstyle, that is AdaIN)
           help more than either, by more than one point; all orders (efdmix) help most; histogram matching (hm), which merges
-          ties, is worse than efdmix and mixstyle.
+          ties, is worse than efdmix and mixstyle; the tie rules give similar accuracies.
 command   efdm dg run pacs_order_study_resnet18 --data PACS --weights resnet18.safetensors -o runs/orders18 --lanes 4
 time      not measured
-expected  the paper shows its order in a figure without numbers, for ResNet-50
-runs      160 (8 methods x 4 domains x 5 seeds)
+expected  the paper shows both studies in figures without numbers, the first for ResNet-50
+runs      200 (10 methods x 4 domains x 5 seeds)
 
-All other settings and half of the runs are those of pacs_leave_one_out_resnet18: copy its records.jsonl into the folder
-first, and these runs are not repeated. In the authors' code only EFDMix lets the gradient flow to the style (efdmix-flow);
-mixstyle-flow separates the effect of the gradient from that of exact matching.
+All other settings and 80 of the runs are those of pacs_leave_one_out_resnet18; --reuse with its folder copies their records.
+In the authors' code only EFDMix lets the gradient flow to the style (efdmix-flow); mixstyle-flow separates the effect of the
+gradient from that of exact matching.
+
+The stages of ResNet-18 end with a ReLU, so most channels have many zeros. The kernels sort equal values by position, so
+efdmix-stable would equal efdmix bit for bit and is left out.
 """
 
-from efdm.lab import pacs_resnet
+from efdm.lab import STABLE, pacs_resnet
 
 recipe = pacs_resnet(
     18,
     "leave-one-out",
-    ["erm", "adamean", "adastd", "mixstyle", "mixstyle-flow", "hm", "efdmix", "efdmix-flow"],
+    [
+        "erm", "adamean", "adastd", "mixstyle", "hm", "efdmix", "efdmix-flow", "efdmix-random", "efdmix-neighbor",
+        "mixstyle-flow",
+    ],
     orders=(
         ("erm", "adamean", "mixstyle", "efdmix"),
         ("erm", "adastd", "mixstyle", "efdmix"),
@@ -30,5 +36,8 @@ recipe = pacs_resnet(
         ("mixstyle", "mixstyle-flow"),  # the gradient without exact matching
         ("efdmix", "efdmix-flow"),
         ("mixstyle-flow", "efdmix-flow"),  # exact matching with the gradient
+        ("efdmix", "efdmix-random"),
+        ("efdmix", "efdmix-neighbor"),
     ),
-)
+    notes=(STABLE,),
+)  # fmt: skip

@@ -4,11 +4,10 @@ claim     equal values come from ReLU; with PReLU, histogram matching (hm) and t
 command   efdm dg run pacs_prelu_resnet18 --data PACS --weights resnet18.safetensors -o runs/prelu18 --lanes 4
 time      not measured
 expected  no published numbers in the main paper
-runs      108 (9 methods x 4 domains x 3 seeds)
+runs      180 (9 methods x 4 domains x 5 seeds)
 
 The weights are those of the network with ReLU, and every PReLU starts with the slope 0.25 and learns it; ImageNet weights
-for PReLU are not available. Compare rows within the table only. Everything else is as in pacs_order_study_resnet18 and
-pacs_ties_resnet18.
+for PReLU are not available. Compare rows within the table only. Everything else is as in pacs_order_study_resnet18.
 """
 
 from efdm.lab import ORDERS, PACS_RESNET18, pacs_resnet
@@ -18,7 +17,6 @@ recipe = pacs_resnet(
     "leave-one-out",
     ["erm", "adamean", "adastd", "mixstyle", "hm", "efdmix", "efdmix-flow", "efdmix-random", "efdmix-neighbor"],
     settings={**PACS_RESNET18, "backbone": "resnet18_prelu"},
-    seeds=(0, 1, 2),
     orders=ORDERS,
     contrasts=(
         ("hm", "efdmix"), ("efdmix", "efdmix-flow"), ("efdmix", "efdmix-random"), ("efdmix", "efdmix-neighbor"),

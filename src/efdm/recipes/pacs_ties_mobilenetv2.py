@@ -9,11 +9,11 @@ runs      36 (3 methods x 4 domains x 3 seeds)
 efdmix leaves the order of equal values to the kernel ("fast"). The kernels sort equal values by position, which is the rule
 "stable", so efdmix-stable would equal efdmix bit for bit and is left out.
 
-All other settings and a third of the runs are those of pacs_leave_one_out_mobilenetv2: copy its records.jsonl into the
-folder first, and these runs are not repeated.
+All other settings and a third of the runs are those of pacs_leave_one_out_mobilenetv2; --reuse with its folder copies their
+records.
 """
 
-from efdm.lab import PACS_MOBILENETV2, Recipe
+from efdm.lab import PACS_MOBILENETV2, STABLE, Recipe
 
 recipe = Recipe(
     protocol="leave-one-out",
@@ -22,5 +22,5 @@ recipe = Recipe(
     settings=PACS_MOBILENETV2,
     seeds=(0, 1, 2),
     contrasts=(("efdmix", "efdmix-random"), ("efdmix", "efdmix-neighbor")),
-    notes=("efdmix-stable would equal efdmix bit for bit: the kernels sort equal values by position.",),
+    notes=(STABLE,),
 )

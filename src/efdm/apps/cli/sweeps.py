@@ -36,6 +36,10 @@ SweepDevice = Annotated[
 Precision = Annotated[Word, choice(PRECISIONS, "Default: bf16 on a GPU.")]
 Speed = Annotated[Word, choice(SPEEDS, "Default: compile+graph on a GPU, plain on a CPU.")]
 Lanes = Annotated[int, typer.Option(min=1, help="Runs trained at the same time: on one GPU, or in CPU processes.")]
+Reuse = Annotated[
+    list[Path] | None,
+    typer.Option(help="Folder of another recipe whose records of the same runs are copied; repeat for several."),
+]
 Note = Annotated[Words, typer.Option(help="A sentence to print under the tables; repeat for several.")]
 
 Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]  # methods, domains, progress -> arguments of `lab.run`
@@ -61,6 +65,7 @@ def run_sweep(
     lanes: int,
     note: Words,
     warn: Callable[[Any], None],
+    reuse: list[Path] | None = None,
 ) -> tuple[lab.Study, Any]:
     """Prepare and run a sweep and print its tables. Return study and data. ``warn`` prints warnings about the data."""
     rows, columns = parse_names("methods", methods, list(recipe.rows)), parse_names("domains", domains)
@@ -71,7 +76,7 @@ def run_sweep(
             warn(data)
             study = lab.run(
                 prepared, data, out, methods=rows, domains=columns, seeds=numbers, shard=part, lanes=lanes,
-                progress=progress, notes=note or [], **changes,
+                progress=progress, notes=note or [], reuse=reuse or [], **changes,
             )  # fmt: skip
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))

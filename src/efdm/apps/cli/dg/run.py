@@ -44,6 +44,7 @@ def run(
         Word, typer.Option(help="PACS only. complete (default): require all pictures; partial: use those that exist.")
     ] = None,
     note: sweeps.Note = None,
+    reuse: sweeps.Reuse = None,
 ) -> None:
     """Train all runs of a recipe and print its tables.
 
@@ -59,6 +60,6 @@ def run(
         pacs = {name: value for name, value in {"split": split, "lists": lists, "copy": copy}.items() if value is not None}
         sweeps.run_sweep(
             chosen, out, partial(prepare_sweep, chosen, data or [], out, pacs=pacs, changes=changes),
-            seeds=seeds, methods=methods, domains=domains, shard=shard, lanes=lanes, note=note,
+            seeds=seeds, methods=methods, domains=domains, shard=shard, lanes=lanes, note=note, reuse=reuse,
             warn=lambda pictures: print_data_warnings(pictures, pictures.domain_names),
         )  # fmt: skip
