@@ -114,7 +114,6 @@ def test_skipped_videos_are_counted() -> None:
         ("photo.png", ["styles"], {}, "1 picture in 2 looks"),
         ("film.mp4", ["style.png"], {}, "extension"),
         ("film.mp4", ["styles"], {}, "one look"),
-        ("film.mp4", ["style.png"], {"options": Options(ties="random")}, "video"),
     ],
 )
 def test_invalid_arguments(content: str, styles: list[str], options: dict, message: str) -> None:

@@ -19,8 +19,9 @@ from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
 from efdm.style.optimise import OPTIMISERS, optimise
+from efdm.style.options import check_strength
 from efdm.style.pipeline import match_options
-from efdm.style.stylizer import Stylizer, check_strength
+from efdm.style.stylizer import Stylizer
 
 
 @dataclass(frozen=True, eq=False)

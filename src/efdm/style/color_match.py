@@ -19,10 +19,10 @@ from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice, check_tolerance
 from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
+from efdm.style.options import check_strength
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 from efdm.style.spaces import SPACES
-from efdm.style.stylizer import check_strength
 
 Method = Literal["channels", "joint"]
 SPACE_LEVELS = 65536  # of a channel of Lab, and of luminance

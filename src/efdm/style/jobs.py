@@ -87,10 +87,9 @@ def stylize_picture(
         content,
         None if masks else looks[0],
         regions=list(zip(masks, looks, strict=True)) if masks else None,
-        strength=options.strength, stroke=options.stroke, method=options.method, ties=options.ties,
-        tolerance=options.tolerance, preserve_color=options.preserve_color, photoreal=options.photoreal, size=options.size,
         generator=torch.Generator(stylizer.device).manual_seed(options.seed),
-    )  # fmt: skip
+        options=options,
+    )
 
 
 def stylize_video(
@@ -115,11 +114,7 @@ def stylize_video(
                 times.append(frame.time)
                 yield frame.rgb
 
-        made = stylize_frames(
-            stylizer, frames(), look, strength=options.strength, stroke=options.stroke, method=options.method,
-            tolerance=options.tolerance, temporal=options.temporal, preserve_color=options.preserve_color,
-            photoreal=options.photoreal, regions=regions, size=options.size,
-        )  # fmt: skip
+        made = stylize_frames(stylizer, frames(), look, temporal=options.temporal, regions=regions, options=options)
         for rgb in made:
             writer.write(rgb, times.pop(0))
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))

@@ -39,6 +39,7 @@ from efdm.style.color_match import (
 from efdm.style.jobs import Result
 from efdm.style.levels import TIES
 from efdm.style.match_large import CHUNK, match_array
+from efdm.style.options import check_strength
 from efdm.style.plan import (
     Audio,
     PathLike,
@@ -51,7 +52,6 @@ from efdm.style.plan import (
 )
 from efdm.style.planes import LEVELS_OF, Planes
 from efdm.style.spaces import SPACES
-from efdm.style.stylizer import check_strength
 from efdm.training.interrupt import stoppable
 
 # values from which an array is matched in chunks; floats in chunks take more passes, and have their ties ordered by position

@@ -23,8 +23,8 @@ from efdm.style.color_match import (
     replace_valid,
 )
 from efdm.style.levels import HALO, TIES, take_ranks
+from efdm.style.options import check_strength
 from efdm.style.planes import LEVELS_OF, Planes, from_array
-from efdm.style.stylizer import check_strength
 
 CHUNK = 2**24  # values in a chunk
 HALF, GROUP = 2**16, 256  # values of half a float, and upper halves whose lower halves are counted at a time

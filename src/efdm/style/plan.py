@@ -15,14 +15,11 @@ from efdm.data.embedded import styles as painted_styles
 from efdm.data.folders import VIDEOS, scan_pictures
 from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
-from efdm.errors import SettingError
-from efdm.ops import MATCHERS
-from efdm.ops.choices import check_choice, check_tolerance
-from efdm.style.color import COLORS
+from efdm.ops.choices import check_choice
 from efdm.style.look import Look, normalise_weights
-from efdm.style.photoreal import PHOTOREAL
+from efdm.style.options import PictureOptions
 from efdm.style.pictures import Size, check_size
-from efdm.style.stylizer import Stylizer, check_strength, check_stroke
+from efdm.style.stylizer import Stylizer
 from efdm.style.video import TEMPORAL
 from efdm.text import make_unique, plural, suggest
 
@@ -32,33 +29,25 @@ Audio = Literal["keep", "drop"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """Options for stylizing files. For most of them, see `Stylizer.stylize` and `stylize_frames`."""
+class Options(PictureOptions):
+    """Options for stylizing files: those of pictures, and more.
 
-    strength: float | Literal["auto"] = "auto"
-    stroke: float = 1.0
-    method: str = "efdm"
-    preserve_color: str = "none"
-    photoreal: str = "none"
-    ties: str | None = None
-    tolerance: float | None = None
-    seed: int = 0  # for ties="random"
-    size: Size = "auto"
-    style_size: Size = None  # defaults to size
+    Args:
+        seed: of ``ties="random"``.
+        style_size: size of the styles. Defaults to ``size``.
+        temporal: a row of `TEMPORAL`, for videos.
+        audio: sound of a video.
+    """
+
+    seed: int = 0
+    style_size: Size = None
     temporal: str = "smooth"
     audio: Audio = "keep"
 
     def __post_init__(self) -> None:
-        tables = {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL, "temporal": TEMPORAL}
-        for name, table in {**tables, "audio": get_args(Audio)}.items():
-            check_choice(name, getattr(self, name), tuple(table))
-        if self.ties is not None:
-            check_choice("ties", self.ties)
-        if self.tolerance is not None:
-            check_tolerance(self.tolerance)
-        check_strength(self.strength, 1)
-        check_stroke(self.stroke)
-        check_size(self.size)
+        super().__post_init__()
+        check_choice("temporal", self.temporal, tuple(TEMPORAL))
+        check_choice("audio", self.audio, get_args(Audio))
         check_size(self.style_size, "style_size")
 
 
@@ -143,7 +132,7 @@ def plan_files(
     moving = out.suffix.lower() in (*VIDEOS, ".gif")
     first = given[0]
     if len(given) == 1 and (first.suffix.lower() in VIDEOS or (first.suffix.lower() == ".gif" and moving)):
-        _check_video(out, looks, options)
+        _check_video(out, looks)
         check_overwrite([out], [first, *looks[0].files()])
         return Plan(first, out, looks, (), options, tuple(notes), saving)
     contents, about = find_contents(given, out)
@@ -241,9 +230,7 @@ def _check_out(given: Sequence[Path], out: Path, contents: int, looks: int) -> N
         raise ValueError(f"the folder {out} is not writable; choose another one")
 
 
-def _check_video(out: Path, looks: Sequence[LookSpec], options: Options) -> None:
-    if options.ties is not None:
-        raise SettingError("the order of ties is for pictures, not for a video", "ties")
+def _check_video(out: Path, looks: Sequence[LookSpec]) -> None:
     if len(looks) != 1:
         raise ValueError("a video takes one look: one style, or several that are mixed")
     if out.is_dir() or not out.suffix:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from efdm.data import Picture, resize
-from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
@@ -30,6 +29,7 @@ from efdm.style.look import (
     region_cells,
     style_cells,
 )
+from efdm.style.options import PictureOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
 from efdm.style.pipeline import fade, match_options, run_network
@@ -37,9 +37,7 @@ from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
 
-MAX_STROKE = 8
 REFINEMENT = 0.5  # part of a match in the passes after the first, which would otherwise add fine strokes
-Strength = float | Tensor | Literal["auto"]
 Styles = AnyPicture | list[AnyPicture] | tuple[AnyPicture, ...]
 
 
@@ -69,7 +67,7 @@ class Stylizer:
 
     def __init__(self, network: StyleNetwork, device: str | torch.device | None = None, *, precision: str = "fp32") -> None:
         check_choice("precision", precision, tuple(PRECISIONS))
-        self.device = usable_device(device or default_device())
+        self.device = check_device(device or default_device())
         self.precision, self.dtype = precision, PRECISIONS[precision]
         self.network = copy.deepcopy(network).eval().to(self.device, self.dtype)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -99,7 +97,7 @@ class Stylizer:
 
     def to(self, device: str | torch.device) -> Stylizer:
         """Move the network to a device. Looks that were prepared on another device must be prepared again."""
-        self.device = usable_device(device)
+        self.device = check_device(device)
         self.network.to(self.device)
         return self
 
@@ -141,17 +139,11 @@ class Stylizer:
         content: Styles,
         style: Styles | Look | None = None,
         *,
-        strength: Strength = "auto",
-        stroke: float = 1.0,
-        method: str = "efdm",
-        ties: str | None = None,
-        tolerance: float | None = None,
-        preserve_color: str = "none",
-        photoreal: str = "none",
         regions: Sequence[tuple[AnyMask, Styles | Look]] | None = None,
-        size: Size = "auto",
         tile: str | int = "auto",
         generator: torch.Generator | None = None,
+        options: PictureOptions | None = None,
+        **changes: Any,
     ) -> Any:
         """Return the stylized content, in the size and type of ``content``.
 
@@ -160,46 +152,28 @@ class Stylizer:
         preserved; transparent pixels are neither matched nor changed.
 
         Args:
-            strength: from 0 (the content) to 1; a tensor gives one value for each image of a batch. "auto" is 1, or less
-                for a style that is nearly empty, such as a faint drawing: see `Look.strength`.
-            stroke: factor from 1 to 8 by which strokes become larger. The content is stylized at a fraction of its size,
-                and the enlarged result again, half as much, at twice that size, up to full size.
-            method: a row of `MATCHERS`.
-            ties: order of equal values, for method "efdm". ``"random"`` draws from ``generator``.
-            tolerance: how far content values may differ to share one style value, in standard deviations, for method
-                "efdm". Defaults to that of the network, or to 0, exact matching, with ``ties``.
-            preserve_color: a row of `COLORS`: "none", "content" or "luminance".
-            photoreal: a row of `PHOTOREAL`: "none", or a filter that takes all edges from the content.
             regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
                 stay unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
-            size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
-                keeps their size; "auto" keeps it up to a short side of 1024, because strokes a few pixels wide would be too
-                fine to see in a larger picture.
             tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
+            generator: of the draws with ``ties="random"``.
+            options: defaults to ``PictureOptions()``.
+            changes: fields of `PictureOptions` that override those of ``options``, such as ``strength=0.8``.
         """
-        check_choice("method", method, tuple(MATCHERS))
-        check_choice("preserve_color", preserve_color, tuple(COLORS))
-        check_choice("photoreal", photoreal, tuple(PHOTOREAL))
-        options = match_options(self.network, method, ties, tolerance, generator)
+        options = replace(options or PictureOptions(), **changes)
+        match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         if isinstance(content, list | tuple):
             if regions is None and style is not None and not isinstance(style, Look):
-                style = self.prepare(style, size=size, tile=tile)
-            each = partial(
-                self.stylize, style=style, strength=strength, stroke=stroke, method=method, ties=ties,
-                tolerance=tolerance, preserve_color=preserve_color, photoreal=photoreal, regions=regions, size=size,
-                tile=tile, generator=generator,
-            )  # fmt: skip
-            return [each(one) for one in content]
+                style = self.prepare(style, size=options.size, tile=tile)
+            given: dict[str, Any] = {"regions": regions, "tile": tile, "generator": generator, "options": options}
+            return [self.stylize(one, style, **given) for one in content]
         opened, rgb, opaque = self._open(content, "content")
-        check_strength(strength, len(rgb))
-        check_stroke(stroke)
-        where = self.find_regions(rgb, opaque, style, regions, size, tile)
-        if isinstance(strength, str):
-            strength = mean_strength(where)
-        where = self.recolor_regions(where, rgb, preserve_color, tile)
-        match = partial(self.match_regions, where=where, method=method, options=options)
-        output = self.run(rgb, working_size(rgb, size), match, strength, stroke, tile)
-        output = finish(output, rgb, where, strength, preserve_color, photoreal)
+        check_strength(options.strength, len(rgb))
+        where = self.find_regions(rgb, opaque, style, regions, options.size, tile)
+        options = resolve_strength(options, where)
+        where = self.recolor_regions(where, rgb, options.preserve_color, tile)
+        match = partial(self.match_regions, where=where, method=options.method, options=match_with)
+        output = self.run(rgb, working_size(rgb, options.size), match, options, tile)
+        output = finish(output, rgb, where, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
@@ -209,18 +183,18 @@ class Stylizer:
         rgb: Tensor,
         shape: tuple[int, int],
         match: Callable[..., Tensor],
-        strength: float | Tensor,
-        stroke: float,
+        options: PictureOptions,
         tile: str | int = "auto",
     ) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         made: Tensor | None = None
+        stroke = options.stroke
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
             each, start = partial(match, size=size), None
             if made is not None:
                 each, start = partial(_refine, match=each), self._resized(made, size)
-            part = 1.0 if stroke > 1 else strength
+            part: Any = 1.0 if stroke > 1 else options.strength
             made = run_network(self.network, self._resized(rgb, size), each, tile, part, start).float().clamp(0, 1)
             if stroke == 1:
                 return made
@@ -310,31 +284,22 @@ class Stylizer:
         return picture, batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
 
 
-def mean_strength(where: list[Region]) -> float | Tensor:
-    """Return the automatic strength: the mean over the looks of all regions."""
-    return sum((look.strength for _, look in where), 0.0) / len(where)
+def resolve_strength(options: PictureOptions, where: list[Region]) -> PictureOptions:
+    """Return the options with the automatic strength, the mean over the looks of all regions, in place of "auto"."""
+    if not isinstance(options.strength, str):
+        return options
+    return replace(options, strength=sum((look.strength for _, look in where), 0.0) / len(where))
 
 
-def finish(
-    output: Tensor, content: Tensor, where: list[Region], strength: float | Tensor, preserve_color: str, photoreal: str
-) -> Tensor:
+def finish(output: Tensor, content: Tensor, where: list[Region], options: PictureOptions) -> Tensor:
     """Return the output of the network in the size of the content, filtered, recoloured and pasted into the regions."""
-    output = COLORS[preserve_color].after(PHOTOREAL[photoreal](content, output), content)
-    output = fade(content, output, strength)
+    output = COLORS[options.preserve_color].after(PHOTOREAL[options.photoreal](content, output), content)
+    output = fade(content, output, options.strength)  # type: ignore[arg-type]
     return paste_inside(output, content, [mask for mask, _ in where])
 
 
 def _refine(depth: int, x: Tensor, match: Callable[[int, Tensor], Tensor]) -> Tensor:
     return torch.lerp(x, match(depth, x), REFINEMENT)
-
-
-def usable_device(device: str | torch.device) -> torch.device:
-    """Return a device. Raise SettingError if it cannot be used."""
-    try:
-        check_device(str(device))
-    except SettingError as error:
-        raise SettingError(f"device={str(device)!r} is not available here; use device='cpu'", "device") from error
-    return torch.device(device)
 
 
 def check_picture(given: Tensor, role: str) -> None:
@@ -348,20 +313,3 @@ def check_picture(given: Tensor, role: str) -> None:
     if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
         hint = f"; try {role} / 255" if high > 1.1 else ""
         raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
-
-
-def check_strength(strength: Strength, batch: int) -> None:
-    """Raise unless ``strength`` is "auto", a number in [0, 1], or a tensor of such numbers, one for each image."""
-    if isinstance(strength, str):
-        return check_choice("strength", strength, ("auto",))
-    given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
-    if given.ndim > 1 or given.numel() not in (1, batch):
-        raise SettingError(f"strength must be a number or have shape ({batch},), got {tuple(given.shape)}", "strength")
-    if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
-        raise SettingError(f"strength must be in [0, 1], from content to style, got {given.tolist()}", "strength")
-
-
-def check_stroke(stroke: float) -> None:
-    """Raise unless ``stroke`` is a factor from 1 to `MAX_STROKE`."""
-    if not 1 <= stroke <= MAX_STROKE:  # also rejects NaN
-        raise SettingError(f"stroke must be from 1 to {MAX_STROKE}, got {stroke}", "stroke")

@@ -10,10 +10,10 @@ previous output and moves the grid with the scene. With either smoother, a singl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,13 +25,13 @@ from efdm.errors import SettingError
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.ops.ties import tie_bounds
-from efdm.style.color import COLORS, luminance
+from efdm.style.color import luminance
 from efdm.style.look import AnyMask, Look
 from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
-from efdm.style.photoreal import PHOTOREAL
-from efdm.style.pictures import Size, check_size, working_size
+from efdm.style.options import PictureOptions, check_strength
+from efdm.style.pictures import working_size
 from efdm.style.pipeline import match_options
-from efdm.style.stylizer import Region, Stylizer, check_picture, check_strength, check_stroke, finish, mean_strength
+from efdm.style.stylizer import Region, Stylizer, check_picture, finish, resolve_strength
 
 KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
@@ -65,79 +65,67 @@ def stylize_frames(
     frames: Iterable[Tensor],
     look: Look | None = None,
     *,
-    strength: float | Literal["auto"] = "auto",
-    stroke: float = 1.0,
-    method: str = "efdm",
-    tolerance: float | None = None,
     temporal: str = "smooth",
-    preserve_color: str = "none",
-    photoreal: str = "none",
     regions: Sequence[tuple[AnyMask, Look]] | None = None,
-    size: Size = "auto",
+    options: PictureOptions | None = None,
+    **changes: Any,
 ) -> Iterator[Tensor]:
     """Yield a stylized frame of the same size, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
 
-    ``temporal`` is a row of `TEMPORAL`; smoothing restarts at scene cuts. The other options are those of
+    ``temporal`` is a row of `TEMPORAL`; smoothing restarts at scene cuts. ``options`` and ``changes`` are those of
     `Stylizer.stylize`; ``preserve_color="content"`` encodes the styles again for every frame. The masks of ``regions`` apply
     to all frames.
     """
-    for name, value, table in (
-        ("method", method, MATCHERS), ("temporal", temporal, TEMPORAL),
-        ("preserve_color", preserve_color, COLORS), ("photoreal", photoreal, PHOTOREAL),
-    ):  # fmt: skip
-        check_choice(name, value, tuple(table))
-    check_strength(strength, 1)
-    check_stroke(stroke)
-    check_size(size)
-    row, options = TEMPORAL[temporal], match_options(stylizer.network, method, None, tolerance)
+    check_choice("temporal", temporal, tuple(TEMPORAL))
+    options = replace(options or PictureOptions(), **changes)
+    row, method = TEMPORAL[temporal], options.method
+    check_strength(options.strength, 1)
+    if options.ties is not None:
+        raise SettingError("the order of ties is for pictures, not for a video", "ties")
+    match_with = match_options(stylizer.network, method, None, options.tolerance)
     if row.curves and MATCHERS[method].channels == "joint":
         message = f"temporal={temporal!r} smooths channels one by one, method={method!r} matches them together; try 'smooth'"
         raise SettingError(message, ("temporal", "method"))
-    if row.curves and stroke > 1:
+    if row.curves and options.stroke > 1:
         raise SettingError(f"stroke > 1 does not work with temporal={temporal!r}; try 'smooth'", ("stroke", "temporal"))
     if row.curves and regions is not None:
         raise SettingError(f"regions do not work with temporal={temporal!r}; try 'smooth'", "temporal")
-    return _stylize(stylizer, frames, look, strength, stroke, method, options, row, preserve_color, photoreal, regions, size)
+    return _stylize(stylizer, frames, look, regions, row, options, match_with)
 
 
 def _stylize(
     stylizer: Stylizer,
     frames: Iterable[Tensor],
     look: Look | None,
-    strength: float | Literal["auto"],
-    stroke: float,
-    method: str,
-    options: dict[str, Any],
-    row: Temporal,
-    preserve_color: str,
-    photoreal: str,
     regions: Sequence[tuple[AnyMask, Look]] | None,
-    size: Size,
+    row: Temporal,
+    options: PictureOptions,
+    match_with: dict[str, Any],
 ) -> Iterator[Tensor]:
     before: Tensor | None = None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
             full = _prepare_frame(frame).to(stylizer.device)[None]
-            now = resize(full, working_size(full, size))[0]
+            now = resize(full, working_size(full, options.size))[0]
             if before is None or now.shape != before.shape:
-                given = stylizer.find_regions(full, None, look, regions, size, "auto")
-                amount = mean_strength(given) if isinstance(strength, str) else strength
+                given = stylizer.find_regions(full, None, look, regions, options.size, "auto")
+                resolved = resolve_strength(options, given)
             if before is None or now.shape != before.shape or is_cut(before, now):
-                curves = CurveSmoother(given[0].look, row.curves, method, **options)
+                curves = CurveSmoother(given[0].look, row.curves, options.method, **match_with)
                 stride = 1 if row.curves else stylizer.network.max_stride  # curves need equally many values in each frame
                 outputs = OutputSmoother(row.outputs, row.motion, stride)
-            where = stylizer.recolor_regions(given, full, preserve_color, "auto")
+            where = stylizer.recolor_regions(given, full, options.preserve_color, "auto")
             margin = outputs.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
             if row.curves:
                 curves.look, match = where[0].look, curves.match
             else:
                 moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
-                match = partial(stylizer.match_regions, where=moved, method=method, options=options)
+                match = partial(stylizer.match_regions, where=moved, method=options.method, options=match_with)
             shape = (padded.shape[-2], padded.shape[-1])
-            made = F.pad(stylizer.run(padded, shape, match, amount, stroke), [-side for side in margin])
+            made = F.pad(stylizer.run(padded, shape, match, resolved), [-side for side in margin])
             made = outputs.blend(now, made[0])
-            made = finish(made[None], full, where, amount, preserve_color, photoreal)[0]
+            made = finish(made[None], full, where, resolved)[0]
         before = now
         yield made.cpu()
 

@@ -26,11 +26,10 @@ def device_defaults(device: str) -> Mapping[str, Any]:
     return DEFAULTS.get(device.partition(":")[0], DEFAULTS["cpu"])
 
 
-def check_device(device: str) -> None:
-    """Raise SettingError if the device cannot be used."""
+def check_device(device: str | torch.device) -> torch.device:
+    """Return a device. Raise SettingError if it cannot be used."""
     try:
         torch.zeros(1, device=device).item()  # tensors on "meta" have no values
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        cpu = ", ".join(f"{name}={value!r}" for name, value in {"device": "cpu", **DEFAULTS["cpu"]}.items())
-        message = f"device={device!r} is not available here; use {cpu}"
-        raise SettingError(message, ("device", *DEFAULTS["cpu"])) from error
+        raise SettingError(f"device={str(device)!r} is not available here; use device='cpu'", "device") from error
+    return torch.device(device)

@@ -33,12 +33,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1. Defaults to the 
 
 def resolve_device(name: str) -> torch.device:
     """Return the named or the default device. Raise SettingError if it cannot be used."""
-    chosen = name or default_device()
-    try:
-        check_device(chosen)
-    except ValueError as error:
-        raise SettingError(f"device {chosen!r} is not available here; try cpu", "device") from error
-    return torch.device(chosen)
+    return check_device(name or default_device())
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:

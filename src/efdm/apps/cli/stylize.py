@@ -22,9 +22,9 @@ from efdm.style import Stylizer
 from efdm.style.bulk import stylize_job
 from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files
+from efdm.style.options import MAX_STROKE
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Audio, Mix, Options, plan_files
-from efdm.style.stylizer import MAX_STROKE
 from efdm.style.video import TEMPORAL
 from efdm.training import PRECISIONS
 

@@ -1,0 +1,74 @@
+"""`PictureOptions`: names, defaults and validation of the options of a stylization."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from efdm.errors import SettingError
+from efdm.ops import MATCHERS
+from efdm.ops.choices import check_choice, check_tolerance
+from efdm.style.color import COLORS
+from efdm.style.photoreal import PHOTOREAL
+from efdm.style.pictures import Size, check_size
+
+MAX_STROKE = 8
+Strength = float | Tensor | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """Options of `Stylizer.stylize`, `stylize_frames`, the commands and the web app.
+
+    Args:
+        strength: from 0 (the content) to 1; a tensor gives one value for each image of a batch. "auto" is 1, or less
+            for a style that is nearly empty, such as a faint drawing: see `Look.strength`.
+        stroke: factor from 1 to 8 by which strokes become larger. The content is stylized at a fraction of its size,
+            and the enlarged result again, half as much, at twice that size, up to full size.
+        method: a row of `MATCHERS`.
+        preserve_color: a row of `COLORS`: "none", "content" or "luminance".
+        photoreal: a row of `PHOTOREAL`: "none", or a filter that takes all edges from the content.
+        ties: order of equal values, for method "efdm". Not for videos.
+        tolerance: how far content values may differ to share one style value, in standard deviations, for method
+            "efdm". Defaults to that of the network, or to 0, exact matching, with ``ties``.
+        size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
+            keeps their size; "auto" keeps it up to a short side of 1024, because strokes a few pixels wide would be too
+            fine to see in a larger picture.
+    """
+
+    strength: Strength = "auto"
+    stroke: float = 1.0
+    method: str = "efdm"
+    preserve_color: str = "none"
+    photoreal: str = "none"
+    ties: str | None = None
+    tolerance: float | None = None
+    size: Size = "auto"
+
+    def __post_init__(self) -> None:
+        for name, table in {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL}.items():
+            check_choice(name, getattr(self, name), tuple(table))
+        if self.ties is not None:
+            check_choice("ties", self.ties)
+        if self.tolerance is not None:
+            check_tolerance(self.tolerance)
+        check_strength(self.strength)
+        if not 1 <= self.stroke <= MAX_STROKE:  # also rejects NaN
+            raise SettingError(f"stroke must be from 1 to {MAX_STROKE}, got {self.stroke}", "stroke")
+        check_size(self.size)
+
+
+def check_strength(strength: Strength, batch: int | None = None) -> None:
+    """Raise unless ``strength`` is "auto", a number in [0, 1], or a tensor of such numbers for a batch."""
+    if isinstance(strength, str):
+        return check_choice("strength", strength, ("auto",))
+    given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
+    if given.ndim > 1 or (batch is not None and given.numel() not in (1, batch)):
+        raise SettingError(
+            f"strength must be a number or have shape ({batch or 'batch'},), got {tuple(given.shape)}", "strength"
+        )
+    if not bool(((given >= 0) & (given <= 1)).all()):  # also rejects NaN
+        raise SettingError(f"strength must be in [0, 1], from content to style, got {given.tolist()}", "strength")
