@@ -217,4 +217,4 @@ def test_figures_can_be_reproduced(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     subprocess.run([sys.executable, str(ROOT / "docs/figures/make.py"), str(tmp_path), "--size", "32"], check=True)
     made = {p.name for p in tmp_path.iterdir()}
-    assert made == {p.name for p in (ROOT / "docs/figures").iterdir() if p.suffix in (".png", ".jpg")}
+    assert made == {p.name for p in (ROOT / "docs/figures").iterdir() if p.suffix in (".png", ".webp")}

@@ -67,8 +67,8 @@ def distributions(folder: Path, size: int | None) -> Path:
 def demo(folder: Path, size: int | None) -> Path:
     """Draw the contact sheet of `make demo` at a smaller size."""
     made = contact_sheet(Studio(Stylizer.from_pretrained("small"), size or 256))
-    out = folder / "demo.jpg"
-    write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=88)
+    out = folder / "demo.webp"
+    write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=85)
     return out
 
 
@@ -80,8 +80,8 @@ def photoreal(folder: Path, size: int | None) -> Path:
         pictures = [read_picture(photos()[name]).rgb for name in (content, style)]
         made = [stylizer.stylize(*pictures, photoreal=how, size=size) for how in ("none", "guided")]
         rows.append([*pictures, *made])
-    out = folder / "photoreal.jpg"
-    write_picture(out, sheet(rows, column_labels=("content", "style", "plain", "photoreal"), cell=320), quality=88)
+    out = folder / "photoreal.webp"
+    write_picture(out, sheet(rows, column_labels=("content", "style", "plain", "photoreal"), cell=320), quality=85)
     return out
 
 
@@ -100,7 +100,7 @@ def failures(folder: Path, size: int | None) -> Path:
         content, painting = resize_short_side(read_picture(photos()[photo]).rgb, size or 384), read_style(style, size or 384)
         rows.append([content, painting, stylizer.stylize(content, painting)])
     columns = list(map(list, zip(*rows, strict=True)))
-    out = folder / "failures.jpg"
+    out = folder / "failures.webp"
     write_picture(out, sheet(columns, column_labels=tuple(FAILURES), cell=300), quality=85)
     return out
 
@@ -127,7 +127,7 @@ def tolerance(folder: Path, size: int | None) -> Path:
         ways: tuple[dict[str, Any], ...] = ({"tolerance": 0}, {}, {"method": "adain"})
         rows.append([content, painting, *(stylizer.stylize(content, painting, strength=1.0, **way) for way in ways)])
     labels = ("content", "style", "exact", f"tolerance {stylizer.network.tolerance:g}", "AdaIN")
-    out = folder / "tolerance.jpg"
+    out = folder / "tolerance.webp"
     write_picture(out, sheet(rows, column_labels=labels, cell=(240, 280)), quality=85)
     return out
 
@@ -145,8 +145,8 @@ def colours(folder: Path, size: int | None) -> Path:
         pictures = [to_uint8(resize_short_side(read_picture(files[name]).rgb, size or 320)) for name in (content, reference)]
         made = [match_picture(*pictures, **options) for options in COLOUR_MATCHES.values()]
         rows.append([picture / 255 for picture in (*pictures, *made)])
-    out = folder / "colours.jpg"
-    write_picture(out, sheet(rows, column_labels=("content", "reference", *COLOUR_MATCHES), cell=230), quality=88)
+    out = folder / "colours.webp"
+    write_picture(out, sheet(rows, column_labels=("content", "reference", *COLOUR_MATCHES), cell=230), quality=85)
     return out
 
 
@@ -172,8 +172,8 @@ def joint(folder: Path, size: int | None) -> Path:
         content, painting = resize_short_side(read_picture(photos()[photo]).rgb, size or 320), read_style(style, size or 320)
         made = [stylizer.stylize(content, painting, method=method, strength=1.0) for method in methods]
         rows.append([content, painting, *made])
-    out = folder / "joint.jpg"
-    write_picture(out, sheet(rows, column_labels=("content", "style", *methods), cell=256), quality=80)
+    out = folder / "joint.webp"
+    write_picture(out, sheet(rows, column_labels=("content", "style", *methods), cell=256), quality=85)
     return out
 
 
