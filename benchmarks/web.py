@@ -74,8 +74,9 @@ def measure(app: subprocess.Popen[str], address: str, requests: int, clients: in
         try:
             photo, style = pair
             answer = local.client.predict(
-                handle_file(photo), [style], [], PAD, 1.0, "none", "none", SIZE, "small", api_name="/stylize"
-            )
+                content=handle_file(photo), names=[style], files=[], point=PAD, strength=1.0, stroke=1.0,
+                preserve_color="none", photoreal="none", size=SIZE, model="small", api_name="/stylize",
+            )  # fmt: skip
             if read_picture(answer[1]).rgb.shape != read_picture(photo).rgb.shape:
                 raise ValueError(f"a result of another size: {answer[1]}")
         except Exception as error:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.models import NETWORKS, VGG
-from efdm.models.weights import checksum, describe, find, load_encoder, pretrained
+from efdm.models.weights import WEIGHTS, checksum, describe, find, load_encoder, pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
@@ -80,6 +80,12 @@ Encoders = Mapping[str, "str | Path"]  # network ("vgg19") -> file of its encode
 NO_ENCODERS: Encoders = MappingProxyType({})
 
 
+def user_encoders(vgg: str | Path | None) -> Encoders:
+    """Return the file ``vgg`` for every network whose encoder is not part of the package."""
+    rows = [row for row in NETWORKS.values() if row.encoder and WEIGHTS[row.encoder].place == "user"]
+    return {row.name: vgg for row in rows} if vgg else {}
+
+
 def load_stylizer(
     name: str, file: str | Path | None = None, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
 ) -> LoadedNetwork:
@@ -123,7 +129,7 @@ def load_candidates(
         vgg: file of VGG-16 for the optimisers and, unless ``encoders`` has another, for networks that use VGG-16.
         encoders: network -> file of its encoder.
     """
-    files = {**({"vgg16": vgg} if vgg else {}), **encoders}
+    files = {**user_encoders(vgg), **encoders}
     named = [*((name, None) for name in dict.fromkeys(models)), *networks.items()]
     loaded = [load_stylizer(name, file, encoders=files, device=device) for name, file in named]
     if unused := encoders.keys() - {each.stylizer.network.name for each in loaded}:

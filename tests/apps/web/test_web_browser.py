@@ -18,7 +18,7 @@ from efdm.apps.web.handlers import Handlers, Limits
 from efdm.apps.web.server import private_folder, serving
 from efdm.data import read_picture
 from efdm.data.embedded import photos, styles
-from efdm.style import Stylizer
+from efdm.style import Stylizer, match_picture
 
 pytest.importorskip("gradio")
 
@@ -186,6 +186,18 @@ def test_a_video(page: Any, tmp_path: Path) -> None:
     page.wait_for_function("document.querySelector('#video-result video').webkitAudioDecodedByteCount > 0")
 
 
+def test_matched_colours(page: Any, tmp_path: Path) -> None:
+    cat, reference = photo(tmp_path / "cat.png"), photo(tmp_path / "rocket.png", "rocket")
+    page.get_by_role("tab", name="Match colours").click()
+    upload(page, cat)
+    upload(page, reference, index=-1)
+    page.get_by_role("button", name="Match colours").click()
+    picture = page.locator("#matched img").nth(1)
+    picture.wait_for(state="attached", timeout=SLOW)
+    made = match_picture(cat, reference)
+    assert torch.equal(fetch(page, picture), torch.from_numpy(np.array(made.to_pil())))
+
+
 def test_classifiers_side_by_side(page: Any, tmp_path: Path) -> None:
     page.get_by_role("tab", name="Domains").click()
     upload(page, *(photo(tmp_path / f"{name}.png", name) for name in ("cat", "rocket")))
@@ -195,4 +207,3 @@ def test_classifiers_side_by_side(page: Any, tmp_path: Path) -> None:
     assert "EFDMix" in text
     assert "%" in text
     page.get_by_text("EFDMix, first picture").wait_for()
-    screenshot(page, "app-domains")

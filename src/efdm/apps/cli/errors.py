@@ -42,11 +42,16 @@ def report_errors(
     except KeyboardInterrupt as error:
         print_message(str(error) or (interrupted if isinstance(interrupted, str) else interrupted()))
         raise typer.Exit(130) from None
-    except (*EXPECTED, RuntimeError) as error:
-        if not isinstance(error, EXPECTED) and not is_out_of_memory(error):
-            raise  # a defect in the program needs its traceback; typer.Exit is a RuntimeError
+    except Exception as error:
+        if not is_expected(error):
+            raise
         print_error(sentence(error, weight_options))
         raise typer.Exit(2) from error
+
+
+def is_expected(error: Exception) -> bool:
+    """Return False for a defect in the program, which needs its traceback, and for `typer.Exit`."""
+    return isinstance(error, EXPECTED) or is_out_of_memory(error)
 
 
 def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS) -> str:

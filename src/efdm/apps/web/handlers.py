@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from efdm.data import Picture, read_picture
 from efdm.data.embedded import styles as painted_styles
@@ -19,11 +19,12 @@ from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.models.weights import is_available
 from efdm.progress import Progress, Report, ignore
-from efdm.style.candidates import LoadedNetwork, load_stylizer
+from efdm.style.candidates import LoadedNetwork, load_stylizer, user_encoders
 from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look, corner_weights
 from efdm.style.look_cache import LookCache
+from efdm.style.options import PictureOptions
 from efdm.style.pictures import Size
 from efdm.style.plan import Options
 from efdm.text import make_unique, plural
@@ -74,7 +75,7 @@ class Handlers:
     Args:
         networks: name -> file written by a training run, in addition to the rows of `NETWORKS` whose weights are found.
         classifiers: name -> folder or file of a trained classifier.
-        vgg: file of the VGG-16 encoder.
+        vgg: file of the VGG encoder that is not part of the package.
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class Handlers:
         self.folder, self.device, self.limits = folder, device, limits or Limits()
         self.looks = LookCache()
         self._stopping, self._changed, self._running = threading.Event(), threading.Condition(), 0
-        available = [name for name in NETWORKS if is_available(name) or (vgg and name == "vgg16")]
-        self.models = [*(name for name in available if name not in networks), *networks]
-        encoders = {"vgg16": vgg} if vgg else {}
+        encoders = user_encoders(vgg)
+        available = [name for name in NETWORKS if name in encoders or is_available(name)]
+        self.models = list(dict.fromkeys([*available, *networks]))
         self.load = cache(lambda name: load_stylizer(name, networks.get(name), encoders=encoders, device=device))
         self.classifiers: dict[str, Any] = {}
         if classifiers:  # needs the packages of the extra dg
@@ -123,20 +124,16 @@ class Handlers:
         content: str | Path | None,
         styles: Mixture,
         *,
-        strength: float | Literal["auto"] = "auto",
-        stroke: float = 1.0,
-        preserve_color: str = "none",
-        photoreal: str = "none",
-        size: Size = "auto",
         model: str = "small",
+        **settings: Any,
     ) -> tuple[Path, Path]:
-        """Stylize a picture and return two files: the content as a JPEG for display, and the result as a PNG."""
+        """Stylize a picture and return two files: the content as a JPEG for display, and the result as a PNG.
+
+        ``settings`` are fields of `PictureOptions`.
+        """
         picture, network = self._read(content), self.load(model)
-        look = self._look(network, styles, size)
-        made = network.stylizer.stylize(
-            picture, look, strength=strength, stroke=stroke, method=network.method, preserve_color=preserve_color,
-            photoreal=photoreal, size=size,
-        )  # fmt: skip
+        options = PictureOptions(method=network.method, **settings)
+        made = network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
         return self._save(picture, made, _name(content, styles))
 
     def compare(
@@ -146,9 +143,8 @@ class Handlers:
         *,
         models: Sequence[str],
         methods: Sequence[str],
-        strength: float | Literal["auto"] = "auto",
-        size: Size = "auto",
         progress: Report = ignore,
+        **settings: Any,
     ) -> list[tuple[Path, str]]:
         """Stylize a picture with every model and method, and return the files with their labels."""
         if not models or not methods:
@@ -158,8 +154,8 @@ class Handlers:
             self._check_stopping()
             progress(Progress("stylizing", done, len(models) * len(methods)))
             network = self.load(model)
-            look = self._look(network, styles, size)
-            made = network.stylizer.stylize(picture, look, strength=strength, method=method, size=size)
+            options = PictureOptions(method=method, **settings)
+            made = network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
             made.save(out / f"{model}-{method}.png")
             found.append((out / f"{model}-{method}.png", f"{model}, {method}"))
         return found
@@ -169,16 +165,15 @@ class Handlers:
         video: str | Path | None,
         styles: Mixture,
         *,
-        strength: float | Literal["auto"] = "auto",
-        temporal: str = "smooth",
-        size: int = 384,
         model: str = "small",
         progress: Report = ignore,
+        **settings: Any,
     ) -> Path:
-        """Stylize a video and return an MP4 file with its sound."""
+        """Stylize a video and return an MP4 file with its sound. ``settings`` are fields of `Options`."""
         if video is None:
             raise SettingError("upload a video first", "content")
         source, network = Path(video), self.load(model)
+        options = Options(method=network.method, **settings)
         frames = self._check_video(source)
 
         def bounded(report: Progress) -> None:
@@ -187,25 +182,24 @@ class Handlers:
                 raise SettingError(f"{source.name} is longer than {self.limits.seconds} s; cut it", "content")
             progress(report)
 
-        options = Options(strength=strength, method=network.method, temporal=temporal, size=size)
         out = self._new_folder() / f"{_name(video, styles)}.mp4"
-        stylize_video(source, out, network.stylizer, self._look(network, styles, size), options, progress=bounded)
+        stylize_video(source, out, network.stylizer, self._look(network, styles, options.size), options, progress=bounded)
         return out
 
     def match_colors(
         self,
         content: str | Path | None,
         references: Sequence[str | Path] | None,
-        *,
-        space: str = "rgb",
-        method: Any = "channels",
-        strength: float = 1.0,
+        **settings: Any,
     ) -> tuple[Path, Path]:
-        """Give a picture the colours of the references, and return two files as `stylize` does."""
+        """Give a picture the colours of the references, and return two files as `stylize` does.
+
+        ``settings`` are arguments of `match_picture`.
+        """
         if not 1 <= len(references or ()) <= MAX_REFERENCES:
             raise SettingError(f"upload from 1 to {MAX_REFERENCES} references, got {len(references or ())}", "reference")
         picture, pooled = self._read(content), [self._read(reference) for reference in references or ()]
-        made = match_picture(picture, pooled, space=space, method=method, strength=strength, device=self.device)
+        made = match_picture(picture, pooled, device=self.device, **settings)
         return self._save(picture, made, f"{Path(str(content)).stem[:48]}__matched")
 
     def classify(self, pictures: Sequence[str | Path] | None) -> dict[str, dict[str, dict[str, float]]]:

@@ -3,19 +3,18 @@
 # annotations are evaluated here: Gradio reads them, and it is imported inside the functions
 
 import re
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, get_args
 
-from efdm.apps.cli.errors import EXPECTED
+from efdm.apps.cli.errors import is_expected
 from efdm.apps.web import pad
 from efdm.apps.web.handlers import MAX_STYLES, Handlers, Mixture
 from efdm.data.embedded import STYLES
 from efdm.data.embedded import styles as painted_styles
 from efdm.errors import is_out_of_memory, requires
 from efdm.ops import MATCHERS
-from efdm.progress import Progress
 from efdm.style.color import COLORS
 from efdm.style.color_match import Method
 from efdm.style.photoreal import PHOTOREAL
@@ -64,18 +63,11 @@ def _add_stylize(gr: Any, handlers: Handlers) -> None:
             slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id="result")
             download = gr.DownloadButton("Download")
 
-    def stylize(
-        content: Any, names: Any, files: Any, point: Any, strength: Any, stroke: float, color: str, photoreal: str,
-        size: Any, model: str,
-    ) -> Any:  # fmt: skip
-        before, after = handlers.stylize(
-            content, _mixture(names, files, point), strength=strength, stroke=stroke, preserve_color=color,
-            photoreal=photoreal, size=size, model=model,
-        )  # fmt: skip
-        return (str(before), str(after)), str(after)
-
-    inputs = [content, *styles.inputs, strength, stroke, color, photoreal, size, model]
-    _on_click(gr, handlers, run, stylize, inputs, [slider, download], "stylize")
+    inputs = {
+        "content": content, **styles.inputs, "strength": strength, "stroke": stroke, "preserve_color": color,
+        "photoreal": photoreal, "size": size, "model": model,
+    }  # fmt: skip
+    _on_click(gr, handlers, run, "stylize", inputs, [slider, download], _before_after)
 
 
 def _add_compare(gr: Any, handlers: Handlers) -> None:
@@ -90,17 +82,10 @@ def _add_compare(gr: Any, handlers: Handlers) -> None:
             run = gr.Button("Compare", variant="primary")
             gallery = gr.Gallery(label="Results", columns=2, format="png", interactive=False, elem_id="comparison")
 
-    def compare(
-        content: Any, names: Any, files: Any, point: Any, models: Any, methods: Any, strength: Any, size: Any,
-        progress: Any = gr.Progress(),  # noqa: B008 - Gradio finds it by its default
-    ) -> Any:  # fmt: skip
-        found = handlers.compare(
-            content, _mixture(names, files, point), models=models, methods=methods, strength=strength, size=size,
-            progress=_report(progress, "pictures"),
-        )  # fmt: skip
-        return [(str(path), label) for path, label in found]
-
-    _on_click(gr, handlers, run, compare, [content, *styles.inputs, models, methods, strength, size], gallery, "compare")
+    inputs = {
+        "content": content, **styles.inputs, "models": models, "methods": methods, "strength": strength, "size": size,
+    }  # fmt: skip
+    _on_click(gr, handlers, run, "compare", inputs, gallery, lambda found: [(str(path), label) for path, label in found])
 
 
 def _add_video(gr: Any, handlers: Handlers) -> None:
@@ -115,19 +100,8 @@ def _add_video(gr: Any, handlers: Handlers) -> None:
             run = gr.Button("Stylize", variant="primary")
             result = gr.Video(label="Result", interactive=False, elem_id="video-result")
 
-    def stylize_video(
-        video: Any, names: Any, files: Any, point: Any, strength: Any, temporal: str, size: Any, model: str,
-        progress: Any = gr.Progress(),  # noqa: B008 - Gradio finds it by its default
-    ) -> str:  # fmt: skip
-        made = handlers.stylize_video(
-            video, _mixture(names, files, point), strength=strength, temporal=temporal, size=size, model=model,
-            progress=_report(progress, "frames"),
-        )  # fmt: skip
-        return str(made)
-
-    _on_click(
-        gr, handlers, run, stylize_video, [video, *styles.inputs, strength, temporal, size, model], result, "stylize_video"
-    )
+    inputs = {"video": video, **styles.inputs, "strength": strength, "temporal": temporal, "size": size, "model": model}
+    _on_click(gr, handlers, run, "stylize_video", inputs, result, str)
 
 
 def _add_colors(gr: Any, handlers: Handlers) -> None:
@@ -143,12 +117,8 @@ def _add_colors(gr: Any, handlers: Handlers) -> None:
             slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id="matched")
             download = gr.DownloadButton("Download")
 
-    def match_colors(content: Any, references: Any, space: str, method: str, strength: float) -> Any:
-        before, after = handlers.match_colors(content, references, space=space, method=method, strength=strength)
-        return (str(before), str(after)), str(after)
-
-    inputs = [content, references, space, method, strength]
-    _on_click(gr, handlers, run, match_colors, inputs, [slider, download], "match_colors")
+    inputs = {"content": content, "references": references, "space": space, "method": method, "strength": strength}
+    _on_click(gr, handlers, run, "match_colors", inputs, [slider, download], _before_after)
 
 
 def _add_domains(gr: Any, handlers: Handlers) -> None:
@@ -159,13 +129,12 @@ def _add_domains(gr: Any, handlers: Handlers) -> None:
     with gr.Row():
         labels = [gr.Label(label=f"{name}, first picture", num_top_classes=5) for name in names]
 
-    def classify(pictures: Any) -> Any:
-        found = handlers.classify(pictures)
+    def show(found: Any) -> Any:
         cells = {name: {c: next(iter(p.items())) for c, p in row.items()} for name, row in found.items()}
         rows = [[name, *(f"{label} ({p:.0%})" for label, p in row.values())] for name, row in cells.items()]
         return rows, *next(iter(found.values())).values()
 
-    _on_click(gr, handlers, run, classify, [pictures], [table, *labels], "classify")
+    _on_click(gr, handlers, run, "classify", {"pictures": pictures}, [table, *labels], show)
 
 
 TABS: dict[str, Callable[[Any, Handlers], None]] = {
@@ -203,11 +172,7 @@ class _Styles:
         gallery.select(toggle, names, names, queue=False, api_visibility="private", show_progress="hidden")
         for part in (names, files):
             part.change(label, [names, files, point], point, queue=False, api_visibility="private", show_progress="hidden")
-        self.inputs = [names, files, point]
-
-
-def _mixture(names: Sequence[str], files: Sequence[str] | None, point: Any) -> Mixture:
-    return Mixture(names, files or (), point["x"], point["y"])
+        self.inputs = {"names": names, "files": files, "point": point}
 
 
 def _picture(gr: Any, label: str) -> Any:
@@ -237,19 +202,39 @@ def _size(gr: Any, value: int) -> Any:
     return gr.Dropdown(SIZES, value=value, label="Size: short side for the network, in pixels")
 
 
-def _report(progress: Any, unit: str) -> Callable[[Progress], None]:
-    return lambda report: progress((report.done, report.total), desc=report.label, unit=unit)
+def _before_after(files: tuple[Path, Path]) -> Any:
+    """Return the values of the slider and of the download button."""
+    return tuple(map(str, files)), str(files[1])
 
 
-def _on_click(gr: Any, handlers: Handlers, button: Any, run: Any, inputs: Any, outputs: Any, name: str) -> None:
-    @wraps(run)
-    def call(*values: Any) -> Any:
+def _on_click(
+    gr: Any, handlers: Handlers, button: Any, name: str, inputs: dict[str, Any], outputs: Any, show: Callable[[Any], Any]
+) -> None:
+    """Let a button call the handler ``name`` with the values of ``inputs``, and fill ``outputs`` with ``show(result)``."""
+    run = getattr(handlers, name)
+    has_progress = "progress" in signature(run).parameters
+
+    def call(*arguments: Any) -> Any:
+        *values, progress = arguments
+        given = dict(zip(inputs, values, strict=True))
+        if "names" in given:
+            point = given.pop("point")
+            given["styles"] = Mixture(given.pop("names"), given.pop("files") or (), point["x"], point["y"])
+        if has_progress:
+            given["progress"] = lambda report: progress((report.done, report.total), desc=report.label)
         try:
             with handlers.working():
-                return run(*values)
-        except (*EXPECTED, RuntimeError) as error:
-            if not isinstance(error, EXPECTED) and not is_out_of_memory(error):
+                return show(run(**given))
+        except Exception as error:
+            if not is_expected(error):
                 raise
             raise gr.Error(message(error, handlers.folder), duration=None, print_exception=False) from error
 
-    button.click(call, inputs, outputs, api_name=name, concurrency_limit=handlers.limits.concurrency, concurrency_id=QUEUE)
+    # Gradio reads the names of the inputs from the signature, and finds the progress by its default
+    parameters = [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in inputs]
+    progress = Parameter("progress", Parameter.POSITIONAL_OR_KEYWORD, default=gr.Progress())
+    call.__signature__ = Signature([*parameters, progress])  # type: ignore[attr-defined]
+    button.click(
+        call, list(inputs.values()), outputs, api_name=name, concurrency_limit=handlers.limits.concurrency,
+        concurrency_id=QUEUE,
+    )  # fmt: skip
