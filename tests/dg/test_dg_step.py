@@ -17,7 +17,7 @@ from efdm.dg.step import make_step
 from efdm.dg.training import sampler
 from efdm.models import classifier_of
 from efdm.models.backbones import build_backbone
-from efdm.recognition.step import parts_to_compile
+from efdm.recognition.step import fast_forwards
 from efdm.training.step import Step
 
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -219,7 +219,7 @@ def test_the_classifier_of_a_penalty_is_not_compiled() -> None:
 
 
 def names(model: nn.Module, hooked: Sequence[nn.Module] = ()) -> list[str]:
-    found = set(parts_to_compile(model, settings(speed="compile"), hooked))
+    found = set(fast_forwards(model, settings(speed="compile"), hooked))
     return [name for name, module in model.named_modules() if module in found]
 
 

@@ -88,5 +88,9 @@ def test_a_window_of_a_tall_picture() -> None:
 def test_gpu_equals_cpu() -> None:
     images = noise(3, 45)
     windows = Windows(*(torch.tensor(v) for v in ([0.0, 1.5, 3.2], [2.0, 0.3, 0.0], [45.0, 40.1, 33.3], [41.7, 30.0, 45.0])))
-    on_gpu = resampled(images.cuda(), Windows(*(w.cuda() for w in windows)), 40)
-    torch.testing.assert_close(on_gpu.cpu(), resampled(images, windows, 40), rtol=0, atol=0.02)
+    mirror = torch.tensor([False, True, False])
+    for flipped in (None, mirror):
+        on_gpu = resampled(
+            images.cuda(), Windows(*(w.cuda() for w in windows)), (40, 30), flipped if flipped is None else mirror.cuda()
+        )
+        torch.testing.assert_close(on_gpu.cpu(), resampled(images, windows, (40, 30), flipped), rtol=0, atol=0.02)

@@ -13,7 +13,7 @@ from efdm.models import classifier_of
 from efdm.models.backbones import build_backbone
 from efdm.nn.domains import current_domains
 from efdm.recognition.pixels import prepared
-from efdm.recognition.step import parts_to_compile
+from efdm.recognition.step import fast_forwards
 from efdm.reid.methods import METHODS
 from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
 from efdm.reid.settings import Settings
@@ -80,14 +80,14 @@ def test_scaled_gradients_are_a_learning_rate(momentum: float) -> None:
 def test_the_classifier_is_not_compiled_if_its_inputs_are_needed() -> None:
     net = nn.Sequential(nn.BatchNorm2d(3), nn.Sequential(nn.Flatten(), nn.Linear(3, 2)))
     compiled = settings(speed="compile")
-    assert parts_to_compile(net, compiled) == list(net)
-    assert parts_to_compile(net, compiled, [classifier_of(net)]) == [net[0]]
-    assert parts_to_compile(net, settings()) == []
+    assert list(fast_forwards(net, compiled)) == list(net)
+    assert list(fast_forwards(net, compiled, [classifier_of(net)])) == [net[0]]
+    assert fast_forwards(net, settings()) == {}
 
 
 def test_compiled_parts_of_osnet_end_where_stages_end() -> None:
     model = build_backbone("osnet_x0_25", 5)
-    found = set(parts_to_compile(model, settings(speed="compile"), [classifier_of(model)]))
+    found = set(fast_forwards(model, settings(speed="compile"), [classifier_of(model)]))
     names = [name for name, module in model.named_modules() if module in found]
     assert names == ["conv1", "maxpool", "conv2", "conv3", "conv4", "conv5", "fc"]
 

@@ -11,7 +11,7 @@ from efdm.dg.augment import augmented
 from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.models import classifier_of, embedding
-from efdm.recognition.step import forward_mode, own_inputs, parts_to_compile, start_training, step_of
+from efdm.recognition.step import fast_forwards, forward_mode, own_inputs, start_training, step_of
 from efdm.training.distributed import gather_rows
 from efdm.training.step import Step
 
@@ -26,7 +26,7 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
     generator = torch.Generator(device)
     method = attach(settings.method, model, settings.stages, generator=generator, **settings.options)
     targets = torch.eye(len(data.classes), device=device)[data.labels]
-    parts = parts_to_compile(model, settings, [] if method.penalty is None else [classifier_of(model)])
+    forwards = fast_forwards(model, settings, [] if method.penalty is None else [classifier_of(model)])
     start_training(model, settings)
 
     def losses(indices: Tensor, streamed: Tensor | None = None) -> dict[str, Tensor]:
@@ -34,7 +34,7 @@ def make_step(model: nn.Module, data: DomainSet, settings: Settings) -> Step:
         images = augmented(images, settings.augmentation, settings.size, generator)
         images, wanted = method.change(images, targets[indices])
         inputs, domains = own_inputs(images, settings), data.domains[indices]
-        with forward_mode(settings, domains, parts):
+        with forward_mode(settings, domains, forwards):
             if method.penalty is None:
                 logits = gather_rows(model(inputs))
             else:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
+from efdm.recognition.cuda import has_kernels, launch
 
 Size = int | tuple[int, int]  # a square, or (height, width)
 
@@ -70,6 +71,11 @@ def resampled(images: Tensor, windows: Windows, size: Size, flipped: Tensor | No
     No antialiasing: data sets are stored at about the size at which they are used.
     """
     height, width = images.shape[2:]
+    if has_kernels(images):
+        out = torch.empty((len(images), 3, *height_and_width(size)), device=images.device)
+        extents = (height, width, *out.shape[2:], len(images))
+        launch("resample", out.numel() // 3, images.contiguous(), torch.stack(windows), flipped, out, *extents)
+        return out
     # Padded to powers of two: grid_sample's conversion between pixels and [-1, 1] is then exact, and a window that needs
     # no interpolation gets none. Interpolation by matrix products would be faster but rounds to 11 bits (TF32).
     tall, wide = (1 << (length - 1).bit_length() for length in (height, width))

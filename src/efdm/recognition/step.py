@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from efdm.errors import SettingError
 from efdm.nn import domains_of_batch, feature_layers, find_stage, stages_of
 from efdm.recognition.settings import RecognitionSettings
+from efdm.recognition.stem import stem_forwards
 from efdm.training import autocast, weights_dtype
-from efdm.training.compiled import compiled
+from efdm.training.compiled import Forward, compiled, replaced_forwards
 from efdm.training.distributed import WholeBatch, gather_rows, own_rows, processes
 from efdm.training.step import Step
 
@@ -55,19 +56,19 @@ def own_inputs(images: Tensor, settings: RecognitionSettings) -> Tensor:
 
 
 @contextmanager
-def forward_mode(settings: RecognitionSettings, domains: Tensor, parts: Sequence[nn.Module]) -> Iterator[None]:
-    """Run forward passes in this block in the precision of the settings, with domain labels and compiled ``parts``.
+def forward_mode(settings: RecognitionSettings, domains: Tensor, forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
+    """Run forward passes in this block in the precision of the settings, with domain labels and `fast_forwards`.
 
     Each process passes `own_inputs` to the model. ``domains`` are the labels of the whole batch. With several processes,
-    nothing is compiled.
+    the ``forwards`` are not used.
     """
     with ExitStack() as stack:
         stack.enter_context(autocast(domains.device, settings.precision))
         stack.enter_context(domains_of_batch(domains))
         if processes()[1] > 1:
             stack.enter_context(WholeBatch())
-        elif parts:
-            stack.enter_context(compiled(parts))
+        else:
+            stack.enter_context(replaced_forwards(forwards))
         yield
 
 
@@ -84,14 +85,15 @@ def step_of(
     )  # fmt: skip
 
 
-def parts_to_compile(
+def fast_forwards(
     model: nn.Module, settings: RecognitionSettings, hooked: Iterable[nn.Module] = ()
-) -> Sequence[nn.Module]:
-    """Return the largest modules that contain neither the end of a stage nor a hook, except for single convolutions.
+) -> dict[nn.Module, Forward]:
+    """Return the compiled forwards of the largest modules that contain neither the end of a stage nor a hook.
 
-    Max pooling is included, because its backward in channels_last format is slow unless compiled. Layers between stages are
-    never compiled, so all methods share the compiled code. ``hooked`` modules get a hook later.
-    The list is empty unless ``settings.speed`` includes "compile".
+    Single convolutions are not compiled. Max pooling is, because its backward in channels_last format is slow otherwise.
+    Layers between stages are never compiled, so all methods share the compiled code. In bfloat16 on a GPU the stem of a
+    ResNet has kernels of its own. ``hooked`` modules get a hook later.
+    The result is empty unless ``settings.speed`` includes "compile".
     """
     ends = {*hooked, *(model.get_submodule(name) for name in stages_of(model).values())}
 
@@ -105,4 +107,8 @@ def parts_to_compile(
             ):
                 yield child
 
-    return list(parts(model)) if "compile" in settings.speed else []
+    if "compile" not in settings.speed:
+        return {}
+    forwards = dict.fromkeys(parts(model), compiled())
+    on_gpu = torch.device(settings.device).type == "cuda"
+    return forwards | (stem_forwards(model, ends) if on_gpu and settings.precision == "bf16" else {})

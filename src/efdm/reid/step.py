@@ -9,7 +9,7 @@ from torch.utils.hooks import RemovableHandle
 
 from efdm.models import classifier_of, embedding
 from efdm.nn import mix_after
-from efdm.recognition.step import forward_mode, own_inputs, parts_to_compile, start_training, step_of
+from efdm.recognition.step import fast_forwards, forward_mode, own_inputs, start_training, step_of
 from efdm.reid.augment import augmented
 from efdm.reid.losses import batch_hard_triplet
 from efdm.reid.methods import METHODS, mixes
@@ -29,13 +29,13 @@ def make_step(model: nn.Module, data: TrainingPictures, settings: Settings) -> S
     generator = torch.Generator(device)
     if mixes(settings.method):
         mix_after(model, settings.stages, METHODS[settings.method].make(generator=generator, **settings.options))
-    parts = parts_to_compile(model, settings, [classifier_of(model)] if settings.triplet_weight else [])
+    forwards = fast_forwards(model, settings, [classifier_of(model)] if settings.triplet_weight else [])
     start_training(model, settings)
 
     def losses(indices: Tensor) -> dict[str, Tensor]:
         images = augmented(data.images[indices], settings.augmentation, settings.size, generator)
         inputs, people = own_inputs(images, settings), data.people[indices]
-        with forward_mode(settings, data.domains[indices], parts):
+        with forward_mode(settings, data.domains[indices], forwards):
             features, logits = embedding(model, inputs) if settings.triplet_weight else (None, model(inputs))
         softmax = F.cross_entropy(gather_rows(logits).float(), people, label_smoothing=settings.label_smoothing)
         if features is None:
