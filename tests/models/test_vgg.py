@@ -225,3 +225,12 @@ def test_wrong_means(encoder: VGG) -> None:
         mean_activations(encoder, [])
     with pytest.raises(ValueError, match=r"conv3_1.*relu3_1"):
         normalise(encoder, mean_activations(VGG("vgg16", "relu2_2"), [torch.rand(1, 3, 8, 8)]))
+
+
+def test_an_encoder_compiles_as_one_graph() -> None:
+    pytest.importorskip("torch._dynamo")
+    encoder, image = VGG("vgg19", "relu2_1"), torch.rand(1, 3, 16, 16)
+    with torch.no_grad():
+        found = torch.compile(encoder.taps, fullgraph=True, backend="eager")(image, ("relu1_1", "relu2_1"))
+        for one, other in zip(found, encoder.taps(image, ("relu1_1", "relu2_1")), strict=True):
+            torch.testing.assert_close(one, other)

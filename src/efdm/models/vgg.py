@@ -87,7 +87,8 @@ class VGG(nn.Module):
         known = {*self.names, *(n.replace("conv", "relu") for n in self.names)}
         if unknown := [t for t in taps if t not in known]:
             raise ValueError(f"{self.name} up to {self.until} has no {', '.join(unknown)}")
-        last = max((self.names.index(t.replace("relu", "conv")) for t in taps), default=-1)
+        # no `default=` of max, which torch.compile does not trace
+        last = max([-1, *(self.names.index(t.replace("relu", "conv")) for t in taps)])
         found: list[Tensor] = []
         x = self.input(images)
         block = "1"
