@@ -11,6 +11,7 @@ class Case:
     shape: tuple[int, ...]
     where: tuple[str, ...]  # devices to run on
     origin: str
+    values: tuple[str, ...] = ("before ReLU", "after ReLU")
 
 
 CASES = (
@@ -22,4 +23,5 @@ CASES = (
     Case("vgg_relu3_1_112px_batch32", (32, 256, 28, 28), ("cuda",), "256 channels at 28 x 28, batch 32"),
     Case("vgg_relu4_1_1024px", (1, 512, 128, 128), ("cuda",), "style transfer of one 1024 px image"),
     Case("vgg_relu1_1_256px_batch8", (8, 64, 256, 256), ("cuda",), "style loss at relu1_1 in training"),
+    Case("picture_12_megapixels", (1, 3, 3000, 4000), ("cpu",), "pixels of a picture", values=("8-bit levels",)),
 )

@@ -59,11 +59,13 @@ def _seconds(call: Callable[[int], object], calls: int, device: str) -> float:
 
 def measure(call: Callable[[int], object], device: str, budget: float) -> dict[str, float]:
     """Return median and spread (half the interquartile range) in microseconds; on a GPU also the other two times."""
+    start = time.perf_counter()
     for i in range(3):
-        call(i)
+        if time.perf_counter() - start < budget:
+            call(i)
     single = _seconds(call, 1, device)
     queue = 1 if device == "cpu" else max(3, min(50, int(2e-3 / single)))
-    min_samples = 5 if device == "cpu" else 9
+    min_samples = 9 if device == "cuda" else 5 if single < budget else 2
     times: list[float] = []
     start = time.perf_counter()
     while len(times) < min_samples or (time.perf_counter() - start < budget and len(times) < 100):
@@ -98,7 +100,10 @@ def make_inputs(case: Case, dtype: torch.dtype, device: str, values: str) -> lis
     for _ in range(max(2, min(16, int(ROTATED_BYTES // size) + 1))):
         x = torch.randn(case.shape, device=device, generator=g)
         y = torch.randn(case.shape, device=device, generator=g) * 2 + 1
-        x, y = (x.relu(), y.relu()) if values == "after ReLU" else (x, y)
+        if values == "after ReLU":
+            x, y = x.relu(), y.relu()
+        elif values == "8-bit levels":
+            x, y = (t.mul(64).add(128).round().clamp(0, 255) / 255 for t in (x, y))
         pairs.append((x.to(dtype), y.to(dtype)))
     return pairs
 
@@ -159,7 +164,7 @@ def main() -> None:
         for dtype in DTYPES:
             if options.device == "cpu" and dtype != "float32":
                 continue
-            for values in ("before ReLU", "after ReLU"):
+            for values in case.values:
                 print(f"{case.name} {case.shape} {dtype} {values}...", file=sys.stderr, flush=True)
                 record["rows"].append(run_case(case, dtype, options.device, values, budget))
                 out.write_text(json.dumps(record, indent=1) + "\n")  # an interrupted benchmark keeps its finished rows

@@ -11,7 +11,7 @@ from tolerances import close
 from torch import Tensor
 
 from efdm import kernels
-from efdm.kernels import reference
+from efdm.kernels import cpu, reference
 from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, Kernel
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -187,6 +187,22 @@ def test_network_with_partially_filled_blocks(dtype: torch.dtype, monkeypatch: p
     monkeypatch.setenv(ENV_VARIABLE, "cpu_network")
     for count in (1, 9, 96, 97, 100, 193):
         check_against_reference(*((torch.randn(count, 65) * 3).round().to(dtype) for _ in range(2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_buckets(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENV_VARIABLE, "cpu_radix")
+    monkeypatch.setattr(cpu, "MIN_BUCKETED_BYTES", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for case in ("worked_example", "one_value", "both_zeros", "nan", "all_equal"):
+        check_against_reference(*rows(case, dtype, torch.device("cpu")))
+    n = 100_000  # four buckets
+    ties, spread = torch.randn(4, n).relu(), torch.randn(4, n).exp() * torch.tensor([1e-30, 1, -1, 1e3])[:, None]
+    x, y = torch.cat([ties, spread]).to(dtype), torch.cat([spread, (ties * 9).round()]).to(dtype)
+    x[:, ::5], x[1, ::7], y[:, 3], y[2, ::2] = -0.0, torch.nan, torch.inf, -torch.inf
+    check_against_reference(x, y)
+    values = reference.sort_rows(torch.randn(8, n).to(dtype))
+    close(kernels.tolerant_match(x, values, 0.1), reference.tolerant_match(x, values, 0.1))
 
 
 @pytest.mark.gpu
