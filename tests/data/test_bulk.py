@@ -49,9 +49,9 @@ def test_shards_keep_the_other_members(tmp_path: Path, negatives: Negatives) -> 
     write_pictures(tmp_path / "p", 2)
     (tmp_path / "in").mkdir()
     for name, picture in (("x", "p0"), ("y", "p1")):
-        with write_shard(tmp_path / f"in/{name}.tar") as writer:
+        with write_shard(tmp_path / f"in/{name}.tar") as add:
             data = (tmp_path / f"p/{picture}.png").read_bytes()
-            writer.add(Sample("0001", {"png": data, "json": b"[1]", "cls": b"3"}))
+            add(Sample("0001", {"png": data, "json": b"[1]", "cls": b"3"}))
     assert run_job(open_job(tmp_path / "in", tmp_path / "out", {}), negatives).done == 2
     (sample,) = read_shard(tmp_path / "out/x.tar")
     assert sample.key == "0001-negative"
@@ -109,10 +109,10 @@ def test_a_damaged_shard_costs_its_rest(tmp_path: Path, negatives: Negatives) ->
     write_pictures(tmp_path / "p", 2)
     (tmp_path / "in").mkdir()
     for name in ("good", "torn"):
-        with write_shard(tmp_path / f"in/{name}.tar") as writer:
-            writer.add(Sample("a", {"png": (tmp_path / "p/p0.png").read_bytes()}))
-            writer.add(Sample("b", {"png": b"nothing"}))
-            writer.add(Sample("c", {"png": (tmp_path / "p/p1.png").read_bytes() * 9}))
+        with write_shard(tmp_path / f"in/{name}.tar") as add:
+            add(Sample("a", {"png": (tmp_path / "p/p0.png").read_bytes()}))
+            add(Sample("b", {"png": b"nothing"}))
+            add(Sample("c", {"png": (tmp_path / "p/p1.png").read_bytes() * 9}))
     torn = tmp_path / "in/torn.tar"
     torn.write_bytes(torn.read_bytes()[:3500])
     done = run_job(open_job(tmp_path / "in", tmp_path / "out", {}), negatives)

@@ -27,9 +27,9 @@ def shard(path: Path, members: dict[str, bytes]) -> Path:
 def test_samples_are_written_and_read(tmp_path: Path) -> None:
     samples = [Sample("a", {"png": PNG, "json": b"{}"}), Sample("sub/b", {"seg.png": b"x", "jpg": PNG})]
     for name in ("one.tar", "two.tar"):
-        with write_shard(tmp_path / name) as writer:
+        with write_shard(tmp_path / name) as add:
             for sample in samples:
-                writer.add(sample)
+                add(sample)
     assert list(read_shard(tmp_path / "one.tar")) == samples
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
     assert torch.equal(samples[0].read().rgb, samples[1].read().rgb)  # "seg.png" is not the picture
@@ -67,16 +67,16 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.data.shards.MAX_MEMBER_BYTES", 3)
     with pytest.raises(PictureError, match=r"big\.tar: a\.png has .* at most 3"):
         list(read_shard(whole))
-    with pytest.raises(AttributeError), write_shard(tmp_path / "new.tar") as writer:
-        writer.add(None)
+    with pytest.raises(AttributeError), write_shard(tmp_path / "new.tar") as add:
+        add(None)
     assert not (tmp_path / "new.tar").exists()
 
 
 def test_the_package_webdataset_reads_and_writes_the_same(tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
-    with write_shard(tmp_path / "ours.tar") as writer:
-        writer.add(Sample("sub/a", {"png": PNG, "json": json.dumps({"label": 3}).encode()}))
-        writer.add(Sample("b", {"png": PNG}))
+    with write_shard(tmp_path / "ours.tar") as add:
+        add(Sample("sub/a", {"png": PNG, "json": json.dumps({"label": 3}).encode()}))
+        add(Sample("b", {"png": PNG}))
     first, second = webdataset.WebDataset(str(tmp_path / "ours.tar"), shardshuffle=False)
     assert (first["__key__"], first["png"], json.loads(first["json"])) == ("sub/a", PNG, {"label": 3})
     assert second["__key__"] == "b"

@@ -26,10 +26,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("in/a", "in/sub/b", "in/c", "style", "other"):
         write_picture(folder / f"{name}.png", torch.rand(3, 20, 24))
     write_picture(folder / "in/deep.png", torch.rand(3, 9, 8), alpha=torch.rand(1, 9, 8), depth="16")
-    with write_shard(folder / "in.tar") as writer:
+    with write_shard(folder / "in.tar") as add:
         for file in sorted((folder / "in").rglob("*.png")):
             key = file.relative_to(folder / "in").with_suffix("").as_posix()
-            writer.add(Sample(key, {"png": file.read_bytes(), "txt": b"words"}))
+            add(Sample(key, {"png": file.read_bytes(), "txt": b"words"}))
     return folder
 
 

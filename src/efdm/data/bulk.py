@@ -155,16 +155,16 @@ def run_unit(job: Job, unit: Unit, process: Process) -> Done:
         return finished
     done, failed = 0, dict[str, str]()
     with ExitStack() as stack:
-        shard = stack.enter_context(write_shard(job.out / f"{unit.name}.tar")) if job.output == "shards" else None
+        add = stack.enter_context(write_shard(job.out / f"{unit.name}.tar")) if job.output == "shards" else None
         for item in _items(unit, job.output, failed):
             try:
                 for ending, made in process(item.read()).items():
                     path = job.saving.path(job.out, item.key + ending)
                     data = encode_picture(path, made.rgb, alpha=made.alpha, depth=made.depth, quality=job.saving.quality)
-                    if shard is None:
+                    if add is None:
                         write_bytes(path, data)
                     else:
-                        shard.add(Sample(item.key + ending, {**item.others, path.suffix[1:]: data}))
+                        add(Sample(item.key + ending, {**item.others, path.suffix[1:]: data}))
                     done += 1
             except DiskFullError:
                 raise

@@ -9,14 +9,10 @@ import torch
 
 from efdm.errors import SettingError
 
-# limit, usage and statistics of a container: cgroup v2, cgroup v1
+# folder, limit, usage and statistics of a container: cgroup v2, cgroup v1
 CONTAINERS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "/sys/fs/cgroup/memory/memory.stat",
-    ),
+    ("/sys/fs/cgroup", "memory.max", "memory.current", "memory.stat"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"),
 )
 
 
@@ -72,12 +68,12 @@ def _free_in_machine() -> int | None:
         return None
 
 
-def _free_in_container(limit: str, usage: str, statistics: str) -> int | None:
+def _free_in_container(folder: str, limit: str, usage: str, statistics: str) -> int | None:
     try:
-        most, used = (int(Path(file).read_text()) for file in (limit, usage))
+        most, used = (int(Path(folder, file).read_text()) for file in (limit, usage))
     except (OSError, ValueError):  # no container, or "max"
         return None
-    return max(0, most - used + (_entry(statistics, "inactive_file") or 0))
+    return max(0, most - used + (_entry(f"{folder}/{statistics}", "inactive_file") or 0))
 
 
 def _entry(file: str, name: str) -> int | None:

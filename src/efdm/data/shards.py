@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from efdm.data.folders import MAX_MEMBER_BYTES, is_hidden
 from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, to_picture
@@ -25,16 +24,12 @@ class Sample:
     key: str
     members: dict[str, bytes]
 
-    def picture_extension(self) -> str:
-        """Return the extension of the first picture."""
-        for extension in self.members:
-            if f".{extension.lower()}" in READABLE:
-                return extension
-        raise PictureError(f"{self.key} holds no picture, only {', '.join(self.members)}")
-
     def read(self) -> Picture:
-        extension = self.picture_extension()
-        return to_picture(decode(io.BytesIO(self.members[extension]), f"{self.key}.{extension}"))
+        """Return the first picture."""
+        for extension, data in self.members.items():
+            if f".{extension.lower()}" in READABLE:
+                return to_picture(decode(io.BytesIO(data), f"{self.key}.{extension}"))
+        raise PictureError(f"{self.key} holds no picture, only {', '.join(self.members)}")
 
 
 def find_shards(source: StrPath) -> list[Path]:
@@ -69,26 +64,18 @@ def read_shard(path: StrPath) -> Iterator[Sample]:
         raise PictureError(f"{path} is cut short or damaged ({error}); copy or download it again") from error
 
 
-class ShardWriter:
-    """Adds samples to a tar file. Equal samples give equal bytes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._archive = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by write_shard
-
-    def add(self, sample: Sample) -> None:
-        for extension, data in sample.members.items():
-            info = tarfile.TarInfo(f"{sample.key}.{extension}")
-            info.size = len(data)
-            self._archive.addfile(info, io.BytesIO(data))
-
-    def close(self) -> None:
-        self._archive.close()
-
-
 @contextmanager
-def write_shard(path: StrPath) -> Iterator[ShardWriter]:
-    """Yield a writer for a shard that replaces ``path`` at the end of the ``with`` block, or not at all if it raises."""
-    with atomic_write(path) as file:
-        writer = ShardWriter(file)
-        yield writer
-        writer.close()
+def write_shard(path: StrPath) -> Iterator[Callable[[Sample], None]]:
+    """Yield a function that adds a sample to a shard. Equal samples give equal bytes.
+
+    The shard replaces ``path`` at the end of the ``with`` block, or not at all if the block raises.
+    """
+    with atomic_write(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+
+        def add(sample: Sample) -> None:
+            for extension, data in sample.members.items():
+                info = tarfile.TarInfo(f"{sample.key}.{extension}")
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+
+        yield add

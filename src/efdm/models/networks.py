@@ -116,7 +116,5 @@ def build(name: str) -> StyleNetwork:
         raise ValueError(f"{name!r} is not a network; choose one of {', '.join(NETWORKS)}")
     row = NETWORKS[name]
     stages, decoder = row.build()
-    return StyleNetwork(
-        name, stages, decoder, strides=row.strides, receptive_field=row.receptive_field, max_stride=row.max_stride,
-        tolerance=row.tolerance,
-    )  # fmt: skip
+    options: Any = {key: getattr(row, key) for key in ("strides", "receptive_field", "max_stride", "tolerance")}
+    return StyleNetwork(name, stages, decoder, **options)

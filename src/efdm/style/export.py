@@ -36,39 +36,6 @@ MAX_DIFFERENCE = 2 / 255  # from PyTorch, averaged over a picture
 TESTED_SIDES = (256, 192)  # short sides of the content and the style that a file is checked with
 
 
-class Whole(nn.Module):
-    """Map a content ``(1, 3, h, w)``, a strength ``(1,)`` and a style ``(1, 3, h, w)`` to a picture."""
-
-    def __init__(self, network: StyleNetwork) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, content: Tensor, strength: Tensor, style: Tensor) -> Tensor:
-        return _apply(self.network, content, strength, _prepare(self.network, style))
-
-
-class Prepare(nn.Module):
-    """Map a style ``(1, 3, h, w)`` to its sorted features ``(1, c, n)`` after every stage."""
-
-    def __init__(self, network: StyleNetwork) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, style: Tensor) -> list[Tensor]:
-        return _prepare(self.network, style)
-
-
-class Apply(nn.Module):
-    """Map a content ``(1, 3, h, w)``, a strength ``(1,)`` and the outputs of `Prepare` to a picture."""
-
-    def __init__(self, network: StyleNetwork) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, content: Tensor, strength: Tensor, features: list[Tensor]) -> Tensor:
-        return _apply(self.network, content, strength, features)
-
-
 def _prepare(network: StyleNetwork, style: Tensor) -> list[Tensor]:
     return [prepare(features).values for features in network.features(style)]
 
@@ -84,25 +51,41 @@ def _apply(network: StyleNetwork, content: Tensor, strength: Tensor, styles: Seq
     return fade(content, picture, strength).clamp(0, 1)
 
 
+def _stylize(network: StyleNetwork, content: Tensor, strength: Tensor, style: Tensor) -> Tensor:
+    return _apply(network, content, strength, _prepare(network, style))
+
+
 @dataclass(frozen=True)
 class Part:
     """A row of `PARTS`. ``arguments`` selects its inputs, or their names or sizes, from those of all parts."""
 
     about: str
-    module: Callable[[StyleNetwork], nn.Module]
+    function: Callable[..., Any]  # of the network and the inputs
     arguments: Callable[[Any, Any, Any, Any], tuple[Any, ...]]  # of content, strength, style and features
 
 
+# contents and styles are (1, 3, h, w), strengths (1,), and features (1, c, n), sorted, after every stage
 PARTS: Mapping[str, Part] = MappingProxyType({
     "whole": Part(
-        "content, strength, style -> picture", Whole, lambda content, strength, style, _: (content, strength, style),
+        "content, strength, style -> picture", _stylize, lambda content, strength, style, _: (content, strength, style),
     ),
-    "prepare": Part("style -> features1, features2, ...", Prepare, lambda _, __, style, ___: (style,)),
+    "prepare": Part("style -> features1, features2, ...", _prepare, lambda _, __, style, ___: (style,)),
     "apply": Part(
-        "content, strength, features1, features2, ... -> picture", Apply,
+        "content, strength, features1, features2, ... -> picture", _apply,
         lambda content, strength, _, features: (content, strength, features),
     ),
 })  # fmt: skip
+
+
+class PartModule(nn.Module):
+    """A row of `PARTS` as a module, which the exporter needs."""
+
+    def __init__(self, network: StyleNetwork, part: PartName) -> None:
+        super().__init__()
+        self.network, self.function = network, PARTS[part].function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(self.network, *inputs)
 
 
 class Check(NamedTuple):
@@ -157,7 +140,6 @@ def check_onnx(
     row, features = PARTS[part], _prepare(network, style)
     given = row.arguments(content, torch.tensor([strength]), style, features)
     feeds = {i.name: t.numpy() for i, t in zip(session.get_inputs(), tree_leaves(given), strict=True)}
-    module = row.module(network)
 
     def picture(styles: Sequence[Tensor]) -> Tensor:
         return transfer(network, content, [PreparedStyle(values) for values in styles], strength=strength).clamp(0, 1)
@@ -165,7 +147,7 @@ def check_onnx(
     outputs, seconds = _timed(lambda: session.run(None, feeds), clock)
     made = [torch.from_numpy(output) for output in outputs]
     actual = picture(made) if part == "prepare" else made[0]
-    _, torch_seconds = _timed(lambda: module(*given), clock)
+    _, torch_seconds = _timed(lambda: row.function(network, *given), clock)
     difference = (actual - picture(features)).abs().mean().item()
     return Check(difference, seconds, torch_seconds, (content.shape[2], content.shape[3]))
 
@@ -201,11 +183,12 @@ def _trace(network: StyleNetwork, part: PartName) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about deprecated functions that the exporter uses
         return torch.onnx.export(
-            row.module(network).eval(),
+            PartModule(network, part).eval(),
             row.arguments(content, torch.tensor([0.5]), style, _prepare(network, style)),
             input_names=tree_leaves(row.arguments("content", "strength", "style", names)),
             output_names=names if part == "prepare" else ["picture"],
-            dynamic_shapes=row.arguments({2: height, 3: width}, None, {2: style_height, 3: style_width}, counts),
+            # one tuple, because the inputs of the module are variadic
+            dynamic_shapes=(row.arguments({2: height, 3: width}, None, {2: style_height, 3: style_width}, counts),),
             dynamo=True,
             verbose=False,
             custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from efdm.data import Crops, ImageSet, draw_crops, take_crops
+from efdm.data import Crops, ImageSet, draw_crops, take_crops, write_picture
+from efdm.data.sheets import sheet
 from efdm.models import NETWORKS, StyleNetwork, build
 from efdm.models.weights import load_network, load_normalised_encoder, save_network
 from efdm.nn.losses import random_directions
 from efdm.progress import Progress, Report, ignore
 from efdm.style.objective import DIRECTIONS, OBJECTIVES
-from efdm.style.previews import preview
+from efdm.style.pipeline import transfer
 from efdm.style.settings import Settings, check, public
 from efdm.training import autocast, weights_dtype
 from efdm.training.device import check_device
@@ -172,13 +173,25 @@ class StyleTask(Task[StyleNetwork]):
 
     def _preview(self, name: str) -> None:
         if self.first and self.settings.preview_every:
-            preview(self.network, self.contents, self.styles, self.folder / "previews" / f"{name}.jpg", self.device)
+            write_picture(self.folder / "previews" / f"{name}.jpg", preview(self.network, self.contents, self.styles))
 
     def finish(self) -> StyleNetwork:
         if self.first:
             save_network(self.network, self.folder / "network.safetensors", public(self.settings))
             self._preview("final")
         return self.network
+
+
+@torch.no_grad()
+def preview(network: StyleNetwork, contents: ImageSet, styles: ImageSet) -> Tensor:
+    """Return a sheet of the first contents in the first styles."""
+    weight = next(network.parameters())
+    down, across = ([image.to(weight)[None] / 255 for image in s.images[:n]] for s, n in ((contents, 4), (styles, 5)))
+    rows: list[list[Tensor | None]] = [[None, *(style[0] for style in across)]]
+    for content in down:
+        made = (transfer(network, content, network.features(style)).clamp(0, 1)[0] for style in across)
+        rows.append([content[0], *made])
+    return sheet(rows, cell=224)
 
 
 def make_step(objective: nn.Module, network: StyleNetwork, settings: Settings, *, ema_decay: float = 0.0) -> Step:
