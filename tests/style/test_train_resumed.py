@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,24 +44,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert all(torch.equal(saved[0][k], saved[1][k]) for k in saved[1])
 
 
-@pytest.mark.parametrize("whole", ["small"], indirect=True)
-@pytest.mark.parametrize("stop", [("style", 1), ("style", 3)], ids=["after_a_phase", "after_a_checkpoint"])
-def test_a_crashed_run_resumes_from_its_last_checkpoint(
-    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, stop: tuple[str, int]
-) -> None:
-    wanted, expected, watch, run = whole
-    before, after = Watch(*stop, error=RuntimeError), Watch()
-    with pytest.raises(RuntimeError):
-        train(wanted, tmp_path / "run", log_every=1, save_every=2, progress=before)
-    with (tmp_path / "run" / "log.jsonl").open("a") as log:
-        log.write('{"phase": "sty')  # the machine failed here
-    found = train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=after, resume=True)
-    assert stop in after.losses
-    assert {**before.losses, **after.losses} == watch.losses
-    assert records(tmp_path / "run") == records(run)
-    assert torch.equal(weights(found), weights(expected))
-
-
 def test_a_run_without_a_checkpoint_starts_again(place: Path, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 2, RuntimeError))
@@ -87,8 +67,6 @@ def test_a_run_is_resumed_only_with_its_settings_and_data(place: Path, tmp_path:
     with pytest.raises(KeyboardInterrupt):
         train(settings(place), tmp_path / "run", log_every=1, progress=Watch("style", 1))
     before = (tmp_path / "run" / "checkpoint.pt").read_bytes()
-    with pytest.raises(RunFolderError, match="unfinished run"):
-        train(settings(place), tmp_path / "run")
     with pytest.raises(RunFolderError, match=r"iterations=3, not 2, lr=0\.001, not 0\.1"):
         train(settings(place, iterations=2, lr=0.1), tmp_path / "run", resume=True)
     noise_pictures(tmp_path / "other", 4, seed=1)
@@ -102,34 +80,6 @@ def test_a_run_is_resumed_only_with_its_settings_and_data(place: Path, tmp_path:
         train(settings(place, content=str(tmp_path / "moved"), speed="graph"), tmp_path / "run", resume=True)
     finally:
         (tmp_path / "moved").rename(place / "content")
-    with pytest.raises(RunFolderError, match="finished run"):
-        train(settings(place), tmp_path / "run", resume=True)
-
-
-@pytest.mark.parametrize("whole", ["small"], indirect=True)
-def test_a_signal_during_a_step_loses_nothing(
-    whole: tuple[Settings, StyleNetwork, Watch, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, expected, watch, run = whole
-    update, count = torch.optim.AdamW.step, iter(range(100))
-
-    def interrupted(self: torch.optim.AdamW) -> None:
-        if next(count) == 6:  # the second iteration of the second phase; the first step of each phase is undone
-            os.kill(os.getpid(), signal.SIGTERM)
-        update(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.optim.AdamW, "step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train(wanted, tmp_path / "run", log_every=1, preview_every=2)
-    after = Watch()
-    found = train(wanted, tmp_path / "run", log_every=1, preview_every=2, progress=after, resume=True)
-    previews = sorted(p.name for p in (tmp_path / "run" / "previews").iterdir())
-    assert previews == ["final.jpg", "reconstruct-0000002.jpg", "style-0000002.jpg"]
-    assert {k: watch.losses[k] for k in after.losses} == after.losses
-    assert list(after.losses) == [("style", 3)]
-    assert records(tmp_path / "run") == records(run)  # the interrupted step is logged as well
-    assert torch.equal(weights(found), weights(expected))
 
 
 @pytest.mark.gpu
