@@ -45,10 +45,10 @@ def passes(network_name: str, method: str, batch: int, device: str) -> dict[str,
         "prepared": lambda: transfer(network, content, prepared, method=method),
         "encoded": lambda: transfer(network, content, network.features(style), method=method),
     }
-    return {k: _graphed(c) for k, c in calls.items()} if device == "cuda" else calls
+    return {k: graphed(c) for k, c in calls.items()} if device == "cuda" else calls
 
 
-def _graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
+def graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):

@@ -35,12 +35,15 @@ Callback = Callable[[int, float], None]  # evaluations done, loss
 GATYS_SCALE = 255 * sum(IMAGENET_STD) / 3
 
 
-def gram_loss(style: Tensor) -> Loss:
-    """Return Gatys' style loss: the MSE of Gram matrices with weight 1e3 / channels^2 (authors' code)."""
+def gram_loss(style: Tensor, scale: float = GATYS_SCALE) -> Loss:
+    """Return Gatys' style loss: the MSE of Gram matrices with weight 1e3 / channels^2 (authors' code).
+
+    ``scale`` is 1 for a normalised VGG, whose mean activations are 1 (Gatys et al. 2016, section 2).
+    """
     target, weight = gram(style), 1e3 / style.shape[1] ** 2
-    # Gram matrices are quadratic in the features, so the MSE scales with GATYS_SCALE**4; the common factor GATYS_SCALE**2 of
-    # content and style loss is left out
-    return lambda features: GATYS_SCALE**2 * weight * F.mse_loss(gram(features), target)
+    # Gram matrices are quadratic in the features, so the MSE scales with scale**4; the common factor scale**2 of content and
+    # style loss is left out
+    return lambda features: scale**2 * weight * F.mse_loss(gram(features), target)
 
 
 def central_moments_loss(style: Tensor, orders: int = 5) -> Loss:
@@ -134,7 +137,7 @@ OPTIMISERS: Mapping[str, Optimiser] = MappingProxyType({
 def optimise(
     content: Tensor,
     style: Tensor,
-    method: str,
+    method: str | Optimiser,
     encoder: VGG,
     *,
     iterations: int | None = None,
@@ -143,12 +146,14 @@ def optimise(
 ) -> Tensor:
     """Stylize the content ``(b, 3, h, w)`` in [0, 1] with the style ``(b or 1, 3, *, *)`` by optimising its pixels.
 
-    Each image of a batch is optimised separately, starting from the content. ``encoder`` must include relu5_1. Arguments
-    that are None default to the row ``method`` of `OPTIMISERS`. ``progress`` receives a report after every evaluation.
+    Each image of a batch is optimised separately, starting from the content. ``encoder`` must include the layers of
+    the method; the rows of `OPTIMISERS` need relu5_1. Arguments that are None default to those of ``method``. ``progress``
+    receives a report after every evaluation.
     """
-    check_choice("method", method, OPTIMISERS)
+    if isinstance(method, str):
+        check_choice("method", method, OPTIMISERS)
+    row = OPTIMISERS[method] if isinstance(method, str) else method
     _check(content, style, iterations)
-    row = OPTIMISERS[method]
     if content_weight is not None:
         row = replace(row, content_weight=content_weight)
     found: list[Tensor] = []
@@ -159,7 +164,7 @@ def optimise(
             target = style[i if len(style) > 1 else 0][None].clone()
 
             def callback(done: int, loss: float, before: int = i * steps) -> None:
-                progress(Progress(method, before + done, len(content) * steps, {"loss": loss}))
+                progress(Progress("optimising", before + done, len(content) * steps, {"loss": loss}))
 
             found.append(_optimise(one[None].clone(), target, row, encoder, steps, callback))
     return torch.cat(found)
