@@ -140,6 +140,10 @@ def test_types() -> None:
     np.testing.assert_array_equal(match_picture(torch.from_numpy(x).permute(2, 0, 1), y).permute(1, 2, 0), expected)
     opened = match_picture(Picture(torch.from_numpy(x).permute(2, 0, 1) / 255), Image.fromarray(y))
     np.testing.assert_array_equal(np.asarray(opened.to_pil()), expected)
+    reversed_rows, big_endian, read_only = x[::-1].copy()[::-1], picture(1, "uint16").astype(">u2"), x.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(match_picture(reversed_rows, read_only), match_picture(x, x))
+    np.testing.assert_array_equal(match_picture(big_endian, y), match_picture(picture(1, "uint16"), y))
     assert match_picture(x[..., 0], y[..., 0]).shape == (24, 20)
     np.testing.assert_array_equal(match_picture(x[..., 0], y[..., 0]), match_picture(x[..., :1], y[..., :1])[..., 0])
     assert match_picture(x.repeat(2, -1), y.repeat(2, -1)).shape == (24, 20, 6)

@@ -138,25 +138,26 @@ class LevelMatch:
     def __init__(self, counts: Tensor, tolerance: float = 0.0) -> None:
         self.reference, self.tolerance = counts, tolerance
         self.counts = torch.zeros(len(counts), BINS, dtype=torch.int64, device=counts.device)
-        self._curves: list[Curve] = []
+        self._curves: dict[int, Curve] = {}
 
     def count(self, bins: Tensor) -> None:
         """Add the bins ``(c, n)`` of a chunk."""
         add_counts(self.counts, bins)
 
     def map(self, bins: Tensor) -> Tensor:
-        """Return the matched levels ``(c, n)``, int32, of a chunk."""
-        if not self._curves:
-            curve = partial(_tolerant_curve, tolerance=self.tolerance) if self.tolerance else _curve
-            self._curves = [curve(*rows) for rows in zip(self.counts, self.reference, strict=True)]
-        if _compiled(bins):
-            from efdm.style import levels_cpu
+        """Return the matched levels ``(c, n)``, int32, of a chunk. May overwrite the bins."""
+        if not _compiled(bins):
+            return torch.stack([_map(each, self._curve(row)) for row, each in enumerate(bins)])
+        from efdm.style import levels_cpu
 
-            out = torch.empty_like(bins)
-            rows = [(row, *found, made) for row, found, made in zip(bins, self._curves, out, strict=True)]
-            _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in rows[row])), *bins.shape)
-            return out
-        return torch.stack([_map(*rows) for rows in zip(bins, self._curves, strict=True)])
+        _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in (bins[row], *self._curve(row)))), *bins.shape)
+        return bins
+
+    def _curve(self, row: int) -> Curve:
+        if row not in self._curves:
+            make = partial(_tolerant_curve, tolerance=self.tolerance) if self.tolerance else _curve
+            self._curves[row] = make(self.counts[row], self.reference[row])
+        return self._curves[row]
 
 
 def _each_row(work: Callable[[int], None], rows: int, n: int) -> None:

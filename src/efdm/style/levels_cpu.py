@@ -10,6 +10,7 @@ from numba import float32, int32, uint32
 from efdm.kernels.cpu_radix import _jit
 from efdm.style.levels import BOX, DITHER, HALO
 
+NEVER = 2**63 - 1
 ONE, HALF, UNIT, AREA, SHARE = float32(1), float32(0.5), float32(2**-32), float32(1 / BOX**4), float32(DITHER)
 
 
@@ -62,30 +63,32 @@ def smooth_bins(levels, rows, columns, scale, out, first, end):
 def count(bins, counts):
     """Add the bins of a chunk to their counts."""
     for i in range(bins.size):
-        counts[bins[i]] += 1
+        counts[uint32(bins[i])] += 1
 
 
 @_jit
 def curve(counts, ends, packed):
     """Write the parts of a `Curve`. The counts are replaced by the first rank of every bin."""
-    rank, level = 0, 0
+    rank, level, end = 0, 0, ends[0]
     for i in range(counts.size):
-        while level < ends.size and ends[level] <= rank:
+        while end <= rank:
             level += 1
+            end = ends[level] if level < ends.size else NEVER
         size, counts[i] = counts[i], rank
         rank += size
-        packed[i] = 2 * level + (level < ends.size and ends[level] < rank)
+        packed[i] = 2 * level + (end < rank)
 
 
 @_jit
-def to_levels(bins, ends, first, packed, out):
-    """Write the matched levels of a chunk, and advance the first rank of every bin that is divided between levels."""
+def to_levels(bins, ends, first, packed):
+    """Replace the bins of a chunk by matched levels, and advance the first rank of bins that are divided between levels."""
     for i in range(bins.size):
-        found = packed[bins[i]]
+        at = uint32(bins[i])
+        found = packed[at]
         level = found >> 1
         if found & 1:
-            rank = first[bins[i]]
-            first[bins[i]] = rank + 1
+            rank = first[at]
+            first[at] = rank + 1
             while ends[level] <= rank:
                 level += 1
-        out[i] = level
+        bins[i] = level

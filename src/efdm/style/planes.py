@@ -53,10 +53,10 @@ def from_array(array: Any, valid: Tensor | None = None, nodata: float | None = N
     """
     pixels = np.atleast_3d(np.asarray(array))
     levels = LEVELS_OF.get(pixels.dtype.name, 0)
-    # transposed before they are widened, because that moves fewer bytes; torch widens them in several threads
-    planar = torch.from_numpy(pixels.transpose(2, 0, 1).astype(pixels.dtype.newbyteorder("="), order="C"))
+    pixels = np.require(pixels, pixels.dtype.newbyteorder("="), ["C", "W"])  # as torch needs them; other arrays are copied
     kind = torch.int32 if levels else torch.float64 if pixels.dtype == np.float64 else torch.float32
-    return _checked(planar.to(device, kind), levels, valid, nodata)
+    planar = torch.from_numpy(pixels).permute(2, 0, 1).to(device, kind, copy=True, memory_format=torch.contiguous_format)
+    return _checked(planar, levels, valid, nodata)
 
 
 def _checked(values: Tensor, levels: int, valid: Tensor | None, nodata: float | None) -> Planes:
