@@ -1,24 +1,26 @@
-"""Measure style transfer on twelve hard pairs, flat contents and nearly empty styles, and write a record and a sheet.
+"""Measure style transfer where exact matching is difficult, and write a record and a sheet of pictures.
 
-    python benchmarks/hard_pairs.py [--setting NAME ...] [--out FILE] [--sheet FILE]
+    python benchmarks/hard_pairs.py [hard-pairs | tolerance] [--out FILE] [--sheet FILE]
 
-Content LPIPS and style distance come from the independent judge in ../shared/judge, without which the script does not run.
-"flat_variance" is the mean variance of the output inside blocks that are flat in the content. The setting "adain", with the
-same network, is the reference for it. "wavelength" and "sharpness" describe the size and the contrast of strokes.
+"hard-pairs": twelve pairs of flat contents and nearly empty styles. "tolerance": tolerances of the small network on
+validation pairs at 256 pixels. The pictures and the weights of VGG-16 are in ../shared.
+
+LPIPS and style distance are those of `efdm.style.measures`; the committed records were made with an independent
+implementation of the same measures. "flat_variance" is the mean variance of the output inside blocks that are flat in the
+content. The setting "adain", with the same network, is the reference for it. "wavelength" and "sharpness" describe the size
+and the contrast of strokes.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import importlib.util
 import io
 import json
 import statistics
-import time
 import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,19 +28,20 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from efdm.data import resize_short_side
 from efdm.data.images import write_picture
 from efdm.data.sheets import sheet
 from efdm.environment import environment
 from efdm.style import Stylizer
 from efdm.style.color import luminance
-from efdm.style.measures import HEADS, edges
+from efdm.style.measures import Metrics, edges, load_metrics
 
 HERE = Path(__file__).parent
 SHARED = HERE.parents[1] / "shared"
+VGG16 = SHARED / "weights" / "vgg16_features.fp16.safetensors"
 BLOCK = 32  # side of a block in pixels
 FLAT = 3 / 255  # standard deviation of every channel below which a block counts as flat
 MEASURES = ("content_lpips", "style_distance", "flat_variance", "wavelength", "sharpness")
-SIDE = 384  # short side at which pictures are judged; the default of the judge
 
 # (name, content, style); pictures are archive/stem in ../shared/data
 PAIRS = (
@@ -66,6 +69,34 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+TOLERANCES: dict[str, dict[str, Any]] = {
+    "adain": {"method": "adain", "strength": 1.0},
+    **{f"{tolerance:g}": {"strength": 1.0, "tolerance": tolerance} for tolerance in (0.0, 0.05, 0.1, 0.2, 0.3)},
+}
+
+
+def validation_pairs(count: int = 16) -> list[tuple[str, str, str]]:
+    """Return pairs of content i and style i in sorted order."""
+    names = []
+    for archive in ("content-val", "style-val"):
+        with zipfile.ZipFile(SHARED / "data" / f"{archive}.zip") as file:
+            names.append([f"{archive}/{Path(name).name}" for name in sorted(file.namelist())[:count]])
+    return [(str(i), content, style) for i, (content, style) in enumerate(zip(*names, strict=True))]
+
+
+class Study(NamedTuple):
+    pairs: Callable[[], list[tuple[str, str, str]]]
+    settings: Mapping[str, Mapping[str, Any]]
+    side: int  # short side at which outputs are measured
+    size: int | None = None  # short side of the pictures; None: their own
+
+
+STUDIES = {
+    "hard-pairs": Study(lambda: list(PAIRS), SETTINGS, side=384),
+    "tolerance": Study(validation_pairs, TOLERANCES, side=256, size=256),
+}
+
+
 def logo() -> Image.Image:
     """Draw a plain logo on white."""
     image = Image.new("RGB", (640, 480), "white")
@@ -76,7 +107,7 @@ def logo() -> Image.Image:
     return image
 
 
-def read(name: str) -> Tensor:
+def read(name: str, size: int | None = None) -> Tensor:
     """Return a picture ``(3, h, w)`` in [0, 1]. ``name`` is the beginning of its path in an archive."""
     if name == "logo":
         image = logo()
@@ -85,7 +116,8 @@ def read(name: str) -> Tensor:
         with zipfile.ZipFile(SHARED / "data" / f"{archive}.zip") as file:
             found = next(n for n in sorted(file.namelist()) if Path(n).name.startswith(stem))
             image = Image.open(io.BytesIO(file.read(found))).convert("RGB")
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+    picture = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+    return picture if size is None else resize_short_side(picture, size)
 
 
 def blocks(picture: Tensor) -> Tensor:
@@ -112,60 +144,55 @@ def strokes(output: Tensor) -> dict[str, float]:
     }
 
 
-def load_judge(side: int = SIDE) -> Any:
-    """Return the judge in ../shared/judge. Its method `tensor` takes a picture ``(3, h, w)`` and resizes its short side."""
-    spec = importlib.util.spec_from_file_location("eval_style", SHARED / "judge" / "eval_style.py")
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    lpips = importlib.util.find_spec("lpips")
-    judge = module.Judge(SHARED / "weights", Path(lpips.origin).parent / "weights" / "v0.1" / HEADS["vgg16"])
-    judge.features = functools.lru_cache(maxsize=4)(judge.features)  # a content and a style are the same for all settings
-    judge.tensor = lambda x: module.tensor(Image.fromarray(x.mul(255).round().byte().permute(1, 2, 0).numpy()), side)
-    return judge
+def measured(
+    metrics: Metrics, side: int, content: Tensor, style: Tensor, outputs: Iterable[Tensor]
+) -> Iterator[dict[str, Any]]:
+    """Yield the measures of each output. LPIPS and style distance are measured at a short side of ``side`` pixels."""
+    before, after = (metrics.extract(resize_short_side(x, side)[None]) for x in (content, style))
+    for output in outputs:
+        found = metrics.measure(metrics.extract(resize_short_side(output, side)[None]), before, after)
+        yield {
+            "content_lpips": round(found["lpips"].item(), 4), "style_distance": round(found["style_distance"].item(), 4),
+            "flat_variance": flat_variance(content, output), **strokes(output),
+        }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--setting", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS))
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "hard-pairs.json")
+    parser.add_argument("study", choices=tuple(STUDIES), default="hard-pairs", nargs="?")
+    parser.add_argument("--out", type=Path, help="the record; by default in benchmarks/results")
     parser.add_argument("--sheet", type=Path, default=HERE.parent / "build" / "hard-pairs.jpg")  # not committed
     options = parser.parse_args()
     if not SHARED.exists():
-        raise SystemExit(f"the pictures and the judge are missing: {SHARED} not found")
-    stylizer, judge = Stylizer.from_pretrained("small", "cpu"), load_judge()
-    rows, pictures = [], []
-    for name, content_name, style_name in PAIRS:
-        content, style = read(content_name), read(style_name)
-        a, c = judge.tensor(content), judge.tensor(style)
-        pictures.append([content, style])
-        for setting in options.setting:
-            start = time.perf_counter()
-            output = stylizer.stylize(content, style, **SETTINGS[setting])
-            seconds = time.perf_counter() - start
-            b = judge.tensor(output)
-            rows.append({
-                "pair": name, "setting": setting, "content_lpips": round(judge.lpips(a, b), 4),
-                "style_distance": round(judge.style(b, c), 4), "flat_variance": flat_variance(content, output),
-                **strokes(output), "seconds": round(seconds, 3),
-            })  # fmt: skip
-            pictures[-1].append(output)
+        raise SystemExit(f"the pictures and the weights are missing: {SHARED} not found")
+    study = STUDIES[options.study]
+    stylizer, metrics = Stylizer.from_pretrained("small", "cpu"), load_metrics(vgg=VGG16)
+    rows, pictures, names = [], [], study.pairs()
+    for name, content_name, style_name in names:
+        content, style = (read(picture, study.size) for picture in (content_name, style_name))
+        outputs = [stylizer.stylize(content, style, **arguments) for arguments in study.settings.values()]
+        pictures.append([content, style, *outputs])
+        for setting, found in zip(study.settings, measured(metrics, study.side, content, style, outputs), strict=True):
+            rows.append({"pair": name, "setting": setting, **found})
             print(rows[-1], flush=True)
-    means = {}
-    for setting in options.setting:
-        found = [row for row in rows if row["setting"] == setting]
-        measured = {key: [row[key] for row in found if row[key] is not None] for key in MEASURES}
-        means[setting] = {key: round(statistics.fmean(values), 5) for key, values in measured.items()}
+    means: dict[str, dict[str, float]] = {}
+    for setting in study.settings:
+        of_setting = [row for row in rows if row["setting"] == setting]
+        values = {key: [row[key] for row in of_setting if row[key] is not None] for key in MEASURES}
+        means[setting] = {key: round(statistics.fmean(found), 5) for key, found in values.items()}
         print(setting, means[setting])
     record = {
-        "environment": environment("cpu"), "pairs": [list(pair) for pair in PAIRS],
-        "settings": {name: SETTINGS[name] for name in options.setting}, "means": means, "rows": rows,
+        "environment": environment("cpu"), "metrics": f"efdm.style.measures at {study.side} pixels", "network": "small",
+        "pairs": [list(pair) for pair in names], "settings": study.settings, "means": means, "rows": rows,
     }  # fmt: skip
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    labels = ["content", "style", *options.setting]
-    made = sheet(pictures, row_labels=[pair[0] for pair in PAIRS], column_labels=labels, cell=(200, 280))
+    (options.out or HERE / "results" / f"{options.study}.json").write_text(json.dumps(record, indent=1) + "\n")
+    labels = ["content", "style", *study.settings]
     options.sheet.parent.mkdir(parents=True, exist_ok=True)
-    write_picture(options.sheet, made)
+    write_picture(
+        options.sheet, sheet(pictures, row_labels=[pair[0] for pair in names], column_labels=labels, cell=(200, 280))
+    )
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

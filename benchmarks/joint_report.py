@@ -10,6 +10,7 @@ import json
 
 from documents import ROOT, Table, markdown, parse_update_flag, update_documents
 
+from efdm.stats import with_error
 from efdm.style.evaluate import read_records
 from efdm.style.report import Group, groups, mean_and_error
 
@@ -40,8 +41,7 @@ def pictures_table() -> str:
 
 
 def format_mean(group: Group, measure: str) -> str:
-    mean, error = mean_and_error(group.values(measure))
-    return f"{mean:.3f} ± {error:.3f}"
+    return with_error(*mean_and_error(group.values(measure)), ".3f")
 
 
 TABLES = [Table(GUIDE, "joint table", "joint_report.py", distances_table)]

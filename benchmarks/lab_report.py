@@ -19,8 +19,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 GUIDE = ROOT / "docs" / "guide" / "domain-generalization.md"
 TIMES = ("dg-cpu.json", "dg-cuda.json")
 MIXES = {
-    "mixstyle": "MixStyle", "efdmix": "EFDMix", "distribution-noise": "distribution noise",
-    "three_sort": "EFDMix by three sorts",
+    "mixstyle": "MixStyle", "efdmix": "EFDMix", "efdmix-flow": "EFDMix with style gradient",
+    "distribution-noise": "distribution noise", "three_sort": "EFDMix by three sorts",
 }  # fmt: skip
 
 
@@ -78,13 +78,14 @@ def pacs_table(network: str = next(iter(PACS))) -> str:
 # folder of analyses -> folder of each model's -> column
 FEATURES = {
     ROOT / "results" / "pacs" / "features": {"erm": "ERM", "efdmix": "EFDMix"},
-    ROOT / "results" / "pacs-resnet18" / "features": {"erm": "ERM"},
+    ROOT / "results" / "pacs-resnet18" / "features": {"erm": "ERM", "prelu": "ERM with PReLU"},
 }
 
 
 def analysed(folder: Path, analysis: str) -> dict[str, dict[str, Any]]:
     """Return the numbers of an analysis for each model."""
-    return {name: json.loads((folder / part / f"{analysis}.json").read_text()) for part, name in FEATURES[folder].items()}
+    paths = {name: folder / part / f"{analysis}.json" for part, name in FEATURES[folder].items()}
+    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
 
 
 def histogram_table(folder: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from documents import README, ROOT, Table, markdown, parse_update_flag, update_documents
 
+from efdm.stats import with_error
 from efdm.style.evaluate import read_records
 from efdm.style.report import Group, Sweep, groups, mean_and_error, sweeps
 
@@ -58,8 +59,7 @@ def _times(network: str) -> list[str]:
 
 
 def _cell(group: Group, measure: str) -> str:
-    mean, error = mean_and_error(group.values(measure))
-    return f"{mean:.3f} ± {error:.3f}"
+    return with_error(*mean_and_error(group.values(measure)), ".3f")
 
 
 def readme_table() -> str:

@@ -10,29 +10,28 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from claims import CLAIMS, GAIN, LEAVE_ONE_OUT, NETWORKS, SINGLE_SOURCE, VARIANTS, Claim
 from documents import ROOT, Table, markdown, parse_update_flag, update_documents
 from scipy import stats
 
 from efdm import lab
-from efdm.lab.compare import ALPHA, Difference, compared, comparison_parts
+from efdm.lab.compare import ALPHA, Difference, compared, compared_pairs, comparison_parts, p_text
 from efdm.lab.published import AVERAGE, Published
 from efdm.lab.results import Numbers
-from efdm.stats import standard_error
+from efdm.stats import standard_error, with_error
+from efdm.text import plural
 
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "results"
 HOLDS, FAILS, OPEN, INCOMPLETE, ABSENT = "**holds**", "**does not hold**", "inconclusive", "incomplete", "not run"
 MARGIN = 1.0  # percentage points: smaller differences count as similar
-NETWORKS = {
-    "resnet18": "ResNet-18", "resnet18_prelu": "ResNet-18 with PReLU", "resnet50_v1": "ResNet-50",
-    "mobilenetv2_100": "MobileNetV2", "osnet_x1_0": "OSNet", "osnet_x0_25": "OSNet x0.25",
-}  # fmt: skip
+BOTH = ("ResNet-18", "MobileNetV2")
 
 
 class Row(NamedTuple):
@@ -67,56 +66,42 @@ def verdict(d: Difference, kind: Literal["better", "similar"] = "better") -> str
 # --- comparisons of rows ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Row ``second`` of the recipes is better than ``first``, or similar to it."""
+def claim_rows(claim: Claim) -> Iterator[Row]:
+    """Yield a row for each recipe that makes the comparison, and for each of its directions."""
+    pair = {claim.first, claim.second}
+    for name in claim.recipes:
+        recipe = lab.load_recipe(name)
+        if pair not in map(set, compared_pairs(recipe.orders, recipe.contrasts)):
+            continue
+        network = NETWORKS.get(recipe.settings["backbone"], recipe.settings["backbone"]) + VARIANTS.get(name, "")
+        study = lab.read_study(folders()[name]) if name in folders() else None
+        if study is None or not pair <= {planned.row for planned in study.plan}:
+            yield Row(claim.place, claim.text, network, published(claim, recipe.published), "-", ABSENT, f"`{name}`")
+            continue
+        parts = {where: finished(made) for where, made in comparison_parts(study, claim.selection).items()}
+        differences = compared(list(parts.values()), study.recipe.orders, study.recipe.contrasts)
+        for (where, made), found in zip(parts.items(), differences, strict=True):
+            if (d := found.get((claim.first, claim.second)) or reverse(found.get((claim.second, claim.first)))) is not None:
+                words = f"{network}, {where}".rstrip(": ,")
+                paper = published(claim, study.recipe.published, where.rstrip(": "))
+                record = linked(folders()[name])
+                yield Row(claim.place, claim.text, words, paper, ours(d, made), verdict(d, claim.kind), record, d)
 
-    place: str
-    text: str
-    first: str
-    second: str
-    recipes: tuple[str, ...]
-    kind: Literal["better", "similar"] = "better"
-    selection: str = "last"
 
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each recipe that makes the comparison, and for each of its directions."""
-        for name in self.recipes:
-            recipe = lab.load_recipe(name)
-            if not {self.first, self.second} <= set(recipe.rows):
-                continue
-            network = NETWORKS.get(recipe.settings["backbone"], recipe.settings["backbone"]) + SCHEDULES.get(name, "")
-            study = lab.read_study(folders()[name]) if name in folders() else None
-            if study is None or not {self.first, self.second} <= {planned.row for planned in study.plan}:
-                paper = self._published(recipe.published)
-                yield Row(self.place, self.text, network, paper, "-", ABSENT, f"`{name}`")
-                continue
-            parts = {where: finished(made) for where, made in comparison_parts(study, self.selection).items()}
-            differences = compared(list(parts.values()), study.recipe.orders, study.recipe.contrasts)
-            for (where, made), found in zip(parts.items(), differences, strict=True):
-                if (d := self._difference(found)) is not None:
-                    words = f"{network}, {where}".rstrip(": ,")
-                    paper = self._published(study.recipe.published, where.rstrip(": "))
-                    record = linked(folders()[name])
-                    yield Row(self.place, self.text, words, paper, ours(d, made), verdict(d, self.kind), record, d)
+def reverse(d: Difference | None) -> Difference | None:
+    return d and replace(d, first=d.second, second=d.first, mean=-d.mean)
 
-    def _difference(self, found: Mapping[tuple[str, str], Difference]) -> Difference | None:
-        if (d := found.get((self.first, self.second))) is not None:
-            return d
-        if (d := found.get((self.second, self.first))) is None:
-            return None
-        return replace(d, first=self.first, second=self.second, mean=-d.mean)
 
-    def _published(self, lines: tuple[Published, ...], direction: str = "") -> str:
-        """Return both published averages, or mAP by direction, and their difference; "-" if the paper has no numbers."""
-        first, second = (_values(lines, row, self.selection) for row in (self.first, self.second))
-        words = []
-        for column in first.keys() & second.keys() if first != second else ():
-            where, _, measure = column.rpartition(" ")
-            if column == AVERAGE or (measure == "mAP" and where.startswith(direction)):
-                change = f"{first[column]:.1f} → {second[column]:.1f} ({second[column] - first[column]:+.1f})"
-                words.append(change if column == AVERAGE else f"{where}: mAP {change}")
-        return "; ".join(sorted(words)) or "-"
+def published(claim: Claim, lines: tuple[Published, ...], direction: str = "") -> str:
+    """Return both published averages, or mAP by direction, and their difference; "-" if the paper has no numbers."""
+    first, second = (_values(lines, row, claim.selection) for row in (claim.first, claim.second))
+    words = []
+    for column in first.keys() & second.keys() if first != second else ():
+        where, _, measure = column.rpartition(" ")
+        if column == AVERAGE or (measure == "mAP" and where.startswith(direction)):
+            change = f"{first[column]:.1f} → {second[column]:.1f} ({second[column] - first[column]:+.1f})"
+            words.append(change if column == AVERAGE else f"{where}: mAP {change}")
+    return "; ".join(sorted(words)) or "-"
 
 
 def _values(lines: tuple[Published, ...], row: str, selection: str) -> dict[str, float]:
@@ -137,15 +122,13 @@ def ours(d: Difference, made: Numbers) -> str:
     """Return both averages with standard errors, and their difference with its error, p-value and number of seeds."""
     if d.verdict == "incomplete":
         return "no complete seed"
-    p = "p < 0.001" if d.p_holm < 0.001 else f"p = {d.p_holm:.3f}"
-    error = f" ± {d.error:.1f}, {p}" if d.seeds > 1 else ""
-    both = " → ".join(_mean(list(made.averages(row).values())) for row in (d.first, d.second))
-    return f"{both} ({d.mean:+.1f}{error}; {d.seeds} seeds)"
+    both = " → ".join(mean_with_error(list(made.averages(row).values())) for row in (d.first, d.second))
+    tested = f", {p_text(d.p_holm)}" if d.seeds > 1 else ""
+    return f"{both} ({with_error(d.mean, d.error, '+.1f')}{tested}; {plural(d.seeds, 'seed')})"
 
 
-def _mean(values: list[float]) -> str:
-    mean = f"{statistics.fmean(values):.1f}"
-    return f"{mean} ± {standard_error(values):.1f}" if len(values) > 1 else mean
+def mean_with_error(values: list[float], form: str = ".1f") -> str:
+    return with_error(statistics.fmean(values), standard_error(values), form)
 
 
 @cache
@@ -162,63 +145,6 @@ def linked(folder: Path) -> str:
     return f"[{name}](../results/{name}/README.md)"
 
 
-LEAVE_ONE_OUT = (
-    "pacs_leave_one_out_resnet18", "pacs_paper_schedule_resnet18", "pacs_leave_one_out_resnet50",
-    "pacs_leave_one_out_mobilenetv2",
-)  # fmt: skip
-SINGLE_SOURCE = ("pacs_single_source_resnet18", "pacs_single_source_resnet50", "pacs_single_source_mobilenetv2")
-ORDERS = ("pacs_order_study_resnet18", "pacs_order_study_mobilenetv2")
-TIES = ("pacs_order_study_resnet18", "pacs_ties_mobilenetv2")
-DOMAINBED = ("pacs_domainbed_resnet18",)
-SCHEDULES = {"pacs_paper_schedule_resnet18": ", paper's schedule"}
-STOP, FLOW = "EFDMix (stop)", "EFDMix (flow)"
-ONE_OUT, ONE_IN, ON_BED = "Table 1, leave one out", "Table 1, single source", "Section 4.2, DomainBed"
-FIGURE_9, FIGURE_10 = "Figure 9", "Figure 10"
-REID = ("reid_market_grid_osnet", "reid_market_cuhk01_osnet", "reid_market_cuhk01_resnet18")
-CLAIMS = (
-    Claim(ONE_OUT, "MixStyle is better than ERM", "erm", "mixstyle", LEAVE_ONE_OUT),
-    Claim(ONE_OUT, f"{STOP} is better than MixStyle", "mixstyle", "efdmix", LEAVE_ONE_OUT),
-    Claim(ONE_OUT, f"{FLOW} is better than MixStyle", "mixstyle", "efdmix-flow", LEAVE_ONE_OUT),
-    Claim(ONE_OUT, "with labels, MixStyle is better than ERM", "erm", "mixstyle-labels", LEAVE_ONE_OUT),
-    Claim(ONE_OUT, f"with labels, {STOP} is better than MixStyle", "mixstyle-labels", "efdmix-labels", LEAVE_ONE_OUT),
-    Claim(ONE_OUT, f"with labels, {FLOW} is better than MixStyle", "mixstyle-labels", "efdmix-labels-flow", LEAVE_ONE_OUT),
-    *(
-        Claim(ONE_OUT, f"{FLOW} is better than {name}", row, "efdmix-flow", LEAVE_ONE_OUT[:1])
-        for row, name in {
-            "mixup": "Mixup", "manifold-mixup": "Manifold Mixup", "cutmix": "CutMix", "cutout": "Cutout",
-            "dropblock": "DropBlock",
-        }.items()
-    ),
-    Claim(ONE_IN, "MixStyle is better than ERM", "erm", "mixstyle", SINGLE_SOURCE),
-    Claim(ONE_IN, f"{STOP} is better than MixStyle", "mixstyle", "efdmix", SINGLE_SOURCE),
-    Claim(ONE_IN, f"{FLOW} is better than MixStyle", "mixstyle", "efdmix-flow", SINGLE_SOURCE),
-    Claim(ONE_IN, f"{FLOW} is better than ERM", "erm", "efdmix-flow", SINGLE_SOURCE[1:2]),
-    Claim("authors' code", f"leave one out: {FLOW} is better than {STOP}", "efdmix", "efdmix-flow", LEAVE_ONE_OUT),
-    Claim("authors' code", f"single source: {FLOW} is better than {STOP}", "efdmix", "efdmix-flow", SINGLE_SOURCE),
-    *(
-        Claim(ON_BED, f"{FLOW} is better than ERM, {rule}", "erm", "efdmix-flow", DOMAINBED, selection=rule)
-        for rule in ("oracle", "training-domain validation", "leave-one-domain-out cross-validation")
-    ),
-    Claim("Table 2", "re-identification: MixStyle is better than the baseline", "erm", "mixstyle", REID),
-    Claim("Table 2", f"re-identification: {STOP} is better than MixStyle", "mixstyle", "efdmix", REID),
-    Claim("Table 2", f"re-identification: {FLOW} is better than MixStyle", "mixstyle", "efdmix-flow", REID),
-    Claim(FIGURE_9, "means alone (AdaMean) help", "erm", "adamean", ORDERS),
-    Claim(FIGURE_9, "standard deviations alone (AdaStd) help", "erm", "adastd", ORDERS),
-    Claim(FIGURE_9, "AdaMean is slightly better than AdaStd", "adastd", "adamean", ORDERS),
-    Claim(FIGURE_9, "AdaIN is better than AdaMean", "adamean", "mixstyle", ORDERS),
-    Claim(FIGURE_9, "AdaIN is better than AdaStd", "adastd", "mixstyle", ORDERS),
-    Claim(FIGURE_9, "EFDM (stop) is better than AdaIN", "mixstyle", "efdmix", ORDERS),
-    Claim(FIGURE_9, "EFDM is better than histogram matching", "hm", "efdmix", ORDERS),
-    Claim(FIGURE_9, "AdaIN is better than histogram matching", "hm", "mixstyle", ORDERS),
-    Claim(FIGURE_10, "random order of equal values: similar accuracy", "efdmix", "efdmix-random", TIES, "similar"),
-    Claim(FIGURE_10, "order by neighbours: similar accuracy", "efdmix", "efdmix-neighbor", TIES, "similar"),
-    Claim(
-        "Section 3.2", "mixing (EFDMix) is better than exchanging distributions (EFDM)", "exchange", "efdmix-flow",
-        ("pacs_ablation_resnet18",),
-    ),
-)  # fmt: skip
-
-
 # --- single source and leave one out ---------------------------------------------------------------------------------
 
 
@@ -227,28 +153,21 @@ def larger_gain(single: str, several: str, network: str) -> Row:
 
     The seeds of the two tables are independent, so the test is Welch's t-test.
     """
-    text = f"{FLOW} gains more over MixStyle with one training domain than with three"
-    paper = "+0.8 → +2.7"
+    row = Row("Section 4.2", GAIN, network, "+0.8 → +2.7", "-", ABSENT, f"`{several}`, `{single}`")
     if not {single, several} <= set(folders()):
-        return Row("Section 4.2", text, network, paper, "-", ABSENT, f"`{several}`, `{single}`")
+        return row
+    row = row._replace(verdict=INCOMPLETE, record=f"{linked(folders()[several])}, {linked(folders()[single])}")
     gains = []
     for name in (several, single):
         (made,) = comparison_parts(lab.read_study(folders()[name]), "last").values()
-        both = [made.averages(row) for row in ("mixstyle", "efdmix-flow")]
-        gains.append([both[1][seed] - both[0][seed] for seed in both[0] if seed in both[1]])
-    before, after = gains
-    record = f"{linked(folders()[several])}, {linked(folders()[single])}"
+        before, after = (made.averages(method) for method in ("mixstyle", "efdmix-flow"))
+        gains.append([after[seed] - before[seed] for seed in before if seed in after])
     if min(map(len, gains)) < 2:
-        return Row("Section 4.2", text, network, paper, "-", INCOMPLETE, record)
-    p = float(stats.ttest_ind(after, before, equal_var=False).pvalue)
-    more = statistics.fmean(after) > statistics.fmean(before)
-    said = OPEN if p >= ALPHA else HOLDS if more else FAILS
-    ours = f"{_signed(before)} → {_signed(after)} (p = {p:.3f}; {len(after)} seeds)"
-    return Row("Section 4.2", text, network, paper, ours, said, record)
-
-
-def _signed(values: list[float]) -> str:
-    return f"{statistics.fmean(values):+.1f} ± {standard_error(values):.1f}"
+        return row
+    test = stats.ttest_ind(*gains[::-1], equal_var=False)
+    change = " → ".join(mean_with_error(gain, "+.1f") for gain in gains)
+    said = OPEN if test.pvalue >= ALPHA else HOLDS if test.statistic > 0 else FAILS
+    return row._replace(ours=f"{change} (p = {test.pvalue:.3f}; {len(gains[1])} seeds)", verdict=said)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -294,14 +213,19 @@ FIGURES: tuple[tuple[str, str, str, Callable[[dict[str, Any]], tuple[str, bool]]
     ("Figure 3", "nearly all values of a picture occur more than once", "ties", of_pictures),
     ("Figure 3", "ReLU gives more equal values than PReLU", "ties", of_activations),
     ("Figure 3", "with ReLU, the share of equal values decreases with depth", "ties", of_depth),
-    (
-        "Figure 3",
-        "with PReLU, the share of equal values decreases with depth",
-        "ties",
-        partial(of_depth, activation="prelu"),
-    ),
+    ("Figure 3", "with PReLU, the share of equal values decreases with depth", "ties", lambda c: of_depth(c, "prelu")),
     ("Figure 4", "skewness separates the domains", "tsne", of_skewness),
 )
+
+
+def analysed(path: Path) -> dict[str, Any]:
+    """Return the numbers of an analysis. Shares with PReLU are those of a network trained with it, if it was analysed."""
+    content: dict[str, Any] = json.loads(path.read_text())
+    trained = path.parents[1] / "prelu" / path.name
+    if content["analysis"] == "ties" and trained.exists():
+        rows = [{**row, "activation": "prelu"} for row in json.loads(trained.read_text())["rows"] if row["activation"]]
+        content["rows"] = [row for row in content["rows"] if row["activation"] != "prelu"] + rows
+    return content
 
 
 def of_figures() -> Iterator[Row]:
@@ -312,7 +236,7 @@ def of_figures() -> Iterator[Row]:
             if not path.is_file():
                 yield Row(place, text, network, "figure", "-", ABSENT, f"`efdm dg analyse {analysis}`")
                 continue
-            words, holds = says(json.loads(path.read_text()))
+            words, holds = says(analysed(path))
             folder = path.parent.parent
             yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, linked(folder))
 
@@ -322,13 +246,8 @@ def of_figures() -> Iterator[Row]:
 
 def rows() -> list[Row]:
     """Return all rows in the order of the document."""
-    gains = (
-        larger_gain(single, several, network)
-        for single, several, network in zip(
-            SINGLE_SOURCE[::2], LEAVE_ONE_OUT[::3], ("ResNet-18", "MobileNetV2"), strict=True
-        )
-    )
-    return [*of_figures(), *(row for claim in CLAIMS for row in claim.rows()), *gains]
+    gains = map(larger_gain, SINGLE_SOURCE[::2], LEAVE_ONE_OUT[::3], BOTH)
+    return [*of_figures(), *(row for claim in CLAIMS for row in claim_rows(claim)), *gains]
 
 
 def reproduction_table() -> str:
@@ -359,11 +278,10 @@ def networks_table() -> str:
     for (place, claim), by_network in found.items():
         if set(BOTH) <= set(by_network):
             a, b = (by_network[network] for network in BOTH)
-            lines.append([place, claim, *(f"{d.mean:+.1f} ± {d.error:.1f}" for d in (a, b)), agreement(a, b)])
+            lines.append([place, claim, *(with_error(d.mean, d.error, "+.1f") for d in (a, b)), agreement(a, b)])
     return markdown(["in the paper", "claim", *BOTH, "agree"], lines)
 
 
-BOTH = ("ResNet-18", "MobileNetV2")
 TABLES = (
     Table(PAGE, "reproduction table", "reproduction.py", reproduction_table),
     Table(PAGE, "networks table", "reproduction.py", networks_table),

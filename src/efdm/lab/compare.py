@@ -17,7 +17,7 @@ from typing import Literal
 
 from efdm.lab.results import Numbers, numbers
 from efdm.lab.sweep import Study
-from efdm.stats import standard_error
+from efdm.stats import standard_error, with_error
 
 Verdict = Literal["significant", "inconclusive", "incomplete"]
 ALPHA = 0.05
@@ -91,6 +91,11 @@ def comparison_parts(study: Study, selection: str = "last", score: str = "") -> 
     return {"": made}
 
 
+def compared_pairs(orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the adjacent rows of ``orders`` and the ``contrasts``, each pair once."""
+    return list(dict.fromkeys([*(pair for chain in orders for pair in pairwise(chain)), *contrasts]))
+
+
 def compared(
     parts: Sequence[Numbers], orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]
 ) -> list[dict[tuple[str, str], Difference]]:
@@ -98,7 +103,7 @@ def compared(
 
     The correction counts the comparisons of all parts.
     """
-    wanted = dict.fromkeys([pair for chain in orders for pair in pairwise(chain)] + [(a, b) for a, b in contrasts])
+    wanted = compared_pairs(orders, contrasts)
     present = [(part, pair) for part in parts for pair in wanted if set(pair) <= set(part.rows)]
     found = list(zip(present, holm(difference(part, *pair) for part, pair in present), strict=True))
     return [{pair: made for (of, pair), made in found if of is part} for part in parts]
@@ -122,6 +127,9 @@ def contrast_sentence(d: Difference) -> str:
     """Return a difference with its standard error, p-value and verdict."""
     if d.verdict == "incomplete":
         return f"{d.name}: incomplete, {d.pairs} of {d.expected} pairs."
-    p = "p < 0.001" if d.p_holm < 0.001 else f"p = {d.p_holm:.3f}"
-    error = "" if math.isnan(d.error) else f" ± {d.error:.2f} (standard error, {d.seeds} seeds), {p}"
-    return f"{d.name} = {d.mean:+.2f}{error}: {d.verdict}."
+    tested = "" if math.isnan(d.error) else f" (standard error, {d.seeds} seeds), {p_text(d.p_holm)}"
+    return f"{d.name} = {with_error(d.mean, d.error, '+.2f')}{tested}: {d.verdict}."
+
+
+def p_text(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -16,7 +16,7 @@ from efdm.lab.results import Numbers, numbers, row_name, tabled
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
 from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
-from efdm.stats import standard_error
+from efdm.stats import standard_error, with_error
 from efdm.text import plural
 
 MISSING, INCOMPLETE, DIFFER = "-", "incomplete", "seeds differ"
@@ -136,10 +136,7 @@ def _of_seeds(values: Sequence[float], wanted: int, std: str) -> Value | str:
 
 
 def _shown(cell: Value | str) -> str:
-    if isinstance(cell, str):
-        return cell
-    mean, spread = cell
-    return f"{mean:.1f}" if spread is None else f"{mean:.1f} ± {spread:.1f}"
+    return cell if isinstance(cell, str) else with_error(*cell)
 
 
 def _bare(cell: Value | str, with_spread: bool) -> list[str]:
@@ -256,8 +253,8 @@ def best_row(study: Study, score: str = VALIDATION) -> str:
     what, chosen = "smallest learning rate", min(close, key=lambda row: rates[row])
     if "iterations" in study.recipe.grid:
         what, chosen = "shortest schedule", min(close, key=lambda row: (lengths[row], -means[row]))
-    spread = "" if math.isnan(error) else f" ± {error:.2f}, standard error"
-    highest = f"Highest {score}: {best} ({means[best]:.2f}{spread})."
+    spread = "" if math.isnan(error) else ", standard error"
+    highest = f"Highest {score}: {best} ({with_error(means[best], error, '.2f')}{spread})."
     reason = "" if chosen == best else f" ({means[chosen]:.2f}), the {what} within {words}"
     return f"{highest} Chosen: {chosen}{reason}."
 

@@ -10,17 +10,18 @@ The weights are those of the network with ReLU, and every PReLU starts with the 
 for PReLU are not available. Compare rows within the table only. Everything else is as in pacs_order_study_resnet18.
 """
 
-from efdm.lab import ORDERS, PACS_RESNET18, pacs_resnet
+from dataclasses import replace
 
-recipe = pacs_resnet(
-    18,
-    "leave-one-out",
-    ["erm", "adamean", "adastd", "mixstyle", "hm", "efdmix", "efdmix-flow", "efdmix-random", "efdmix-neighbor"],
-    settings={**PACS_RESNET18, "backbone": "resnet18_prelu"},
-    orders=ORDERS,
-    contrasts=(
-        ("hm", "efdmix"), ("efdmix", "efdmix-flow"), ("efdmix", "efdmix-random"), ("efdmix", "efdmix-neighbor"),
-    ),
+from efdm.lab import load_recipe
+
+study = load_recipe("pacs_order_study_resnet18")
+rows = [row for row in study.rows if row != "mixstyle-flow"]
+recipe = replace(
+    study,
+    name="",
+    methods=rows,
+    settings={**study.settings, "backbone": "resnet18_prelu"},
+    contrasts=tuple(pair for pair in study.contrasts if set(pair) <= set(rows)),
     published=(),
-    notes=("PReLU replaces ReLU after pretraining, with the initial slope 0.25.",),
-)  # fmt: skip
+    notes=(*study.notes, "PReLU replaces ReLU after pretraining, with the initial slope 0.25."),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from efdm.data import read_picture, write_picture
 from efdm.data.sheets import sheet
-from efdm.stats import standard_error
+from efdm.stats import standard_error, with_error
 from efdm.style.evaluate import picture_paths, read_records, slug
 from efdm.style.optimise import OPTIMISERS
 from efdm.text import markdown_table
@@ -141,8 +140,7 @@ def _optimisers(made: Sequence[Group]) -> str:
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    mean, error = mean_and_error(values)
-    return f"{mean:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+    return with_error(*mean_and_error(values), ".3f")
 
 
 def _where(records: Sequence[Record]) -> str:
