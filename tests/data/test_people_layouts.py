@@ -10,7 +10,8 @@ import pytest
 from people import make_cuhk01, make_cuhk03, make_duke, make_folders, make_grid, make_market, make_msmt17
 
 from efdm.data import PictureError
-from efdm.data.people_layouts import LAYOUTS, Found, find_people
+from efdm.data.people_layouts import LAYOUTS, find_people
+from efdm.data.people_lists import Found
 from efdm.errors import SettingError
 
 MAKERS: dict[str, Callable[[Path], Path]] = {

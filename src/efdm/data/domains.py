@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import digest, read_all, read_rgb
+from efdm.data.image_set import check_rows, digest, read_all, read_rgb
 from efdm.data.images import StrPath, centre_crop, resize
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.data.memory import check_memory
@@ -47,12 +47,7 @@ class DomainSet:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        n = len(self.names)
-        pictures, numbers = (torch.uint8, (n, 3, *self.images.shape[-2:])), (torch.int64, (n,))
-        for what, (dtype, shape) in {"images": pictures, "labels": numbers, "domains": numbers}.items():
-            values = getattr(self, what)
-            if (values.dtype, tuple(values.shape)) != (dtype, shape):
-                raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
+        check_rows(self, ("labels", "domains"))
         if set(self.splits) != set(self.domain_names) or any(set(s) != set(SPLITS) for s in self.splits.values()):
             raise ValueError(f"splits must have {', '.join(SPLITS)} for each of {', '.join(self.domain_names)}")
 

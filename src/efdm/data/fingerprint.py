@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from efdm.data.domains import DomainSet
+from efdm.data.people import PersonSet
 from efdm.errors import RunFolderError
 
 SHA256 = "pictures_sha256"
 
 
-class Counted(Protocol):
-    """Data such as a `PersonSet`."""
-
-    def counts(self) -> Mapping[str, Any]: ...
-    def fingerprint(self) -> str: ...
-
-
-def describe(data: DomainSet | Counted) -> dict[str, Any]:
+def describe(data: DomainSet | PersonSet) -> dict[str, Any]:
     """Return the counts of a set (by domain and class, by domain and split, or by split) and its fingerprint, for JSON."""
     if isinstance(data, DomainSet):
         return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}

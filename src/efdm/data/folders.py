@@ -56,6 +56,12 @@ class Source:
         except OSError as error:
             raise file_error(error, self.path) from error
 
+    def lines(self) -> list[str]:
+        """Return the lines of a text file that are not empty, without spaces at their ends."""
+        with self.open() as file:
+            lines = file.read().decode("utf-8-sig", "replace").splitlines()
+        return [line.strip() for line in lines if line.strip()]
+
     def exists(self) -> bool:
         return self.path.is_file() and (self.member is None or self.member in _archive(self.path).NameToInfo)
 

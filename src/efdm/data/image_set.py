@@ -117,6 +117,16 @@ def digest(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
+def check_rows(data: Any, numbers: Sequence[str]) -> None:
+    """Raise unless the images of a set, and the fields ``numbers``, have one row for each of its names."""
+    n = len(data.names)
+    expected: Any = {"images": (torch.uint8, (n, 3, *data.images.shape[-2:])), **dict.fromkeys(numbers, (torch.int64, (n,)))}
+    for what, (dtype, shape) in expected.items():
+        values = getattr(data, what)
+        if (values.dtype, tuple(values.shape)) != (dtype, shape):
+            raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
+
+
 def read_all(
     items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report, skipped: Skipped
 ) -> Iterator[tuple[T, Tensor]]:

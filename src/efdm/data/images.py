@@ -297,12 +297,12 @@ def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:
     return (out if rgb.dtype == torch.uint8 else out.clamp(0, 1)).reshape(*rgb.shape[:-2], *size)
 
 
-def centre_crop(image: Tensor) -> Tensor:
-    """Return the largest square ``(..., s, s)`` at the centre of ``(..., h, w)``."""
-    height, width = image.shape[-2:]
-    side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    return image[..., top : top + side, left : left + side]
+def centre_crop(image: Tensor, height: int = 1, width: int = 1) -> Tensor:
+    """Return the largest part at the centre of ``(..., h, w)`` with the aspect ratio ``height : width``, by default 1."""
+    tall, wide = image.shape[-2:]
+    rows, columns = min(tall, max(1, round(wide * height / width))), min(wide, max(1, round(tall * width / height)))
+    top, left = (tall - rows) // 2, (wide - columns) // 2
+    return image[..., top : top + rows, left : left + columns]
 
 
 def short_side_size(height: int, width: int, short: int) -> tuple[int, int]:

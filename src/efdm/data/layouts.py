@@ -180,9 +180,7 @@ def _beside(picture: Source, file: str) -> Source | None:
 
 def read_list(source: Source, domain: str) -> list[str]:
     """Return the names in a list with lines like ``photo/dog/056_0001.jpg 1``."""
-    with source.open() as file:
-        lines = file.read().decode("utf-8-sig", "replace").splitlines()
-    names = [line.strip().rpartition(" ")[0] for line in lines if line.strip()]
+    names = [line.rpartition(" ")[0] for line in source.lines()]
     if wrong := [name for name in names if name.count("/") != 2 or not name.startswith(f"{domain}/")]:
         raise PictureError(f"{source.path} has {wrong[0]!r}; expected lines like '{domain}/class/name.jpg 0'")
     return names

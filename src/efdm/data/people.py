@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import digest, read_all, read_rgb
+from efdm.data.image_set import check_rows, digest, read_all, read_rgb
 from efdm.data.images import PictureError, StrPath, resize
 from efdm.data.memory import check_memory
 from efdm.data.people_layouts import find_people, missing
@@ -45,13 +45,7 @@ class PersonSet:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        n = len(self.names)
-        pictures, numbers = (torch.uint8, (n, 3, *self.images.shape[-2:])), (torch.int64, (n,))
-        expected = {"images": pictures, "people": numbers, "cameras": numbers, "sources": numbers}
-        for what, (dtype, shape) in expected.items():
-            values = getattr(self, what)
-            if (values.dtype, tuple(values.shape)) != (dtype, shape):
-                raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
+        check_rows(self, ("people", "cameras", "sources"))
         if set(self.splits) != set(SPLITS):
             raise ValueError(f"splits are {', '.join(self.splits) or 'empty'}, expected {', '.join(SPLITS)}")
 

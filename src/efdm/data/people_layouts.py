@@ -25,11 +25,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import NamedTuple
 
-from efdm.data.folders import Skipped, Source, find_pictures
+from efdm.data.folders import Source, find_pictures
 from efdm.data.images import READABLE, PictureError, StrPath
-from efdm.data.people_lists import GALLERY, QUERY, TRAIN, Divided, Shot, divide_cuhk03, divide_grid, divide_msmt17
+from efdm.data.people_lists import GALLERY, QUERY, TRAIN, Found, Shot, divide_cuhk03, divide_grid, divide_msmt17
 from efdm.errors import SettingError
 from efdm.text import first_few, plural, suggest
 
@@ -51,20 +50,11 @@ class Layout:
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     person: Callable[[re.Match[str]], str] = lambda match: match["person"]
     camera: Callable[[re.Match[str]], str] = lambda match: match["camera"]
-    divide: Callable[[list[Shot], Path, int], Divided] = lambda shots, path, split: Divided(shots, [], [])
+    divide: Callable[[list[Shot], Path, int], Found] = lambda shots, path, split: Found(shots, [], [])
     splits: int = 1
     beside: tuple[str, ...] = ()
     published: Mapping[str, int] = field(default_factory=dict)
     automatic: str = ""  # a narrower pattern, to recognise the layout by
-
-
-class Found(NamedTuple):
-    """The layout of a set, its pictures, (name, reason) of those left out or missing, and warnings about the copy."""
-
-    layout: str
-    shots: list[Shot]
-    skipped: Skipped
-    notes: list[str]
 
 
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
@@ -96,10 +86,10 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     parts = {name: row.parts.get((match.groupdict().get("part") or "").lower(), TRAIN) for name, match in matches.items()}
     shots = [Shot(own, people[own.name], cameras[own.name], parts[own.name]) for own in sources if own.name in matches]
     counted = [shot for shot in shots if shot.person >= 0]  # Market-1501 marks bad detections with -1
-    divided, skipped, notes = row.divide(counted, path, split)
+    divided, skipped, notes, _ = row.divide(counted, path, split)
     skipped = [(name, f"{name} is not named as in {layout}, like {row.example}") for name in strays] + skipped
     notes += [f"{plural(len(strays), 'picture')} with other names: {first_few(strays)}"] if strays else []
-    return Found(layout, divided, skipped, notes + _shared(divided))
+    return Found(divided, skipped, notes + _shared(divided), layout)
 
 
 def missing(layout: str, counts: Mapping[str, int]) -> list[str]:

@@ -29,46 +29,49 @@ class Shot(NamedTuple):
         return self.source.name
 
 
-class Divided(NamedTuple):
+class Found(NamedTuple):
     """Pictures with their final splits, (name, reason) of those left out or missing, and warnings about the copy."""
 
     shots: list[Shot]
     skipped: Skipped
     notes: list[str]
+    layout: str = "unknown"
 
 
-def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Divided:
+def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Move the people that ``features_and_partitions.mat`` names to "train", or without it all but the distractors."""
     people = {shot.person for shot in shots if shot.person}
     source = _lookup(path, wanted := "features_and_partitions.mat")
     if source is not None:
         people = set(_load(source, _grid_partition, split))
     moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
-    return Divided(moved, [], [] if source else [_unavailable(wanted)])
+    return Found(moved, [], [] if source else [_unavailable(wanted)])
 
 
-def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Sequence[str]) -> Divided:
+def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Sequence[str]) -> Found:
     """Apply the lists of the first of ``files`` that exists: a .mat of the new protocol, or JSON as torchreid writes it."""
     source = next((source for file in files if (source := _lookup(path, file))), None)
     if source is None:
-        return Divided(list(shots), [], [_unavailable(" or ".join(files))])
+        return Found(list(shots), [], [_unavailable(" or ".join(files))])
     lists = _load(source, _cuhk03_mat if source.name.lower().endswith(".mat") else _cuhk03_json, split)
     return _by_lists(shots, lists, source.name)
 
 
-def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Divided:
+def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Apply the lists of queries and gallery to test pictures, and those of training and validation to all others."""
     files = {"train": ("list_train.txt", "list_val.txt"), "query": ("list_query.txt",), "gallery": ("list_gallery.txt",)}
     found = {file: _lookup(path, file) for own in files.values() for file in own}
     if lost := [file for file, source in found.items() if source is None]:
-        return Divided(list(shots), [], [_unavailable(first_few(lost, 4))])
-    lists = {part: [name for file in own for name in _lines(found[file])] for part, own in files.items()}
+        return Found(list(shots), [], [_unavailable(first_few(lost, 4))])
+    # the first words of lines such as ``0000/0000_000_01_0303morning_0008_0.jpg 0``
+    read = {file: [line.split()[0] for line in source.lines()] for file, source in found.items() if source}
+    lists = {part: [name for file in own for name in read[file]] for part, own in files.items()}
     train = _by_lists([shot for shot in shots if shot.splits == TRAIN], {"train": lists.pop("train")}, "list_train.txt")
     test = _by_lists([shot for shot in shots if shot.splits != TRAIN], lists, "list_query.txt")
-    return Divided(train.shots + test.shots, train.skipped + test.skipped, train.notes + test.notes)
+    return Found(train.shots + test.shots, train.skipped + test.skipped, train.notes + test.notes)
 
 
-def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: str) -> Divided:
+def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: str) -> Found:
     """Give pictures the splits of the lists that name them. Names are compared without folders and extension."""
     names = {split: {PurePosixPath(name).stem: name for name in own} for split, own in lists.items()}
     divided = [
@@ -77,14 +80,14 @@ def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: s
     ]
     listed = [shot for shot in divided if shot.splits]
     if not shots:  # a copy without this folder
-        return Divided([], [], [])
+        return Found([], [], [])
     if not listed:
         raise PictureError(f"{file} lists none of the pictures, such as {shots[0].name}; download it again")
     there = {PurePosixPath(shot.name).stem for shot in shots}
     lost = sorted({name for own in names.values() for stem, name in own.items() if stem not in there})
     unlisted = [shot.name for shot in divided if not shot.splits]
     reasons = {"is listed but does not exist": lost, "is on no list": unlisted}
-    return Divided(
+    return Found(
         listed,
         [(name, f"{name} {reason}") for reason, own in reasons.items() for name in own],
         [f"{plural(len(own), 'picture')}: {first_few(own)}: each {reason}" for reason, own in reasons.items() if own],
@@ -102,14 +105,6 @@ def _lookup(path: Path, file: str) -> Source | None:
             return Source(name, name, path, name) if path.is_file() else Source(name, name, path / name)
     there = path.absolute().parent / file
     return Source(file, file, there) if there.is_file() else None
-
-
-def _lines(source: Source | None) -> list[str]:
-    """Return the first words of the lines, such as ``0000/0000_000_01_0303morning_0008_0.jpg 0``."""
-    if source is None:
-        return []
-    with source.open() as file:
-        return [line.split()[0] for line in file.read().decode("utf-8-sig", "replace").splitlines() if line.strip()]
 
 
 def _load(source: Source, read: Any, split: int) -> Any:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from efdm.data.images import resize
+from efdm.data.images import centre_crop, resize
 
 PAPER = (252, 251, 248)
 INK = (38, 36, 34)
@@ -68,17 +68,9 @@ def sheet(
         for j, picture in enumerate(row):
             if picture is not None:
                 y, x = top + i * down, left + j * right
-                shown = _cropped(picture.detach().to("cpu", torch.float32).clamp(0, 1), high, wide)
+                shown = centre_crop(picture.detach().to("cpu", torch.float32).clamp(0, 1), high, wide)
                 canvas[:, y : y + high, x : x + wide] = resize(shown, (high, wide))
     return canvas
-
-
-def _cropped(image: Tensor, height: int, width: int) -> Tensor:
-    """Return the largest part at the centre of ``(c, h, w)`` with the aspect ratio ``height : width``."""
-    tall, wide = image.shape[-2:]
-    rows, columns = min(tall, max(1, round(wide * height / width))), min(wide, max(1, round(tall * width / height)))
-    top, left = (tall - rows) // 2, (wide - columns) // 2
-    return image[:, top : top + rows, left : left + columns]
 
 
 def _height(font: Font) -> int:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from efdm.data.folders import find_pictures
 from efdm.data.images import Picture, PictureError, StrPath, resize
 from efdm.data.people import UNNAMED, PersonSet, read_shots
-from efdm.data.people_layouts import Found, find_people
-from efdm.data.people_lists import Shot
+from efdm.data.people_layouts import find_people
+from efdm.data.people_lists import Found, Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
 from efdm.reid.embed import extract_at
@@ -178,7 +178,7 @@ def read_pictures(
     except PictureError:
         if layout != "auto":
             raise
-        found = Found("unknown", [], [], [])
+        found = Found([], [], [])
     named = {shot.name: shot for shot in found.shots}
     # pictures with other names belong to the gallery
     others = ("gallery",) if any("gallery" in shot.splits for shot in found.shots) else ("train",)

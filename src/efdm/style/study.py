@@ -24,7 +24,6 @@ from torch import Tensor
 
 from efdm.data import Source, find_pictures, resize, write_picture
 from efdm.data.embedded import photos, styles
-from efdm.data.images import write_bytes
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
@@ -264,8 +263,3 @@ def _folder(path: Path, pairs: Sequence[Pair]) -> Render:
 
 def _stem(pair: Pair) -> str:
     return f"{pair.content.stem}__{pair.style.stem}"
-
-
-def export_votes(study: Study, path: Path) -> None:
-    """Write all votes as CSV."""
-    write_bytes(path, study.csv().encode())

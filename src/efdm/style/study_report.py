@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from efdm.data import read_picture, write_picture
+from efdm.data.images import write_bytes
 from efdm.data.sheets import sheet
 from efdm.errors import SettingError
-from efdm.style.study import Study, Vote, export_votes
+from efdm.style.study import Study, Vote
 from efdm.text import markdown_table, plural
 
 Array = NDArray[np.float64]
@@ -152,7 +153,7 @@ def write_report(study: Study, *, seed: int = 0) -> list[Path]:
     """Write report.md, votes.csv and, if raters disagree, disputed.png into the folder of the study."""
     written = [study.folder / "report.md", study.folder / "votes.csv"]
     written[0].write_text(report(study, seed=seed))
-    export_votes(study, written[1])
+    write_bytes(written[1], study.csv().encode())
     if rows := disputed(study, study.votes()):
         written.append(study.folder / "disputed.png")
         write_picture(written[-1], _sheet(study, rows))
