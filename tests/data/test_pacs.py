@@ -211,9 +211,3 @@ def test_real_lists_are_what_the_tables_say() -> None:
     for domain, counts in PICTURES.items():
         for label, count in zip(CLASSES, counts, strict=True):
             assert sum(name.startswith(f"{domain}/{label}/") for name in lists["test"]) == count
-
-
-@pytest.mark.skipif(not (SHARED / "pacs-photo.zip").is_file(), reason="needs the PACS data")
-def test_a_real_domain_alone() -> None:
-    with pytest.raises(PictureError, match=r"photo.zip.*: art_painting is missing, cartoon is missing, sketch is missing"):
-        load_pacs(SHARED / "pacs-photo.zip")

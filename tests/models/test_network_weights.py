@@ -179,6 +179,7 @@ def test_pretrained_vgg19_loads_the_published_pair(folder: Path) -> None:
     torch.save({f"{3 * int(k.split('.')[1]) + 1}.{k.split('.')[2]}": v for k, v in decoder.items()}, folder / "decoder.pth")
     network = pretrained(weights=folder / "decoder.pth", vgg=folder / "vgg_normalised.pth")
     assert network.name == "vgg19"
+    assert module.describe(folder / "decoder.pth") == ("vgg19", "adain")
     assert torch.equal(network.stages[0].input.weight, encoder["0.weight"])
     assert torch.equal(network.stages[0].conv4_1.weight, numbered["features.19.weight"])  # not rescaled
     assert all(torch.equal(a, b) for a, b in zip(network.decoder.state_dict().values(), decoder.values(), strict=True))

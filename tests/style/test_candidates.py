@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from slim import slim_vgg
 
-from efdm.models import VGG, MirrorDecoder, build
+from efdm.models import VGG, build
 from efdm.models.weights import MissingWeights, checksum, save_encoder, save_network
 from efdm.progress import Progress, ignore
 from efdm.style.candidates import load_stylizer, network_candidate, optimiser_candidate
@@ -57,13 +57,6 @@ def test_a_network_file_names_its_network_and_matcher(tmp_path: Path) -> None:
         load_stylizer("mine", tmp_path / "other.safetensors")
     with pytest.raises(MissingWeights, match="file not found"):
         load_stylizer("mine", tmp_path / "none.safetensors")
-
-
-def test_the_decoder_of_pytorch_adain(tmp_path: Path) -> None:
-    state = MirrorDecoder("vgg19").state_dict()
-    save_file({f"{3 * int(k.split('.')[1]) + 1}.{k.split('.')[2]}": v for k, v in state.items()}, tmp_path / "d.safetensors")
-    official = load_stylizer("official", tmp_path / "d.safetensors")
-    assert (official.stylizer.network.name, official.method) == ("vgg19", "adain")
 
 
 def test_an_encoder_file_can_be_given_per_network(tmp_path: Path) -> None:

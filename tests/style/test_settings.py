@@ -9,9 +9,9 @@ import torch
 
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
 from efdm.models import NETWORKS
-from efdm.style.settings import Settings, check, read_settings
+from efdm.style.settings import Settings, check
 from efdm.training.files import write_json
-from efdm.training.settings import check_same_run
+from efdm.training.settings import check_same_run, read_settings
 
 
 @pytest.mark.parametrize("encoder", NETWORKS)
@@ -78,14 +78,14 @@ def test_only_files_device_speed_and_intervals_may_change(field: Any, tmp_path: 
 def test_settings_missing_in_a_file_have_their_defaults(tmp_path: Path) -> None:
     began = Settings(content="a", style="b", lr=0.3)
     write_json(tmp_path / "settings.json", {k: v for k, v in dataclasses.asdict(began).items() if k != "start_iteration"})
-    assert read_settings(tmp_path) == began
+    assert read_settings(Settings, tmp_path) == began
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"content": "a"}', '{"content": "a", "style": "b", "colour": 1}'])
 def test_a_damaged_settings_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no run to resume"):
-        read_settings(tmp_path)
+        read_settings(Settings, tmp_path)
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(DamagedFileError, match=r"settings\.json") as caught:
-        read_settings(tmp_path)
+        read_settings(Settings, tmp_path)
     assert ("JSON object" in str(caught.value)) == (text == "[1]")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -12,14 +11,11 @@ from efdm.models import NETWORKS
 from efdm.nn.losses import STYLE_LOSSES
 from efdm.ops.choices import check_choice
 from efdm.style.objective import IDENTITIES
-from efdm.training import settings as training
 from efdm.training.capture import Speed
 from efdm.training.device import default_device, device_defaults
 from efdm.training.precision import Precision
 from efdm.training.schedules import Schedule
-from efdm.training.settings import Count, Natural, NonNegative, Share, Text, TrainSettings, public, validated
-
-__all__ = ["Settings", "check", "public", "read_settings"]
+from efdm.training.settings import Count, Natural, NonNegative, Share, Text, TrainSettings, validated
 
 
 @validated
@@ -71,8 +67,3 @@ def check(settings: Settings) -> None:
     if settings.identity_weight and settings.batch <= IDENTITIES:
         message = f"batch must be greater than {IDENTITIES} with identity_weight > 0, got {settings.batch}"
         raise SettingError(message, ("batch", "identity_weight"))
-
-
-def read_settings(folder: Path) -> Settings:
-    """Return the settings that the run in ``folder`` was started with."""
-    return training.read_settings(Settings, folder)

@@ -22,7 +22,7 @@ from efdm.nn.losses import random_directions
 from efdm.progress import Progress, Report, ignore
 from efdm.style.objective import DIRECTIONS, OBJECTIVES
 from efdm.style.pipeline import transfer
-from efdm.style.settings import Settings, check, public
+from efdm.style.settings import Settings, check
 from efdm.training import autocast, weights_dtype
 from efdm.training.device import check_device
 from efdm.training.distributed import check_divisible, processes
@@ -30,6 +30,7 @@ from efdm.training.files import Record
 from efdm.training.fit import Phase, Status, Task, fit
 from efdm.training.folder import check_folder
 from efdm.training.lanes import Work
+from efdm.training.settings import public
 from efdm.training.step import Step
 
 Batch = tuple[Tensor, ...]

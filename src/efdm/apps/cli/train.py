@@ -20,12 +20,13 @@ from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.nn.losses import STYLE_LOSSES
 from efdm.style import training
-from efdm.style.settings import Settings, read_settings
+from efdm.style.settings import Settings
 from efdm.text import plural
 from efdm.training import PRECISIONS, SPEEDS
 from efdm.training.device import default_device
 from efdm.training.folder import DONE
 from efdm.training.schedules import SCHEDULES
+from efdm.training.settings import read_settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -94,7 +95,7 @@ def style(
     given = {name: value for name, value in context.params.items() if name in fields and value not in (None, "")}
     resume_command = f"efdm train style --resume -o {shlex.quote(str(out))}"
     with report_errors(f"interrupted; resume with: {resume_command}", weight_options=WEIGHT_OPTIONS):
-        started = read_settings(out) if resume else None
+        started = read_settings(Settings, out) if resume else None
         if resume and (out / DONE).exists():
             print_text(f"the run is finished: {out / 'network.safetensors'}")
             return
