@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from efdm.data.domains import DomainSet
-from efdm.data.people import PersonSet
 from efdm.errors import RunFolderError
 
 SHA256 = "pictures_sha256"
 
 
-def describe(data: DomainSet | PersonSet) -> dict[str, Any]:
+class Counted(Protocol):
+    """Data such as a `PersonSet`."""
+
+    def counts(self) -> Mapping[str, Any]: ...
+    def fingerprint(self) -> str: ...
+
+
+def describe(data: DomainSet | Counted) -> dict[str, Any]:
     """Return the counts of a set (by domain and class, by domain and split, or by split) and its fingerprint, for JSON."""
     if isinstance(data, DomainSet):
         return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
