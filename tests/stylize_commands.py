@@ -1,4 +1,4 @@
-"""The command `efdm stylize` for tests, which are skipped without typer."""
+"""The command line for tests, which are skipped without typer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from efdm.apps.cli.stylize import app
+from efdm.apps.cli.group import app
 
 __all__ = ["app", "files", "runner"]
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -142,11 +141,9 @@ def test_the_recipe_on_the_page_is_complete(there: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_options_exist(page: Path) -> None:
-    import typer
+    from efdm.apps.cli.group import DG, load
 
-    from efdm.apps.cli.dg import COMMANDS
-
-    commands = [typer.main.get_command(importlib.import_module(row.module).app) for row in COMMANDS.values()]
+    commands = [load(row) for row in DG.values()]
     known = {name for command in commands for option in command.params for name in option.opts}
     assert set(re.findall(r"--[a-z][a-z-]+", page.read_text())) <= known
 

@@ -47,6 +47,6 @@ def run(weights: Path):
 
     def call(*arguments: object):
         given = [str(a) for a in arguments]
-        return runner.invoke(app, ["--weights", str(weights), "--device", "cpu", *given], env={"COLUMNS": "300"})
+        return runner.invoke(app, ["stylize", "--weights", str(weights), "--device", "cpu", *given], env={"COLUMNS": "300"})
 
     return call

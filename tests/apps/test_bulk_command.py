@@ -41,7 +41,7 @@ def test_failures_and_mistakes(place: Path, run) -> None:
     result = run("contents", "--style", "style.png", "-o", "out", "--shard", "1/1")
     assert result.exit_code == 1
     assert "bad.png is not a picture" in result.output
-    assert "1 failure" in result.output
+    assert "1 of 3 pictures failed" in result.output
     for options, words in (
         (("--strength", 0.5), "--out"),
         (("--content-mask", "left.png"), "--content-mask"),
@@ -62,12 +62,13 @@ def test_a_job_needs_a_folder(place: Path, run) -> None:
 
 
 def test_match(place: Path) -> None:
-    from efdm.apps.cli.match import app
+    from efdm.apps.cli.group import app
 
     write_picture("reference.png", torch.rand(3, 8, 8))
     both = []
     for out, options in (("direct", ()), ("job", ("--shard", "1/1"))):
-        result = runner.invoke(app, ["contents", "--reference", "reference.png", "-o", out, "--device", "cpu", *options])
+        words = ["match", "contents", "--reference", "reference.png", "-o", out, "--device", "cpu", *options]
+        result = runner.invoke(app, words)
         assert result.exit_code == 0, result.output
         both.append({name: (place / out / name).read_bytes() for name in visible(place / out)})
     assert both[0] == both[1]

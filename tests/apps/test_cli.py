@@ -15,7 +15,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from efdm.apps.cli import quiet_interrupt
-from efdm.apps.cli.group import COMMANDS, Command, app, lazy_app
+from efdm.apps.cli.group import COMMANDS, app
 from efdm.version import VERSION
 
 
@@ -54,16 +54,6 @@ def test_every_command_is_loaded_on_demand(name: str) -> None:
     result = run(name, "--help")
     assert result.exit_code == 0
     assert f"{name} [OPTIONS]" in result.output
-
-
-def test_a_missing_package_is_reported_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "needs_more.py").write_text("import a_package_that_is_missing")
-    monkeypatch.syspath_prepend(tmp_path)
-    bare = lazy_app("", {"any": Command("needs_more", "", "dg")})
-    result = CliRunner().invoke(bare, ["any", "--option", "value"])
-    assert result.exit_code == 2
-    assert "a_package_that_is_missing" in result.output
-    assert "pip install 'efdm[dg]'" in result.output
 
 
 def test_info_needs_no_extra_and_the_other_commands_name_theirs() -> None:
@@ -131,7 +121,3 @@ def test_shell_completion(words: str, expected: set[str]) -> None:
     env = {"_EFDM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     result = CliRunner().invoke(app, [], prog_name="efdm", env=env)
     assert set(result.output.split()) == expected
-
-
-def test_a_mistyped_command_is_suggested() -> None:
-    assert "stylize" in CliRunner().invoke(app, ["stylise"]).output

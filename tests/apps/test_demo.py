@@ -10,7 +10,7 @@ pytest.importorskip("typer")
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from efdm.apps.cli import demo as command
+from efdm.apps.cli.group import app
 from efdm.data import read_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
@@ -22,8 +22,8 @@ SIDE = 32
 
 
 def run(*arguments: object, out: Path | str = "sheets"):
-    given = ["-o", str(out), "--device", "cpu", *map(str, arguments)]
-    return CliRunner().invoke(command.app, given, env={"COLUMNS": "300"})
+    given = ["demo", "-o", str(out), "--device", "cpu", *map(str, arguments)]
+    return CliRunner().invoke(app, given, env={"COLUMNS": "300"})
 
 
 def test_the_command_writes_the_sheets_and_prints_their_paths(tmp_path: Path) -> None:
@@ -64,7 +64,8 @@ def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_model_is_taken_from_the_weights(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(command, "write_sheets", lambda stylizer, *_, **__: seen.append(stylizer.network.name) or [])
+    stub = lambda stylizer, *_, **__: seen.append(stylizer.network.name) or []  # noqa: E731
+    monkeypatch.setattr("efdm.apps.cli.demo.write_sheets", stub)
     vgg = ("--vgg", "encoder.safetensors")
     for arguments in (
         (*vgg, "--weights", "network.safetensors"), (*vgg, "--weights", "bare.safetensors", "--model", "vgg16"), (),

@@ -12,7 +12,7 @@ pytest.importorskip("typer")
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from efdm.apps.cli.evaluate import app
+from efdm.apps.cli.group import app
 from efdm.models import VGG, build
 from efdm.models.weights import checksum, save_encoder, save_network
 from efdm.style.evaluate import read_records
@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(home: Path, *arguments: str, out: str = "run"):
-    fixed = ["style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
+    fixed = ["evaluate", "style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
     sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--measured-at", "32"]
     return runner.invoke(app, [*fixed, *sets, "--content-metric", "feature_distance", *arguments], env={"COLUMNS": "200"})
 
@@ -55,7 +55,7 @@ def test_a_trained_network_over_strengths_and_an_optimiser(home: Path) -> None:
     after = (home / "run" / "records.jsonl").read_text()
     assert after.startswith(before)
     assert len(after.splitlines()) == 8
-    shown = runner.invoke(app, ["style", "--table", "-o", str(home / "run")], env={"COLUMNS": "200"})
+    shown = runner.invoke(app, ["evaluate", "style", "--table", "-o", str(home / "run")], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     assert "| mine adain 1 | 2 |" in shown.output
     assert (home / "run" / "records.jsonl").read_text() == after

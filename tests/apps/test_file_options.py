@@ -16,20 +16,16 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from efdm.apps.cli.match import app as match_app
-from efdm.apps.cli.stylize import app as stylize_app
+from efdm.apps.cli.group import app
 
 
 @pytest.fixture(params=["stylize", "match"])
 def command(request: pytest.FixtureRequest, place: Path, weights: Path):
     """Run a command with the style or reference style.png."""
-    app, words = {
-        "stylize": (stylize_app, ["--weights", weights, "--style", "style.png"]),
-        "match": (match_app, ["--reference", "style.png"]),
-    }[request.param]
+    words = {"stylize": ["--weights", weights, "--style", "style.png"], "match": ["--reference", "style.png"]}[request.param]
 
     def call(*given: object, **options: object):
-        arguments = [str(word) for word in (*given, *words, "--device", "cpu")]
+        arguments = [str(word) for word in (request.param, *given, *words, "--device", "cpu")]
         return CliRunner().invoke(app, arguments, env={"COLUMNS": "300"}, **options)
 
     return call

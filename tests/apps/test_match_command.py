@@ -12,11 +12,11 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from efdm.apps.cli.match import app
+from efdm.apps.cli.group import app
 
 
 def run(*words: object) -> tuple[int, str]:
-    done = CliRunner().invoke(app, [*map(str, words), "--device", "cpu"], env={"COLUMNS": "300"})
+    done = CliRunner().invoke(app, ["match", *map(str, words), "--device", "cpu"], env={"COLUMNS": "300"})
     return done.exit_code, done.output
 
 

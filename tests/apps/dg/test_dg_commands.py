@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dg_commands import RECIPE, draw, run, studying, training
 
-from efdm.apps.cli.dg import COMMANDS
+from efdm.apps.cli.group import DG
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.dg import METHODS
 from efdm.lab import recipes
@@ -28,12 +28,12 @@ def test_the_list_has_every_recipe_and_method_with_its_source() -> None:
     assert "timm" in result.output
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", DG)
 def test_every_command_and_option_has_a_help_text(command: str) -> None:
     assert f"{command} " in run("--help").output
     result = run(command, "--help", width=400, TERM="dumb")
     assert result.exit_code == 0
-    assert COMMANDS[command].help.partition(".")[0] in result.output
+    assert DG[command].help.partition(".")[0] in result.output
     options = [line for line in result.output.splitlines() if line.strip(" │*").startswith("--")]
     assert options
     assert all(len(line.split()) > 3 for line in options)

@@ -18,7 +18,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner
 
-from efdm.apps.cli.study import app
+from efdm.apps.cli.group import app
 from efdm.apps.web.study import serving_study
 from efdm.style.study import Study
 
@@ -97,17 +97,17 @@ def test_a_killed_server_loses_no_vote(tmp_path: Path) -> None:
 
 def test_the_commands_work_without_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = runner.invoke(app, ["make", "--pairs", "2", "--size", "32", "--device", "cpu"], env={"COLUMNS": "200"})
+    done = runner.invoke(app, ["study", "make", "--pairs", "2", "--size", "32", "--device", "cpu"], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert "2 items in study" in done.output
     study = Study("study")
     assert len(study.candidates) == 3
-    empty = runner.invoke(app, ["report", "study"])
+    empty = runner.invoke(app, ["study", "report", "study"])
     assert empty.exit_code == 2
     assert "no votes" in empty.output
     for rater in "ab":
         study.vote(rater, 0, 0)
-    done = runner.invoke(app, ["report", "study"], env={"COLUMNS": "200"})
+    done = runner.invoke(app, ["study", "report", "study"], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert "2 votes of 2 raters" in done.output
     assert Path("study/votes.csv").read_text().count("\n") == 3
@@ -125,6 +125,6 @@ def test_the_commands_work_without_arguments(tmp_path: Path, monkeypatch: pytest
 )
 def test_mistakes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
-    done = runner.invoke(app, words, env={"COLUMNS": "200"})
+    done = runner.invoke(app, ["study", *words], env={"COLUMNS": "200"})
     assert done.exit_code == 2
     assert message in done.output

@@ -56,17 +56,6 @@ def parse_sets(words: Sequence[str] | None, setting: str = "data") -> dict[str, 
     return sets
 
 
-def parse_layouts(words: Sequence[str] | None) -> dict[str, str]:
-    """Parse NAME=LAYOUT pairs."""
-    pairs = [word.partition("=") for word in words or ()]
-    for name, equals, layout in pairs:
-        if not (name and equals and layout):
-            raise SettingError(
-                f"layout must be NAME=LAYOUT, such as market=market1501, got {name}{equals}{layout}", "layout"
-            )
-    return {name: layout for name, _, layout in pairs}
-
-
 def parse_seeds(text: str | None) -> list[int] | None:
     """Parse "5" as the seeds 0 to 4, "0,3" as these two and "3," as this one. Return None for None."""
     if text is None:

@@ -15,10 +15,7 @@ from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
 from efdm.style import Stylizer
 from efdm.style.demo import write_sheets
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sheets.")],
     model: Model = "",

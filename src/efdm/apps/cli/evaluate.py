@@ -8,10 +8,10 @@ from typing import Annotated, get_args
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, resolve_device
+from efdm.apps.cli.options import Device, choice, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import DEFAULT_NETWORK, parse_named_files
+from efdm.apps.cli.style_options import DEFAULT_NETWORK
 from efdm.data import find_pictures
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
@@ -23,7 +23,6 @@ from efdm.style.evaluate import MEASURED_AT, Pairing, evaluate, make_pairs
 from efdm.style.measures import load_metrics
 from efdm.style.optimise import OPTIMISERS
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
 Names = list[str] | None
 
 ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
@@ -31,12 +30,6 @@ ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
 WEIGHT_OPTIONS = {"vgg16": "--vgg FILE"}
 
 
-@app.callback()
-def _root() -> None:
-    """Measure style transfer on pairs of pictures."""
-
-
-@app.command()
 def style(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for records, outputs, table, plot and sheets.")],
     content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
@@ -87,14 +80,14 @@ def style(
             target = resolve_device(device)
             if not content or not style:
                 raise SettingError("photographs and paintings are required", ("content", "style"))
-            encoders = parse_named_files("encoder", encoder)
+            encoders = parse_pairs("encoder", encoder)
             for name in encoders:
                 check_choice("encoder", name, ENCODERS)
             contents, styles = find_pictures(content), find_pictures(style)
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
             metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
             candidates = load_candidates(
-                model or ([] if network or optimiser else [DEFAULT_NETWORK]), parse_named_files("network", network),
+                model or ([] if network or optimiser else [DEFAULT_NETWORK]), parse_pairs("network", network),
                 methods=method or (), strengths=_strengths(strength), optimisers=optimiser or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip

@@ -15,10 +15,7 @@ from efdm.models import NETWORKS
 from efdm.models.weights import pretrained
 from efdm.style.export import PARTS, export_onnx
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def export(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The ONNX file.")],

@@ -7,27 +7,73 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, NamedTuple, get_args
 
 import typer
 
 from efdm.apps.cli.errors import sentence
-from efdm.apps.cli.options import choice
+from efdm.apps.cli.options import choice, parse_shard
 from efdm.apps.cli.printing import print_error, print_message, print_text
+from efdm.apps.cli.progress import show_progress
+from efdm.data import WRITABLE
+from efdm.data.bulk import ENGINES, Factory, Job, run_job
+from efdm.data.bulk import Output as Form
 from efdm.data.folders import MAX_MEMBER_BYTES
 from efdm.data.images import PictureError
 from efdm.data.results import FORMATS, Saving
+from efdm.data.shards import find_shards
 from efdm.errors import SettingError
 from efdm.style.jobs import Result
 from efdm.text import plural
 
 PIPE = Path("-")
+SHOWN = 20  # failures of a job
 INTERRUPTED = "interrupted; the results written so far are complete, and --skip-existing continues"
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several, or - for stdout.")]
 Format = Annotated[str, choice(FORMATS, "Format of results in a folder or on stdout. A file is written by its extension.")]
 Quality = Annotated[int, typer.Option(min=1, max=100, help="Quality of JPEG, WebP and AVIF.")]
 SkipExisting = Annotated[bool, typer.Option("--skip-existing", help="Keep results that exist and make only the others.")]
+Shard = Annotated[
+    str, typer.Option(help="i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")
+]
+Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
+Workers = Annotated[int, typer.Option(min=0, help="Workers of Ray. Defaults to one per GPU, or one per two cores.")]
+Output = Annotated[
+    str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Defaults to the form of CONTENT.")
+]
+
+
+class JobOptions(NamedTuple):
+    """The options of a command that concern jobs."""
+
+    shard: str
+    engine: str
+    workers: int
+    output: str
+
+    def is_job(self, contents: Sequence[Path], out: Path) -> bool:
+        """Return True if an option asks for a job, or if the content is WebDataset shards.
+
+        Raise SettingError if a job has several contents or no folder for its results.
+        """
+        asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
+        if asked and len(contents) > 1:
+            raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
+        if asked and (out == PIPE or (out.suffix.lower() in WRITABLE and not out.is_dir())):
+            raise SettingError(f"a job writes to a folder, got {'stdout' if out == PIPE else out}", "out")
+        return asked
+
+    def run(self, job: Job, factory: Factory, device: str) -> None:
+        """Run a job, print its counts and failures, and exit as `finish` does."""
+        part, workers = parse_shard(self.shard or None), self.workers or None
+        with show_progress() as progress:
+            done = run_job(job, factory, engine=self.engine, shard=part, device=device, workers=workers, progress=progress)
+        for name, reason in list(done.failed.items())[:SHOWN]:
+            print_error(reason if name in reason else f"{name}: {reason}")
+        if len(done.failed) > SHOWN:
+            print_error(f"and {len(done.failed) - SHOWN} more, listed in {job.out / '.done'}")
+        finish(Result(done.done, len(done.failed)), job.out)
 
 
 def saving(format: str, quality: int, skip_existing: bool) -> Saving:

@@ -19,26 +19,50 @@ from efdm.version import VERSION
 
 
 class Command(NamedTuple):
-    """A command: the module whose ``app`` runs it, its line in the help text, and the extra with its packages."""
+    """A command: its function as "module:function", or a table of subcommands; its line in the help text; its extra."""
 
-    module: str
+    target: str | Mapping[str, Command]
     help: str
     extra: str
 
 
+STUDY: Mapping[str, Command] = {
+    "make": Command("study:make", "Render pairs by several candidates, blind.", "style"),
+    "serve": Command("study:serve", "Serve the page on which people vote.", "style"),
+    "report": Command("study:report", "Print shares, Bradley-Terry strengths and agreement.", "style"),
+}
+DG: Mapping[str, Command] = {
+    "demo": Command("dg.demo:demo", "Compare three methods on digits in four styles. Needs no download.", "dg"),
+    "train": Command("dg.train:train_command", "Train one classifier on your own pictures.", "dg"),
+    "predict": Command("dg.predict:predict", "Predict classes and their probabilities.", "dg"),
+    "run": Command("dg.run:run", "Train all runs of a recipe and print its tables.", "dg"),
+    "table": Command("dg.table:table", "Print or write the tables of a run.", "dg"),
+    "analyse": Command("dg.analyse:analyse", "Analyse the features of a trained classifier.", "dg"),
+    "list": Command("dg.list:list_command", "List recipes, methods and backbones.", "dg"),
+}
+REID: Mapping[str, Command] = {
+    "train": Command("reid.train:train_command", "Train a network on pictures of people.", "reid"),
+    "test": Command("reid.test:measure", "Measure mAP and CMC of a trained network.", "reid"),
+    "search": Command("reid.search:search", "Search pictures for people and draw the ranked results.", "reid"),
+    "run": Command("reid.run:run", "Train all runs of a recipe and print its tables.", "reid"),
+    "table": Command("dg.table:table", "Print or write the tables of a run.", "reid"),
+    "list": Command("reid.list:list_command", "List recipes, methods, backbones, protocols and layouts.", "reid"),
+}
+TRAIN = {"style": Command("train:style", "Train a style transfer network on your own pictures.", "style")}
+EVALUATE = {"style": Command("evaluate:style", "Stylize pairs of pictures and measure the results.", "style")}
 COMMANDS: Mapping[str, Command] = {
-    "stylize": Command("efdm.apps.cli.stylize", "Stylize pictures or a video.", "style"),
-    "match": Command("efdm.apps.cli.match", "Give pictures or a video exactly the colours of a reference.", "style"),
-    "app": Command("efdm.apps.cli.web", "Open a web page: stylize pictures and videos, compare models.", "app"),
-    "demo": Command("efdm.apps.cli.demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
-    "train": Command("efdm.apps.cli.train", "Train a style transfer network.", "style"),
-    "evaluate": Command("efdm.apps.cli.evaluate", "Measure style transfer on pairs of pictures.", "style"),
-    "export": Command("efdm.apps.cli.export", "Write a style transfer network as an ONNX file.", "onnx"),
-    "study": Command("efdm.apps.cli.study", "Ask people which stylized pictures they prefer.", "style"),
-    "weights": Command("efdm.apps.cli.weights", "List weight files, locate them, and normalise a VGG.", "style"),
-    "dg": Command("efdm.apps.cli.dg", "Domain generalization: train and compare classifiers.", "dg"),
-    "reid": Command("efdm.apps.cli.reid", "Re-identification: train, test and compare networks that find people.", "reid"),
-    "info": Command("efdm.apps.cli.info", "Show versions, devices, and the kernel for a shape and dtype.", "cli"),
+    "stylize": Command("stylize:stylize", "Stylize pictures or a video.", "style"),
+    "match": Command("match:match", "Give pictures or a video exactly the colours of a reference.", "style"),
+    "app": Command("web:run_app", "Open a web page: stylize pictures and videos, compare models.", "app"),
+    "demo": Command("demo:demo", "Stylize the pictures in the package and write three contact sheets.", "style"),
+    "train": Command(TRAIN, "Train a style transfer network.", "style"),
+    "evaluate": Command(EVALUATE, "Measure style transfer on pairs of pictures.", "style"),
+    "export": Command("export:export", "Write a style transfer network as an ONNX file.", "onnx"),
+    "study": Command(STUDY, "Ask people which stylized pictures they prefer.", "style"),
+    "weights": Command("weights:app", "List weight files, locate them, and normalise a VGG.", "style"),
+    "dg": Command(DG, "Domain generalization: train and compare classifiers.", "dg"),
+    "reid": Command(REID, "Re-identification: train, test and compare networks that find people.", "reid"),
+    "info": Command("info:info", "Show versions, devices, and the kernel for a shape and dtype.", "cli"),
 }
 
 
@@ -56,22 +80,29 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and name in self.table:
             with report_errors():
-                command = _load(self.table[name])
+                command = load(self.table[name])
             command.name = name
         return name, command, rest
 
 
-def _load(row: Command) -> Any:
+def load(row: Command) -> Any:
+    """Import a command. Raise MissingExtraError if a package that it needs is missing."""
+    if not isinstance(row.target, str):
+        return typer.main.get_command(lazy_app(row.help, row.target))
+    module, _, name = row.target.partition(":")
     try:
         with quiet_interrupt():
-            module = importlib.import_module(row.module)
+            found = getattr(importlib.import_module(f"efdm.apps.cli.{module}"), name)
     except MissingExtraError:
         raise
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "efdm":  # an import error inside this package
             raise
         raise MissingExtraError(error.name, row.extra) from error
-    return typer.main.get_command(module.app)
+    if not isinstance(found, typer.Typer):
+        command, found = found, typer.Typer(add_completion=False)
+        found.command()(command)
+    return typer.main.get_command(found)
 
 
 def lazy_app(help_text: str, table: Mapping[str, Command], *, add_completion: bool = False) -> typer.Typer:

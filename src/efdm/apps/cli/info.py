@@ -19,8 +19,6 @@ from efdm.errors import MissingExtraError, SettingError
 from efdm.ops.choices import check_choice
 from efdm.version import VERSION
 
-app = typer.Typer(add_completion=False)
-
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PACKAGES = (
     "torch", "numba", "numpy", "pillow", "pillow-heif", "av", "safetensors", "tifffile", "torchvision", "timm", "triton",
@@ -28,7 +26,6 @@ PACKAGES = (
 )  # fmt: skip
 
 
-@app.command()
 def info(
     shape: Annotated[
         str, typer.Option(help="Feature shape: batch, channels and any number of spatial dimensions.")

@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from efdm.apps.cli import bulk, files
+from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, resolve_device
 from efdm.apps.cli.printing import print_warning
@@ -20,10 +20,7 @@ from efdm.style.match_files import MatchOptions, match_files
 from efdm.style.plan import Audio
 from efdm.style.spaces import SPACES
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def match(
     content: Annotated[
         list[Path],
@@ -58,10 +55,10 @@ def match(
     quality: files.Quality = 95,
     skip_existing: files.SkipExisting = False,
     device: Device = "",
-    shard: bulk.Shard = "",
-    engine: bulk.Engine = "plain",
-    workers: bulk.Workers = 0,
-    output: bulk.Output = "",
+    shard: files.Shard = "",
+    engine: files.Engine = "plain",
+    workers: files.Workers = 0,
+    output: files.Output = "",
 ) -> None:
     """Give pictures or a video exactly the colours of a reference.
 
@@ -76,12 +73,12 @@ def match(
             device=resolve_device(device),
         )  # fmt: skip
         saving = files.saving(format, quality, skip_existing)
-        jobs = bulk.JobOptions(shard, engine, workers, output)
+        jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):
             job = match_job(
                 contents[0], reference, target, options, output=output or None, saving=saving  # type: ignore[arg-type]
             )  # fmt: skip
-            return bulk.run(*job, jobs, str(options.device))
+            return jobs.run(*job, str(options.device))
         with show_progress() as progress:
             result = match_files(
                 contents, reference, target, options,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -42,3 +42,11 @@ def parse_shard(text: str | None) -> tuple[int, int]:
     if not (index.isdecimal() and count.isdecimal()):
         raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")
     return int(index), int(count)
+
+
+def parse_pairs(setting: str, words: Sequence[str] | None, value: str = "FILE") -> dict[str, str]:
+    """Parse pairs such as NAME=FILE. ``value`` describes what follows the name."""
+    pairs = [word.partition("=") for word in words or ()]
+    if wrong := ["".join(parts) for parts in pairs if not all(parts)]:
+        raise SettingError(f"{setting} must be NAME={value}, got {wrong[0]!r}", setting)
+    return {name: given for name, _, given in pairs}

@@ -21,16 +21,9 @@ from efdm.style.study import DEFAULT_CANDIDATES, Study, embedded_pairs, load_ren
 from efdm.style.study_report import write_report
 from efdm.text import plural
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
 
 
-@app.callback()
-def _root() -> None:
-    """Ask people which stylized pictures they prefer."""
-
-
-@app.command()
 def make(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the study.")] = Path("study"),
     content: Annotated[Path | None, typer.Option(help="Photographs: a folder or a zip. Defaults to the demo's.")] = None,
@@ -70,7 +63,6 @@ def make(
     print_text(f"{plural(len(study.items), 'item')} in {out}; continue with: efdm study serve {out}")
 
 
-@app.command()
 def serve(
     study: Folder,
     host: Annotated[
@@ -88,7 +80,6 @@ def serve(
         threading.Event().wait()
 
 
-@app.command()
 def report(study: Folder) -> None:
     """Print shares, Bradley-Terry strengths and agreement, and write report.md, votes.csv and disputed.png."""
     with report_errors():

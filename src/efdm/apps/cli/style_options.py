@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from efdm.apps.cli.options import choice
-from efdm.errors import SettingError
 from efdm.models import NETWORKS
 
 DEFAULT_NETWORK = next(iter(NETWORKS))
@@ -19,11 +18,3 @@ Vgg = Annotated[Path | None, typer.Option(help="Weights of the VGG encoder, for 
 
 # row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
 WEIGHT_OPTIONS: Mapping[str, str] = {"vgg16": "--vgg FILE", "vgg19": "--vgg FILE", "vgg19-efdm": "--weights FILE"}
-
-
-def parse_named_files(option: str, given: Sequence[str] | None) -> dict[str, str]:
-    """Parse NAME=FILE pairs."""
-    pairs = [each.partition("=") for each in given or ()]
-    if wrong := ["".join(parts) for parts in pairs if not all(parts)]:
-        raise SettingError(f"expected NAME=FILE, got {wrong[0]!r}", option)
-    return {name: file for name, _, file in pairs}

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from efdm.apps.cli import bulk, files
+from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, complete, resolve_device
 from efdm.apps.cli.printing import print_warning
@@ -28,12 +28,10 @@ from efdm.style.plan import Audio, Mix, Options, plan_files
 from efdm.style.video import TEMPORAL
 from efdm.training import PRECISIONS
 
-app = typer.Typer(add_completion=False)
 Paths = list[Path] | None
 SIZES = "[PIXELS|full|auto]"
 
 
-@app.command()
 def stylize(
     content: Annotated[
         list[Path],
@@ -97,10 +95,10 @@ def stylize(
     format: files.Format = "",
     quality: files.Quality = 95,
     skip_existing: files.SkipExisting = False,
-    shard: bulk.Shard = "",
-    engine: bulk.Engine = "plain",
-    workers: bulk.Workers = 0,
-    output: bulk.Output = "",
+    shard: files.Shard = "",
+    engine: files.Engine = "plain",
+    workers: files.Workers = 0,
+    output: files.Output = "",
 ) -> None:
     """Stylize pictures or a video.
 
@@ -124,7 +122,7 @@ def stylize(
             style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
         )  # fmt: skip
         saving = files.saving(format, quality, skip_existing)
-        jobs = bulk.JobOptions(shard, engine, workers, output)
+        jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):
             if content_mask or style_mask:
                 raise SettingError("masks are for single pictures, not for a job", ("content_mask", "style_mask"))
@@ -133,7 +131,7 @@ def stylize(
                 contents[0], style, target, pretrained(model or None, weights=weights, vgg=vgg), weights=weight or (),
                 mix=mix, options=options, precision=precision, output=output or None, saving=saving,  # type: ignore[arg-type]
             )  # fmt: skip
-            return bulk.run(*job, jobs, str(on))
+            return jobs.run(*job, str(on))
         plan = plan_files(
             contents, style, target, weights=weight or (), mix=mix,  # type: ignore[arg-type]
             content_masks=content_mask or (), style_masks=style_mask or (), options=options, saving=saving,

@@ -28,19 +28,11 @@ from efdm.training.folder import DONE
 from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import read_settings
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
-
 
 def _default_iterations() -> str:
     return ", ".join(f"{row.recipe.get('iterations', Settings.iterations)} for {name}" for name, row in NETWORKS.items())
 
 
-@app.callback()
-def _root() -> None:
-    """Train a network."""
-
-
-@app.command()
 def style(
     context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the network, the log, previews and checkpoints.")],

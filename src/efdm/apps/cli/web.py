@@ -8,19 +8,17 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg, parse_named_files
+from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
 from efdm.apps.web.handlers import Handlers, Limits
 from efdm.apps.web.server import serve
 
-app = typer.Typer(add_completion=False)
 Words = list[str] | None
 Count = typer.Option(min=1)
 DEFAULT = Limits()
 
 
-@app.command("app")
 def run_app(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Defaults to the first free port from 7860.")] = None,
     share: Annotated[bool, typer.Option("--share", help="Also open a public address at gradio.live for a week.")] = False,
@@ -44,8 +42,8 @@ def run_app(
         limits = Limits(
             megabytes=max_megabytes, megapixels=max_megapixels, seconds=max_seconds, concurrency=concurrency, queue=queue
         )
-        networks = parse_named_files("network", network)
-        classifiers = parse_named_files("classifier", classifier)
+        networks = parse_pairs("network", network)
+        classifiers = parse_pairs("classifier", classifier, "FOLDER")
         target = resolve_device(device)
 
         def make(folder: Path) -> Handlers:

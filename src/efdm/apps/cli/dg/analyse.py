@@ -14,10 +14,7 @@ from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.lab.analyses import ANALYSES, analyse_classifier
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def analyse(
     analysis: Annotated[str, typer.Argument(help="; ".join(f"{name}: {row.about}" for name, row in ANALYSES.items()) + ".")],
     checkpoint: Annotated[Path, typer.Option(help=MODEL_HELP)],

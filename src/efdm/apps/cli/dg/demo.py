@@ -21,8 +21,6 @@ from efdm.recognition.model_file import MODEL
 from efdm.recognition.settings import run_label
 from efdm.training.settings import read_settings
 
-app = typer.Typer(add_completion=False)
-
 INTRODUCTION = (
     "Digits in four styles. A classifier is trained on three styles and tested on the fourth; each style is held out in "
     "turn. erm is ordinary training. mixstyle also mixes the means and standard deviations of features between pictures, "
@@ -30,7 +28,6 @@ INTRODUCTION = (
 )
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, pictures and models.")] = Path("dg-demo"),
     seeds: Annotated[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import typer
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -15,10 +14,7 @@ from efdm.lab.recipe import docstring, docstring_fields, recipe_path
 from efdm.lab.tasks import TASKS
 from efdm.models.backbones import BACKBONES
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command("list")
 def list_command() -> None:
     """List recipes, methods and backbones."""
     print_lists("dg")

@@ -29,10 +29,7 @@ from efdm.dg.predictions import (
 )
 from efdm.text import plural
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, folders or zips.")],

@@ -14,10 +14,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.report import print_data_warnings
 from efdm.lab.preparation import prepare_sweep
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def run(
     recipe: sweeps.RecipeName,
     out: sweeps.Out,

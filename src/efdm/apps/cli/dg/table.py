@@ -17,12 +17,9 @@ from efdm.errors import SettingError
 from efdm.lab.selection import STDS
 from efdm.ops.choices import check_choice
 
-app = typer.Typer(add_completion=False)
-
 FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", "": "text"}  # by file extension
 
 
-@app.command()
 def table(
     runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
     form: Annotated[

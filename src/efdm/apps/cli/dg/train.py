@@ -22,12 +22,9 @@ from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads
 
-app = typer.Typer(add_completion=False)
-
 MAX_CLASSES = 12  # listed by name
 
 
-@app.command("train")
 def train_command(
     data: Annotated[list[Path], typer.Option(help=f"{DATA_HELP} The word digits selects the built-in data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import typer
-
 from efdm.apps.cli.dg.list import print_lists, print_rows
 from efdm.data.people_layouts import LAYOUTS
 from efdm.reid import PROTOCOLS
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command("list")
 def list_command() -> None:
     """List recipes, methods, backbones, protocols and layouts."""
     print_lists("reid")

@@ -15,18 +15,15 @@ from efdm.apps.cli.arguments import (
     Set,
     Words,
     collect_settings,
-    parse_layouts,
     parse_sets,
 )
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import parse_pairs
 from efdm.apps.cli.reid.report import print_notes, print_trials
 from efdm.lab.people import prepare_reid_sweep, save_trials
 from efdm.lab.tasks import protocols_of
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def run(
     recipe: sweeps.RecipeName,
     out: sweeps.Out,
@@ -57,7 +54,7 @@ def run(
         changes = collect_settings(
             set_, "reid", weights=weights, iterations=iterations, device=device, precision=precision, speed=speed
         )
-        reading: Any = {"layouts": parse_layouts(layout), "damaged": damaged}
+        reading: Any = {"layouts": parse_pairs("layout", layout, "LAYOUT"), "damaged": damaged}
         study, sets = sweeps.run_sweep(
             chosen, out, partial(prepare_reid_sweep, chosen, parse_sets(data), out, changes=changes, **reading),
             seeds=seeds, methods=methods, domains=domains, shard=shard, lanes=lanes, note=note, warn=print_notes,

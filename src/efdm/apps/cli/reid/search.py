@@ -18,12 +18,9 @@ from efdm.reid import load_embedder
 from efdm.reid.search import SearchResult, search_files
 from efdm.text import first_few
 
-app = typer.Typer(add_completion=False)
-
 PRINTED = 10  # queries
 
 
-@app.command()
 def search(
     query: Annotated[Path, typer.Argument(help="A picture, or a folder or zip of pictures; it may be part of GALLERY.")],
     gallery: Annotated[Path, typer.Argument(help="The folder or zip to search.")],

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from efdm.apps.cli.arguments import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_layouts, parse_sets
+from efdm.apps.cli.arguments import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.reid.report import print_notes, print_scores
@@ -20,10 +20,7 @@ from efdm.lab.people import score_files
 from efdm.reid import PROTOCOLS, load_embedder
 from efdm.reid.evaluate import Reranking
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command("test")
 def measure(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
     data: Annotated[list[str], typer.Option(help=SETS_HELP)],
@@ -51,7 +48,7 @@ def measure(
             reranking: Reranking = "k-reciprocal" if rerank else "none"
             sets, scores = score_files(
                 embedder, parse_sets(data), protocol=protocol, seed=seed, reranking=reranking, split=split,
-                layouts=parse_layouts(layout), damaged=damaged, progress=progress,
+                layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, progress=progress,
             )  # fmt: skip
         print_notes(sets)
         print_scores(scores, reranking)

@@ -17,11 +17,11 @@ from efdm.apps.cli.arguments import (
     Word,
     Words,
     collect_settings,
-    parse_layouts,
     parse_names,
     parse_sets,
 )
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import parse_pairs
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
@@ -34,10 +34,7 @@ from efdm.recognition.workers import set_threads
 from efdm.reid import METHODS, PersonSets, Settings, train
 from efdm.text import plural
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command("train")
 def train_command(
     data: Annotated[list[str], typer.Option(help=f"Training sets. {SETS_HELP}")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
@@ -85,8 +82,8 @@ def train_command(
         )  # fmt: skip
         with show_progress() as progress:
             settings, sets = prepare_embedder(
-                parse_sets(data), parse_sets(test, "test"), out, changes, split=split, layouts=parse_layouts(layout),
-                damaged=damaged, resume=resume, progress=progress,
+                parse_sets(data), parse_sets(test, "test"), out, changes, split=split,
+                layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, resume=resume, progress=progress,
             )  # fmt: skip
             if sets is None:
                 print_text(f"the run is finished: {out / MODEL}")
