@@ -14,17 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import (
-    MAX_PIXELS,
-    PLUGINS,
-    READABLE,
-    Picture,
-    PictureError,
-    StrPath,
-    decode,
-    file_error,
-    to_picture,
-)
+from efdm.data.images import MAX_PIXELS, PLUGINS, READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
 from efdm.text import make_unique, plural
 
 Skipped = list[tuple[str, str]]  # (name, reason)

@@ -14,14 +14,7 @@ from torch import Tensor
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.color_match import (
-    Reference,
-    check_fit,
-    content_bins,
-    from_space,
-    level_match,
-    replace_valid,
-)
+from efdm.style.color_match import Reference, check_fit, content_bins, from_space, level_match, replace_valid
 from efdm.style.levels import HALO, TIES, take_ranks
 from efdm.style.options import check_strength
 from efdm.style.planes import LEVELS_OF, Planes, from_array
