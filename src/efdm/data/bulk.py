@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
@@ -21,7 +23,7 @@ from efdm.data.folders import Source, scan_pictures
 from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, encode_picture, write_bytes
 from efdm.data.results import FAILURES, Saving
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
-from efdm.errors import RunFolderError, SettingError, is_out_of_memory
+from efdm.errors import RunFolderError, SettingError, is_out_of_memory, requires
 from efdm.files import atomic_write
 from efdm.progress import Progress, Report, ignore
 from efdm.text import make_unique
@@ -33,6 +35,8 @@ Factory = Callable[[str], Process]  # makes the process on a device, in every wo
 MAX_UNIT = 1000  # files
 UNITS = 256  # of a smaller folder
 MARKS = ".done"
+CORES = 2  # per worker of Ray without a GPU
+ATTEMPTS = 3  # at a unit whose workers die; then the other units go on without it
 
 
 @dataclass(frozen=True)
@@ -233,10 +237,60 @@ def _run_plain(job: Job, units: Sequence[Unit], factory: Factory, device: str, w
         yield run_unit(job, unit, process)
 
 
-def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, workers: int | None) -> Iterator[Done]:
-    from efdm.data.bulk_ray import run_on_ray
+class Worker:
+    """An actor of Ray that makes the process once and runs units with it."""
 
-    return run_on_ray(job, units, factory, workers)
+    def __init__(self, job: Job, factory: Factory, device: str) -> None:
+        self.job, self.process = job, factory(device)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        unit: Unit = pickle.loads(row["unit"])
+        attempts = self.job.mark(unit).with_suffix(".attempts")  # survives a worker that dies
+        if attempts.exists() and attempts.stat().st_size >= ATTEMPTS:
+            done = Done(unit.name, 0, {f"unit {unit.name}": f"its worker died {ATTEMPTS} times; run the job again"})
+        else:
+            with open(attempts, "ab") as file:
+                file.write(b".")
+            done = run_unit(self.job, unit, self.process)
+            attempts.unlink()
+        return {**done._asdict(), "failed": [list(pair) for pair in done.failed.items()]}
+
+
+def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, workers: int | None) -> Iterator[Done]:
+    """Run units on Ray Data, with one actor per worker, and yield their counts as they finish.
+
+    Joins the cluster at ``RAY_ADDRESS``, or starts Ray on this machine and stops it at the end. A worker reads and writes
+    the files itself: only units and counts pass through Ray, so its memory does not grow with the pictures.
+    """
+    with requires("scale"):
+        import ray
+        import ray.data
+
+    started = not ray.is_initialized()
+    if started:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    for unit in units:
+        job.mark(unit).with_suffix(".attempts").unlink(missing_ok=True)
+    try:
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        there = ray.cluster_resources()
+        gpus, cores = int(there.get("GPU", 0)), int(there.get("CPU", 1))
+        count = min(workers or gpus or max(1, cores // CORES), len(units))
+        share: dict[str, Any] = {"num_gpus": min(1, gpus / count)} if gpus else {"num_cpus": max(1, cores // count)}
+        # one block per unit, so that a worker that dies costs one unit
+        rows = ray.data.from_items([{"unit": pickle.dumps(unit)} for unit in units], override_num_blocks=len(units))
+        results = rows.map(
+            Worker,  # type: ignore[arg-type]
+            fn_constructor_args=(replace(job, units=()), factory, "cuda" if gpus else "cpu"),
+            compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),
+            **share,
+        )
+        for row in results.iter_rows():
+            yield Done(row["unit"], row["done"], dict(row["failed"]))
+    finally:
+        if started:
+            ray.shutdown()
 
 
 ENGINES: Mapping[str, Callable[..., Iterator[Done]]] = MappingProxyType({"plain": _run_plain, "ray": _run_ray})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import MAX_PIXELS, PLUGINS, READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
+from efdm.data.images import PLUGINS, READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
 from efdm.text import make_unique, plural
 
 Skipped = list[tuple[str, str]]  # (name, reason)
@@ -55,9 +55,9 @@ class Source:
     def exists(self) -> bool:
         return self.path.is_file() and (self.member is None or self.member in _archive(self.path).NameToInfo)
 
-    def read(self, *, max_pixels: int = MAX_PIXELS) -> Picture:
+    def read(self) -> Picture:
         with self.open() as file:
-            return to_picture(decode(file, self.name, max_pixels=max_pixels))
+            return to_picture(decode(file, self.name))
 
 
 def find_pictures(source: StrPath) -> list[Source]:

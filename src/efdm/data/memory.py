@@ -17,22 +17,14 @@ CONTAINERS = (
 
 
 def check_memory(
-    needed: int,
-    what: str,
-    device: torch.device | str = "cpu",
-    *,
-    remedy: str = "a smaller size or fewer pictures",
-    settings: str | tuple[str, ...] = "size",
+    needed: int, what: str, device: torch.device | str = "cpu", *, remedy: str = "a smaller size or fewer pictures"
 ) -> None:
-    """Raise `SettingError` if ``needed`` bytes for ``what``, such as "9991 pictures of 227 x 227", are not free on a device.
-
-    ``settings`` are the names of the arguments that make the data smaller, as described by ``remedy``.
-    """
+    """Raise `SettingError` if ``needed`` bytes for ``what``, such as "9991 pictures", are not free on a device."""
     free = available_memory(device)
     if free is not None and needed > free:
         where = torch.device(device).type.replace("cuda", "GPU").replace("cpu", "main")
         message = f"{what} need {gigabytes(needed)} of {where} memory, but {gigabytes(free)} are free"
-        raise SettingError(f"{message}; use {remedy}", settings)
+        raise SettingError(f"{message}; use {remedy}", "size")
 
 
 def available_memory(device: torch.device | str = "cpu") -> int | None:

@@ -75,7 +75,9 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     if not 0 <= split < row.splits:
         raise SettingError(f"split must be from 0 to {row.splits - 1} for {layout}, got {split}", "split")
     matches = _match(path, sources, row.pattern)
-    strays = [source.name for source in sources if source.name not in matches and not _is_beside(source.name, row)]
+    strays = [
+        n for n in (s.name for s in sources) if n not in matches and not {*row.beside} & {*PurePosixPath(n).parts[:-1]}
+    ]
     total = len(matches) + len(strays)
     if not matches or len(strays) > FEW * total:
         wrong = f"{len(strays)} of {plural(total, 'picture')} are not named as in {layout}: {first_few(strays)}"
@@ -122,10 +124,6 @@ def _match(path: Path, sources: Sequence[Source], pattern: str) -> dict[str, re.
     compiled = re.compile(rf"(?P<outer>(?:.*?/)?){pattern}(?:{extensions})+", re.IGNORECASE)
     found = {source.name: compiled.fullmatch(f"{folder}/{source.name}") for source in sources}
     return {name: match for name, match in found.items() if match}
-
-
-def _is_beside(name: str, row: Layout) -> bool:
-    return any(part in row.beside for part in PurePosixPath(name).parts[:-1])
 
 
 def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:

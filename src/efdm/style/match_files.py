@@ -112,7 +112,8 @@ def match_files(
             return Result(0, skipped=1)
         return Result(match_video(first, read_references(references, options), out, options, progress=progress))
     if is_single(given) and first.exists() and out.suffix and not out.is_dir():
-        _check_suffix(out)
+        if out.suffix.lower() not in (*WRITABLE, *ARRAYS):
+            raise PictureError(f"{out} cannot be written; use one of {', '.join(dict.fromkeys((*WRITABLE, *ARRAYS)))}")
         targets = {Source(first.name, first.stem, first): out}
     else:
         if out.suffix.lower() in (*WRITABLE, *ARRAYS):
@@ -174,11 +175,6 @@ def _mask(path: Path | None, picture: Any) -> Any:
     if isinstance(picture, Picture):
         return read_mask_for(path, picture) >= 0.5
     return (read_mask(path) >= 0.5).numpy()
-
-
-def _check_suffix(out: Path) -> None:
-    if out.suffix.lower() not in (*WRITABLE, *ARRAYS):
-        raise PictureError(f"{out} cannot be written; use one of {', '.join(dict.fromkeys((*WRITABLE, *ARRAYS)))}")
 
 
 def _match_file(
