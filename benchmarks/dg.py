@@ -2,10 +2,10 @@
 
     python benchmarks/dg.py [--device cpu|cuda] [--out FILE] [--backbones NAME ...] [--batch N] [--size N]
 
-The record has three parts. "steps": the steps of ERM, MixStyle, EFDMix without and with gradient to the style, distribution
+The record has two parts. "steps": the steps of ERM, MixStyle, EFDMix without and with gradient to the style, distribution
 noise, and EFDMix written with three calls of torch.sort, for each backbone and speed; the ratios to ERM are of the same
 run, and the memory is that of all methods together. "lanes": iterations per second of several EFDMix runs on one GPU in one
-process. "processes": the same runs in one process each.
+process. results/side-by-side.json compares this with one process per run.
 
 Stages and augmentations are those of the recipes. Images and weights are random, since they do not affect the time. Variants
 alternate within every round, so that all are measured under the same conditions; times are medians. On a GPU a closed gate
@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing as multiprocessing
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -58,9 +57,9 @@ RECIPES = {
 LEAVE_ONE_OUT = {"iterations": 5000, "batch": 64}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cuda": {"backbones": ["resnet18", "resnet50"], "batch": 128, "size": 224, "rounds": 15, "steps": 10,
-             "speeds": ["compile+graph"], "side_by_side": ["resnet18"], "lanes": [1, 4], "processes": []},
+             "speeds": ["compile+graph"], "side_by_side": ["resnet18"], "lanes": [1, 4]},
     "cpu": {"backbones": ["tiny"], "batch": 64, "size": 32, "rounds": 7, "steps": 40, "speeds": ["plain"],
-            "side_by_side": ["tiny"], "lanes": [], "processes": []},
+            "side_by_side": ["tiny"], "lanes": []},
 }  # fmt: skip
 
 
@@ -170,47 +169,11 @@ def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> d
     rate = lanes * steps / (time.perf_counter() - start)
     for variant in variants:
         variant.step.release()
-    return {**_described(settings), "lanes": lanes, **_rates(rate, lanes)}
-
-
-def time_processes(settings: Settings, images: int, side: int, processes: int, duration: float) -> dict[str, Any]:
-    """Return the iterations per second of several processes together, each with its own run, for ``duration`` seconds."""
-    context = multiprocessing.get_context("spawn")
-    barrier, rates = context.Barrier(processes), context.Queue()
-    workers = [
-        context.Process(target=run_process, args=(settings, images, side, barrier, rates, duration))
-        for _ in range(processes)
-    ]
-    for worker in workers:
-        worker.start()
-    rate = sum(rates.get() for _ in workers)
-    for worker in workers:
-        worker.join()
-    return {**_described(settings), "processes": processes, **_rates(rate, processes)}
-
-
-def run_process(settings: Settings, images: int, side: int, barrier: Any, rates: Any, duration: float) -> None:
-    """Prepare a step, wait for the other processes, and report the iterations per second of this process."""
-    variant = Variant(pictures(images, side, settings.device), settings, "efdmix")
-    _wait(settings.device)
-    barrier.wait()
-    start, count = time.perf_counter(), variant.count
-    while time.perf_counter() - start < duration:
-        for _ in range(10):
-            variant()
-        _wait(settings.device)
-    rates.put((variant.count - count) / (time.perf_counter() - start))
-
-
-def _described(settings: Settings) -> dict[str, Any]:
     return {
         "backbone": settings.backbone, "batch": settings.batch, "stages": list(settings.stages), "speed": settings.speed,
-        "method": "efdmix",
+        "method": "efdmix", "lanes": lanes, "iterations_per_second": round(rate, 2),
+        "run_seconds": round(LEAVE_ONE_OUT["iterations"] * lanes / rate, 2),
     }  # fmt: skip
-
-
-def _rates(rate: float, runs: int) -> dict[str, Any]:
-    return {"iterations_per_second": round(rate, 2), "run_seconds": round(LEAVE_ONE_OUT["iterations"] * runs / rate, 2)}
 
 
 def as_in_its_recipe(settings: Settings, backbone: str) -> Settings:
@@ -235,10 +198,8 @@ def main() -> None:
     parser.add_argument("--speeds", nargs="+")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--size", type=int)
-    parser.add_argument("--side-by-side", nargs="*", help="backbones of the lanes and processes")
+    parser.add_argument("--side-by-side", nargs="*", help="backbones of the lanes")
     parser.add_argument("--lanes", nargs="*", type=int)
-    parser.add_argument("--processes", nargs="*", type=int)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of each measurement of processes")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--steps", type=int, help="in a row, for each time")
     given = parser.parse_args()
@@ -253,7 +214,7 @@ def main() -> None:
         "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,
         augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
     )  # fmt: skip
-    record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": [], "processes": []}
+    record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
     o.out.parent.mkdir(parents=True, exist_ok=True)
 
     def keep(kind: str, row: dict[str, Any]) -> None:  # an interrupted benchmark keeps its finished rows
@@ -271,16 +232,13 @@ def main() -> None:
     for backbone, speed in product(o.side_by_side, o.speeds):
         run = as_in_its_recipe(common, backbone)
         run = dataclasses.replace(run, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
-        for kind, count in [*(("lanes", n) for n in o.lanes), *(("processes", n) for n in o.processes)]:
+        for count in o.lanes:
             clean(o.device)
-            if kind == "lanes":
-                row = time_lanes(data, run, count, o.rounds * o.steps)
-            else:
-                row = time_processes(run, images, side, count, o.seconds)
+            row = time_lanes(data, run, count, o.rounds * o.steps)
             rate, spent = f"{row['iterations_per_second']} iterations/s", f"{row['run_seconds']} s"
             shown = f"{rate}, {LEAVE_ONE_OUT['iterations']} iterations of each in {spent}"
-            print(f"{run.backbone} batch {run.batch} {speed}, {count} {kind}: {shown}", flush=True)
-            keep(kind, row)
+            print(f"{run.backbone} batch {run.batch} {speed}, {count} lanes: {shown}", flush=True)
+            keep("lanes", row)
     print(f"written to {o.out}")
 
 

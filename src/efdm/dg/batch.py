@@ -28,16 +28,21 @@ def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Mixup:
-    """Mixup (Zhang et al., ICLR 2018): blend pairs of pictures and targets, with one weight per batch."""
-
-    alpha: float = 0.2  # paper, ImageNet: 0.1 to 0.4
+class _PairMix:
+    alpha: float
     p: float = 1.0
     generator: torch.Generator | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_p(self.p)
         check_alpha(self.alpha)
+
+
+@dataclass(frozen=True)
+class Mixup(_PairMix):
+    """Mixup (Zhang et al., ICLR 2018): blend pairs of pictures and targets, with one weight per batch."""
+
+    alpha: float = 0.2  # paper, ImageNet: 0.1 to 0.4
 
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         check_batch(images, targets)
@@ -52,20 +57,14 @@ class Mixup:
 
 
 @dataclass(frozen=True)
-class CutMix:
+class CutMix(_PairMix):
     """CutMix (Yun et al., ICCV 2019): replace a rectangle by one of another picture, and blend targets by its area.
 
     One rectangle per batch, with the picture's aspect ratio and a share of its area drawn from ``Beta(alpha, alpha)``. It is
     clipped to the picture, and targets follow the pixels that were replaced.
     """
 
-    alpha: float = 1.0  # paper
-    p: float = 1.0  # paper, ImageNet
-    generator: torch.Generator | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        check_p(self.p)
-        check_alpha(self.alpha)
+    alpha: float = 1.0  # paper; with p = 1 for ImageNet
 
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         check_batch(images, targets)

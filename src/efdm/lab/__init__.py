@@ -16,7 +16,6 @@ with requires("dg"):
     from efdm.lab.plan import expand
     from efdm.lab.published import LABEL_ORDERS, ORDERS, Published, published_lines
     from efdm.lab.recipe import Recipe, load_recipe, recipes
-    from efdm.lab.reid import reid_market_cuhk01
     from efdm.lab.rendering import FORMATS, render
     from efdm.lab.report import accuracy_table, comparison_table, summary_table, tables
     from efdm.lab.selection import SELECTIONS
@@ -46,7 +45,6 @@ __all__ = [
     "published_lines",
     "read_study",
     "recipes",
-    "reid_market_cuhk01",
     "render",
     "run",
     "summary_table",

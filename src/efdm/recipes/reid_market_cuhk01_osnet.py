@@ -11,10 +11,16 @@ learning rate, and both directions are trained for the same number of iterations
 CUHK01.
 """
 
-from efdm.lab import reid_market_cuhk01
+from dataclasses import replace
 
-recipe = reid_market_cuhk01(
-    {"backbone": "osnet_x1_0", "weights": "random", "stages": ("conv2", "conv3"), "lr": 0.065, "weight_decay": 5e-4,
-     "classifier_lr": 1.0},  # lr and weight decay of OSNet's paper for random weights
-    iterations={"market": 3000, "cuhk01": 3000},
-)  # fmt: skip
+from efdm.lab import load_recipe
+
+base = load_recipe("reid_market_cuhk01_resnet18")
+recipe = replace(
+    base,
+    name="",
+    # lr and weight decay of OSNet's paper for random weights
+    settings={**base.settings, "backbone": "osnet_x1_0", "weights": "random", "stages": ("conv2", "conv3"), "lr": 0.065},
+    columns={name: {**changes, "iterations": 3000} for name, changes in base.columns.items()},
+    notes=(),
+)

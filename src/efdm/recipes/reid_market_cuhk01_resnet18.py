@@ -18,20 +18,32 @@ for all layers: with the authors' factor of 5 for the classifier, the first step
 steps of 32 pictures of 64 x 32 pixels: mAP on 200 people of CUHK01 6.0 without the factor, 4.0 with it, 4.7 before).
 """
 
-from efdm.lab import reid_market_cuhk01
+from efdm.lab import ORDERS, Recipe
 from efdm.models.backbones import ORIGINS
 
 WEIGHTS = "resnet18.timm.fp16.safetensors"
 
-recipe = reid_market_cuhk01(
-    {
+recipe = Recipe(
+    task="reid",
+    protocol="cross-dataset",
+    data="market, cuhk01",
+    methods=["erm", "mixstyle", "efdmix", "efdmix-flow", "dsu"],
+    settings={
         "backbone": "resnet18",
         "weights": WEIGHTS,
         "stages": ("layer1", "layer2"),  # paper, comment in its source
+        "batch": 64,  # authors' code: 32, for 60 epochs
         "lr": 0.02,
         "classifier_lr": 1.0,
         "weight_decay": 5e-4,
     },
-    iterations={"market": 4000, "cuhk01": 1200},
+    columns={  # test set -> its protocol, and the length of training on the other set
+        "cuhk01": {"iterations": 4000, "protocols": {"cuhk01": "camera-pair"}},
+        "market": {"iterations": 1200, "protocols": {"market": "person-camera"}},
+    },
+    seeds=(0, 1, 2),
+    orders=ORDERS,
+    contrasts=(("efdmix", "efdmix-flow"), ("erm", "efdmix"), ("erm", "efdmix-flow"), ("erm", "dsu")),
+    std="error",
     notes=(ORIGINS[WEIGHTS],),
 )

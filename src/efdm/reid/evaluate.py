@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from efdm.data.people import PersonSet
-from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.recognition.pixels import Size
 from efdm.reid.embed import extract_at
@@ -39,8 +39,7 @@ def score(
     top: int = 50,
 ) -> Ranking:
     """Return mAP and CMC, averaged over trials. ``features`` has a row for every picture of the set."""
-    if reranking not in RERANKINGS:
-        raise SettingError(f"reranking must be one of {', '.join(RERANKINGS)}, got {reranking!r}", "reranking")
+    check_choice("reranking", reranking, RERANKINGS)
     ranking_of = RERANKINGS[reranking]
     found = [
         ranking_of(features.select(trial.query), features.select(trial.gallery), distance=distance, top=top)

@@ -21,7 +21,8 @@ from torch import Tensor
 from efdm.data.layouts import key
 from efdm.data.people import PersonSet
 from efdm.errors import DamagedFileError, SettingError
-from efdm.text import first_few, suggest
+from efdm.ops.choices import check_choice
+from efdm.text import first_few
 from efdm.training.files import write_json
 
 FORMAT = "efdm re-identification trials 1"
@@ -45,10 +46,7 @@ class Protocol:
 
 def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> list[Trial]:
     """Return the trials of a row of `PROTOCOLS`. They depend on file names, not on the order or format of the files."""
-    if protocol not in PROTOCOLS:
-        close = suggest(protocol, PROTOCOLS)
-        hint = f"did you mean {close}?" if close else f"expected one of {', '.join(PROTOCOLS)}"
-        raise SettingError(f"unknown protocol {protocol!r}; {hint}", "protocol")
+    check_choice("protocol", protocol, PROTOCOLS)
     trials = PROTOCOLS[protocol].trials(data, seed)
     people, cameras = data.people.tolist(), data.cameras.tolist()
     for query, gallery in (map(Tensor.tolist, trial) for trial in trials):
