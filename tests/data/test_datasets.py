@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from small_digits import small_digits
+from trees import touch
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, uneven_classes
 from efdm.errors import SettingError
@@ -15,9 +16,7 @@ def test_fixed_data_sets_are_listed_without_their_files() -> None:
 
 
 def test_a_folder_is_listed_by_its_names(tmp_path: Path) -> None:
-    for name in ("day/cat", "day/dog", "night/cat"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "0.png").touch()
+    touch(tmp_path, ["day/cat/0.png", "day/dog/0.png", "night/cat/0.png"])
     assert list_domains("mine", [tmp_path]) == Listing(["day", "night"], ["cat", "dog"])
 
 

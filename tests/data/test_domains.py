@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import zipfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from trees import zip_folder
 
 from efdm.data import PictureError, memory
 from efdm.data.domains import DomainSet, load_domains
@@ -36,13 +36,6 @@ def fill(root: Path, each: int = 5) -> dict[str, int]:
                 grays[name] = len(grays)
                 picture(root / name, grays[name])
     return grays
-
-
-def pack(root: Path, target: Path, under: str = "") -> Path:
-    with zipfile.ZipFile(target, "w") as archive:
-        for path in sorted(p for p in root.rglob("*") if p.is_file()):
-            archive.write(path, under + path.relative_to(root).as_posix())
-    return target
 
 
 def named(data: DomainSet, split: str) -> set[str]:
@@ -234,11 +227,13 @@ def test_a_set_larger_than_memory_is_refused_before_reading(folder: Path, monkey
 
 def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None:
     one = load_domains(folder, size=4)
-    whole = pack(folder, tmp_path / "whole.zip", under="Set_2016/")
-    per_domain = [pack(folder / domain, tmp_path / f"{domain}.zip", under=f"{domain}/") for domain in reversed(DOMAINS)]
+    whole = zip_folder(folder, tmp_path / "whole.zip", under="Set_2016/")
+    per_domain = [
+        zip_folder(folder / domain, tmp_path / f"{domain}.zip", under=f"{domain}/") for domain in reversed(DOMAINS)
+    ]
     bare = tmp_path / "bare"
     bare.mkdir()
-    classes_first = [pack(folder / domain, bare / f"{domain}.zip") for domain in DOMAINS]
+    classes_first = [zip_folder(folder / domain, bare / f"{domain}.zip") for domain in DOMAINS]
     (bare / "README.md").write_text("text does not count")
     for source in (whole, per_domain, classes_first, bare):
         other = load_domains(source, size=4)

@@ -1,22 +1,15 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
+from trees import touch, zip_folder
 
 from efdm.data import PictureError
 from efdm.data.layouts import LAYOUT, assign, by_lists, empty_folders, find_items, key
 
 PLAIN = [f"{domain}/{label}/{n}.jpg" for domain in ("art", "photo") for label in ("cat", "dog") for n in range(10)]
-
-
-def touch(root: Path, names: list[str]) -> Path:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(b"")
-    return root
 
 
 def parts(root: Path, split: float = 0.2) -> dict[str, set[str]]:
@@ -122,14 +115,9 @@ def test_lists_in_or_beside_zips(tmp_path: Path) -> None:
     root = lists(tmp_path / "set")
     expected = by_listed(root)
     for under in ("", "DomainNet/"):
-        with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
-            for path in sorted(p for p in root.rglob("*") if p.is_file()):
-                archive.write(path, under + path.relative_to(root).as_posix())
-        assert by_listed(tmp_path / "whole.zip") == expected
+        assert by_listed(zip_folder(root, tmp_path / "whole.zip", under)) == expected
     for domain in ("art", "photo"):
-        with zipfile.ZipFile(root / f"{domain}.zip", "w") as archive:
-            for path in sorted((root / domain).rglob("*.jpg")):
-                archive.write(path, path.relative_to(root).as_posix())
+        zip_folder(root / domain, root / f"{domain}.zip", f"{domain}/")
         shutil.rmtree(root / domain)
     assert by_listed(root) == expected
 

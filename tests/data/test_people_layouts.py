@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from people import make_cuhk01, make_cuhk03, make_duke, make_folders, make_grid, make_market, make_msmt17
+from trees import touch, zip_folder
 
 from efdm.data import PictureError
 from efdm.data.people_layouts import LAYOUTS, find_people
@@ -34,33 +34,22 @@ def people(found: Found, part: str) -> set[int]:
     return {person for person, _ in rows(found, part)}
 
 
-def zipped(folder: Path, inside: str = "") -> Path:
-    out = folder.with_suffix(".zip")
-    with zipfile.ZipFile(out, "w") as archive:
-        for file in sorted(folder.rglob("*.*")):
-            archive.write(file, f"{inside}{file.relative_to(folder).as_posix()}")
-    return out
-
-
 @pytest.mark.parametrize("layout", MAKERS)
 def test_layouts_are_recognised_in_folders_and_zips_below_other_folders(layout: str, tmp_path: Path) -> None:
     root = MAKERS[layout](tmp_path / "copy")
     found = find_people(root)
     assert found.layout == layout
     assert not found.skipped
-    for other in (find_people(zipped(root, "some/where/")), find_people(root, layout)):
+    for other in (find_people(zip_folder(root, tmp_path / "copy.zip", "some/where/")), find_people(root, layout)):
         assert [shot[1:] for shot in other.shots] == [shot[1:] for shot in found.shots]
     below = tmp_path / "outer" / "inner"
     shutil.copytree(root, below)
     assert [shot[1:] for shot in find_people(tmp_path / "outer").shots] == [shot[1:] for shot in found.shots]
 
 
-@pytest.mark.parametrize(("layout", "row"), LAYOUTS.items())
-def test_examples_match_their_layout_and_no_earlier_one(layout: str, row: object, tmp_path: Path) -> None:
-    file = tmp_path / LAYOUTS[layout].example
-    file.parent.mkdir(parents=True)
-    file.touch()
-    assert find_people(tmp_path).layout == layout.removesuffix("-classic")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_examples_match_their_layout_and_no_earlier_one(layout: str, tmp_path: Path) -> None:
+    assert find_people(touch(tmp_path, [LAYOUTS[layout].example])).layout == layout.removesuffix("-classic")
 
 
 def test_market_drops_junk_and_keeps_distractors_in_the_gallery(tmp_path: Path) -> None:
@@ -84,9 +73,8 @@ def test_market_without_test_folders_and_with_hand_drawn_boxes(tmp_path: Path) -
 
 
 def test_names_of_any_set_in_the_folders_of_market(tmp_path: Path) -> None:
-    for name in ("bounding_box_train/0001_c1_2.png", "query/0002_c12_1.png", "bounding_box_test/0002_c3_7.png"):
-        (tmp_path / "labeled" / name).parent.mkdir(parents=True)
-        (tmp_path / "labeled" / name).touch()
+    names = ("bounding_box_train/0001_c1_2.png", "query/0002_c12_1.png", "bounding_box_test/0002_c3_7.png")
+    touch(tmp_path / "labeled", names)
     found = find_people(tmp_path)
     assert (found.layout, rows(found, "query")) == ("market-like", {(2, 12)})
     shutil.copytree(tmp_path / "labeled", tmp_path / "detected")
@@ -191,9 +179,7 @@ def test_lists_of_another_set_raise(tmp_path: Path) -> None:
 
 
 def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
-    for name in ("train/ann/left_1.png", "train/ann/right_1.png", "query/bob/left_1.png", "gallery/bob/right_2.png"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    touch(tmp_path, ["train/ann/left_1.png", "train/ann/right_1.png", "query/bob/left_1.png", "gallery/bob/right_2.png"])
     with pytest.raises(PictureError, match=r"no layout.*layout 'folders'"):  # cameras without numbers are not recognised
         find_people(tmp_path)
     found = find_people(tmp_path, "folders")
@@ -201,11 +187,8 @@ def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
 
 
 def test_a_set_of_domains_is_no_set_of_people(tmp_path: Path) -> None:
-    for name in ("photo/dog/056_0001.jpg", "sketch/cat/4_12.png"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).touch()
     with pytest.raises(PictureError, match=r"no layout.*bounding_box_train"):
-        find_people(tmp_path)
+        find_people(touch(tmp_path, ["photo/dog/056_0001.jpg", "sketch/cat/4_12.png"]))
 
 
 def test_wrong_names_are_counted_and_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from trees import touch
 
 from efdm.data import Source
 from efdm.errors import SettingError
@@ -17,12 +18,8 @@ from efdm.style.plan import Options, Plan, make_looks, plan_files
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty files are enough, because a plan reads no picture."""
     monkeypatch.chdir(tmp_path)
-    for name in (
-        "contents/a.png", "contents/sub/b.png", "styles/x.png", "styles/y.png", "photo.png", "style.png", "left.png",
-        "film.mp4", "moving.gif",
-    ):  # fmt: skip
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).touch()
+    pictures = ("contents/a.png", "contents/sub/b.png", "styles/x.png", "styles/y.png", "photo.png", "style.png", "left.png")
+    touch(tmp_path, [*pictures, "film.mp4", "moving.gif"])
 
 
 def targets(plan: Plan) -> list[str]:
@@ -44,8 +41,7 @@ def test_mixed_styles_are_one_look() -> None:
 
 
 def test_several_contents_have_different_results() -> None:
-    Path("more").mkdir()
-    Path("more/photo.jpg").touch()
+    touch(Path("more"), ["photo.jpg"])
     plan = plan_files(["photo.png", "more", "film.mp4"], ["glass"], "out")
     assert targets(plan) == ["out/photo__glass.png", "out/photo-2__glass.png"]
     assert any("film.mp4" in note for note in plan.notes)

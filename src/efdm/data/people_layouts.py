@@ -75,9 +75,8 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     if not 0 <= split < row.splits:
         raise SettingError(f"split must be from 0 to {row.splits - 1} for {layout}, got {split}", "split")
     matches = _match(path, sources, row.pattern)
-    strays = [
-        n for n in (s.name for s in sources) if n not in matches and not {*row.beside} & {*PurePosixPath(n).parts[:-1]}
-    ]
+    others = [source.name for source in sources if source.name not in matches]
+    strays = [name for name in others if not set(row.beside) & set(PurePosixPath(name).parts[:-1])]
     total = len(matches) + len(strays)
     if not matches or len(strays) > FEW * total:
         wrong = f"{len(strays)} of {plural(total, 'picture')} are not named as in {layout}: {first_few(strays)}"
