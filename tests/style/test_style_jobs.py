@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,27 @@ def test_a_stylize_job(place: Path, network, tmp_path: Path) -> None:
     samples = list(read_shard(tmp_path / "shards/in.tar"))
     assert {f"{s.key}.png": s.members["png"] for s in samples} == expected
     assert all(s.members["txt"] == b"words" for s in samples)
+
+
+def test_several_pictures_at_a_time(place: Path, network, tmp_path: Path) -> None:
+    """They are those of one thread, bit for bit, and an unreadable picture is reported once."""
+    shutil.copytree(place / "in", tmp_path / "in")
+    (tmp_path / "in/broken.png").write_bytes(b"no picture")
+    (tmp_path / "in/c2.png").write_bytes(b"")
+    found, threads = {}, torch.get_num_threads()
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        out, failed = tmp_path / str(count), list[str]()
+        plan = plan_files(tmp_path / "in", [place / "style.png", place / "other.png"], out)
+        done = stylize_files(plan, Stylizer(network, "cpu"), failed=lambda name, _, failed=failed: failed.append(name))
+        assert torch.get_num_threads() == count
+        assert (done.done, done.failed) == (8, 4)
+        found[count] = failed, files(out)
+        with pytest.raises(ValueError, match=r"broken|c2"):
+            stylize_files(plan, Stylizer(network, "cpu"))
+    torch.set_num_threads(threads)
+    assert found[1] == found[3]
+    assert found[1][0] == ["broken.png", "c2.png"]
 
 
 def test_a_match_job(place: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def stylize(
     weights: Weights = None,
     vgg: Vgg = None,
     device: Device = "",
-    precision: Annotated[str, choice(PRECISIONS, "bf16 is faster on a GPU.")] = "fp32",
+    precision: Annotated[str, choice(PRECISIONS, "bf16 is faster on GPUs and recent CPUs.")] = "fp32",
     ties: Annotated[str | None, choice(CHOICES["ties"], "Order of equal values with efdm.")] = None,
     tolerance: Annotated[
         float | None,
