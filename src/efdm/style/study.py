@@ -27,7 +27,7 @@ from efdm.data.embedded import photos, styles
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.candidates import Candidate, load_candidates, load_stylizer, network_candidate
+from efdm.style.candidates import Candidate, load_candidates, load_stylizer, network_candidate, user_encoders
 from efdm.style.demo import PAINTINGS, PHOTOS
 from efdm.style.evaluate import Pair, make_pairs, open_picture
 from efdm.training.files import write_json
@@ -244,7 +244,7 @@ def _candidate(word: str, file: str | None, vgg: str | Path | None, iterations: 
         strength = float("nan")
     if len(rest) > 2 or strength != strength:
         raise SettingError(f"expected MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH, got {word!r}", "candidate")
-    network = load_stylizer(name, file, encoders={"vgg16": vgg} if vgg else {}, device=device)
+    network = load_stylizer(name, file, encoders=user_encoders(vgg), device=device)
     return network_candidate(
         name, network.stylizer, method=rest[0] if rest else network.method, strength=strength, weights=network.weights
     )

@@ -33,7 +33,7 @@ INTERRUPTED = "interrupted; the results written so far are complete, and --skip-
 Out = Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several, or - for stdout.")]
 Format = Annotated[str, choice(FORMATS, "Format of results in a folder or on stdout. A file is written by its extension.")]
 Quality = Annotated[int, typer.Option(min=1, max=100, help="Quality of JPEG, WebP and AVIF.")]
-SkipExisting = Annotated[bool, typer.Option("--skip-existing", help="Keep results that exist and make only the others.")]
+SkipExisting = Annotated[bool, typer.Option("--skip-existing", help="Skip results that already exist.")]
 Shard = Annotated[
     str, typer.Option(help="i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")
 ]

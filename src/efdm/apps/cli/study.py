@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, choice, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
 from efdm.apps.web.study import serving_study
 from efdm.data import find_pictures
 from efdm.errors import SettingError
-from efdm.style.evaluate import make_pairs
-from efdm.style.study import DEFAULT_CANDIDATES, Study, embedded_pairs, load_renders, make_study
+from efdm.style.evaluate import Pairing, make_pairs
+from efdm.style.study import DEFAULT_CANDIDATES, Question, Study, embedded_pairs, load_renders, make_study
 from efdm.style.study_report import write_report
 from efdm.text import plural
 
@@ -26,8 +26,10 @@ Folder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the stu
 
 def make(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the study.")] = Path("study"),
-    content: Annotated[Path | None, typer.Option(help="Photographs: a folder or a zip. Defaults to the demo's.")] = None,
-    style: Annotated[Path | None, typer.Option(help="Paintings: a folder or a zip. Defaults to the demo's.")] = None,
+    content: Annotated[
+        Path | None, typer.Option(help="Photographs: a folder or a zip. Defaults to those of the demo.")
+    ] = None,
+    style: Annotated[Path | None, typer.Option(help="Paintings: a folder or a zip. Defaults to those of the demo.")] = None,
     candidate: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,10 +37,12 @@ def make(
             f"NAME=FOLDER with pictures CONTENT__STYLE.png. Can be repeated. Defaults to {', '.join(DEFAULT_CANDIDATES)}."
         ),
     ] = None,
-    question: Annotated[str, typer.Option(help="favourite: the best of all; ab: the better of every two.")] = "favourite",
+    question: Annotated[
+        str, choice(get_args(Question), "favourite: the best of all; ab: the better of every two.")
+    ] = "favourite",
     pairs: Annotated[int, typer.Option(min=1, help="Maximum number of pairs.")] = 12,
     pairing: Annotated[
-        str, typer.Option(help="order: the i-th content with the i-th style; grid: every content with every style.")
+        str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
     ] = "order",
     size: Annotated[int, typer.Option(min=32, help="Short side of the pictures.")] = 384,
     iterations: Annotated[int | None, typer.Option(min=1, help="Iterations of the optimisers.")] = None,
@@ -66,14 +70,14 @@ def make(
 def serve(
     study: Folder,
     host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0 lets phones in the same network take part.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 lets phones in the same network take part.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 selects a free one.")] = 7870,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 7870,
 ) -> None:
     """Serve the page on which people vote, until Ctrl-C.
 
-    Votes are stored at once. Give every rater an address of their own, such as /?rater=anna, or leave it to the browser to
-    remember them.
+    Votes are stored at once. To name raters, give each of them their own address, such as /?rater=anna. Other raters are
+    anonymous and identified by their browser.
     """
     with report_errors("stopped; all votes are stored"), serving_study(Study(study), host=host, port=port) as address:
         print_text(f"{address} (Ctrl-C to stop)")

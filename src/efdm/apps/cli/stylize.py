@@ -103,7 +103,7 @@ def stylize(
     """Stylize pictures or a video.
 
     Every content is combined with every style. Several results are written to the folder OUT as CONTENT__STYLE.png.
-    Pictures that are already in OUT are never contents.
+    Pictures in OUT are never used as contents.
 
     With --weight or --mix equal, all styles are mixed into one look.
 

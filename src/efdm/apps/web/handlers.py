@@ -1,4 +1,4 @@
-"""What the buttons of the web app do: functions from uploaded files and settings to files, without Gradio."""
+"""The handlers of the web app: functions from uploaded files and settings to files, without Gradio."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ class Handlers:
         return self.looks.prepare(network.stylizer, paths, weights=weights, size=size, max_pixels=self.limits.pixels)
 
     def _check_video(self, source: Path) -> int:
-        """Return the maximum number of frames. Raise `SettingError` if the video is too large or too long."""
+        """Return the maximum number of frames. Raise SettingError if the video is too large or too long."""
         from efdm.data.video import VideoReader
 
         with VideoReader(source) as reader:

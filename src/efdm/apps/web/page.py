@@ -32,7 +32,9 @@ def build_page(handlers: Handlers) -> Any:
         import gradio as gr
 
     with gr.Blocks(title="efdm", analytics_enabled=False, delete_cache=(KEEP_SECONDS // 4, KEEP_SECONDS)) as page:
-        gr.Markdown("# efdm\nExact feature distribution matching. Pictures stay on this machine and are deleted at the end.")
+        gr.Markdown(
+            "# efdm\nExact feature distribution matching. Pictures stay on this machine and are deleted when the app stops."
+        )
         for name, add in TABS.items():
             if name != "Domains" or handlers.classifiers:
                 with gr.Tab(name):

@@ -28,7 +28,7 @@ FONTS = ("system-ui", "sans-serif")  # the default theme would load fonts from t
 def private_folder() -> Iterator[Path]:
     """Yield a temporary folder, in which Gradio keeps its files as well, and delete it at the end.
 
-    Folders that apps left when they were killed are deleted as well.
+    Folders left behind by killed apps are deleted as well.
     """
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         # a running app holds its lock; folders of other users cannot be opened
@@ -71,7 +71,7 @@ def serve(
     share: bool = False,
     ready: Callable[[str, str | None], object] = lambda local, public: None,
 ) -> None:
-    """Serve the page until SIGINT or SIGTERM. Uploads and results are deleted then.
+    """Serve the page until SIGINT or SIGTERM, then delete uploads and results.
 
     Args:
         make: returns the handlers, given the folder for their results.

@@ -1,6 +1,6 @@
 """The page of a preference study, served by the standard library.
 
-The page never learns which candidate made a picture: files have random names, and a vote is a position, which the server
+The page does not reveal which candidate made a picture: files have random names, and a vote is a position, which the server
 translates. A vote is on the disk before its answer is sent.
 """
 
