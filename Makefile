@@ -63,6 +63,7 @@ bench: install
 	$(BIN)/python benchmarks/colours_report.py --readme
 	$(BIN)/python benchmarks/lab_report.py --readme
 	$(BIN)/python benchmarks/reproduction.py --readme
+	$(BIN)/python benchmarks/style_report.py --readme
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache demo

@@ -31,6 +31,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "colours-cpu.json": COLOURS,
     "colours-cuda.json": COLOURS,
     "large-cpu.json": (),  # a one-time check of a file with more than 2^31 values
+    "photoreal.json": ("src/efdm/style/photoreal.py",),
     "pictures-cpu.json": STYLE,
     "pictures-cuda.json": STYLE,
     "retrieval-cpu.json": RETRIEVAL,

@@ -147,7 +147,9 @@ def make(options: argparse.Namespace) -> None:
     networks = {method: loaded[file] for method, file in options.files.items()}
     record = {"environment": environment(options.device), "side": options.side, "size": options.size}
     record["decoders"] = {m: checksum(file or find("vgg19-efdm"))[:12] for m, file in options.files.items()}
+    torch.backends.cudnn.benchmark = True
     record["times"] = times(networks, options)
+    torch.backends.cudnn.benchmark = False  # the pairs have many shapes, and each would be searched
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "times.json").write_text(json.dumps(record, indent=1) + "\n")
     methods = {name: optimised(name, networks["efdm"], options.iterations) for name in OPTIMISED}
@@ -210,8 +212,6 @@ def main(words: list[str] | None = None) -> None:
     options = parser.parse_args(words)
     given = dict(word.split("=", 1) for word in options.decoder)
     options.files = {method: given.get(method, given.get("efdm")) for method in TRAINED}
-    if options.device == "cuda":
-        torch.backends.cudnn.benchmark = True
     (judge if options.judge else make)(options)
 
 

@@ -72,19 +72,6 @@ def demo(folder: Path, size: int | None) -> Path:
     return out
 
 
-def photoreal(folder: Path, size: int | None) -> Path:
-    """Compare the plain and the photo-realistic result on photographs."""
-    stylizer = Stylizer.from_pretrained("small")
-    rows = []
-    for content, style in (("coffee", "rocket"), ("astronaut", "coffee")):
-        pictures = [read_picture(photos()[name]).rgb for name in (content, style)]
-        made = [stylizer.stylize(*pictures, photoreal=how, size=size) for how in ("none", "guided")]
-        rows.append([*pictures, *made])
-    out = folder / "photoreal.webp"
-    write_picture(out, sheet(rows, column_labels=("content", "style", "plain", "photoreal"), cell=320), quality=85)
-    return out
-
-
 FAILURES = {  # name: (photo, style)
     "smooth areas": ("rocket", "wave"),
     "faces": ("hopper", "mosaic"),
@@ -177,7 +164,7 @@ def joint(folder: Path, size: int | None) -> Path:
     return out
 
 
-FIGURES = (distributions, demo, photoreal, failures, tolerance, colours, skies, joint)
+FIGURES = (distributions, demo, failures, tolerance, colours, skies, joint)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

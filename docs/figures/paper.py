@@ -109,12 +109,12 @@ def strength(shop: Workshop) -> Drawn:
         content, style = map(shop.picture, names)
         look, references = shop.stylizer.prepare(style), [shop.features(picture) for picture in (content, style)]
         made = [shop.stylizer.stylize(content, look, strength=s) for s in STRENGTHS]
-        rows.append([content, *made, style])
+        rows.append([*made, style])
         numbers += [
             {"pair": names, "strength": s, **shop.distances(output, *references)}
             for s, output in zip(STRENGTHS, made, strict=True)
         ]
-    labels = ["content", *(f"strength {s:g}" for s in STRENGTHS), "style"]
+    labels = ["content", *(f"strength {s:g}" for s in STRENGTHS[1:]), "style"]  # strength 0 is the content
     return sheet(rows, column_labels=labels, cell=160, gap=5), numbers
 
 
