@@ -140,7 +140,8 @@ def test_links_and_pictures_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["match_report", "pictures_report", "joint_report", "colours_report", "lab_report", "reproduction", "style_report"]
+    "name",
+    ["match_report", "pictures_report", "joint_report", "colours_report", "lab_report", "reproduction", "style_report"],
 )
 def test_tables_equal_the_records(name: str) -> None:
     for place in importlib.import_module(name).TABLES:

@@ -116,3 +116,15 @@ def test_quality_and_speed_targets() -> None:
         assert f"{on_cpu} on the CPU and {on_gpu} on the GPU for `{kind}` ({setting})" in words
     assert max(*ratios["vgg16", "CPU"], *ratios["vgg16", "GPU"]) <= 1.05
     assert max(*ratios["small", "CPU"], *ratios["small", "GPU"]) <= 1.15  # with a tolerance
+
+
+def test_photorealistic_modes() -> None:
+    """The recommendations of the guide follow from the record."""
+    record = json.loads((ROOT / "benchmarks/results/photoreal.json").read_text())
+    means = record["means"]
+    made = [name for name in means if name != "content"]
+    assert max(made, key=lambda name: means[name]["edge_ssim"]) == "grid"
+    assert min(made, key=lambda name: means[name]["lpips"]) == "grid"
+    assert means["guided"]["color_distance"] < means["grid"]["color_distance"]
+    assert min(made, key=lambda name: means[name]["color_distance"]) == "match"
+    assert f"at {record['size']} pixels on the {record['pairs']} pairs" in words_of("docs/guide/stylize.md")
