@@ -59,10 +59,11 @@ def test_the_result_is_continuous_in_strength(stylizer: Stylizer, look: Look) ->
 
 
 def test_strengths_of_a_batch_fade_one_by_one(stylizer: Stylizer, look: Look) -> None:
-    contents = torch.rand(2, 3, 24, 24)
-    made = stylizer.stylize(contents, look, strength=torch.tensor([0.0, 0.1]))
+    contents, strengths = torch.rand(3, 3, 24, 24), torch.tensor([0.0, 0.1, 0.5])
+    made = stylizer.stylize(contents, look, strength=strengths)
     assert torch.equal(made[0], contents[0])
-    assert torch.allclose(made[1], stylizer.stylize(contents[1], look, strength=0.1), atol=2e-2)
+    for one, content, strength in zip(made, contents, strengths.tolist(), strict=True):
+        assert torch.allclose(one, stylizer.stylize(content, look, strength=strength), atol=2e-2)
 
 
 def test_nearly_empty_styles_have_a_lower_strength(stylizer: Stylizer) -> None:

@@ -18,8 +18,10 @@ from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
 from efdm.style.look import normalise_weights
+from efdm.style.options import PictureOptions
 from efdm.style.pictures import working_size
 from efdm.style.stylizer import Stylizer
+from efdm.style.video import stylize_frames
 
 
 def test_from_pretrained_loads_a_file(tmp_path: Path) -> None:
@@ -180,14 +182,18 @@ def test_painted_styles_have_names(stylizer: Stylizer) -> None:
     assert torch.equal(named, read)
 
 
-def test_a_misspelled_style_gets_a_suggestion(stylizer: Stylizer) -> None:
-    with pytest.raises(ValueError, match="did you mean the style 'starry'"):
-        stylizer.stylize(torch.rand(3, 16, 16), "stary")
-
-
-def test_nan_is_not_taken_for_bytes(stylizer: Stylizer) -> None:
-    with pytest.raises(ValueError, match=r"values from nan to nan$"):
-        stylizer.stylize(torch.full((3, 16, 16), torch.nan), "starry")
+def test_options_as_a_whole_and_as_keywords(stylizer: Stylizer) -> None:
+    content, style = torch.rand(3, 20, 24), torch.rand(3, 20, 20)
+    options = PictureOptions(strength=0.5, method="adain")
+    expected = stylizer.stylize(content, style, strength=0.5, method="adain", stroke=2)
+    assert torch.equal(stylizer.stylize(content, style, options=options, stroke=2), expected)
+    assert torch.equal(
+        next(stylize_frames(stylizer, [content], stylizer.prepare(style), options=options, stroke=2)), expected
+    )
+    with pytest.raises(TypeError, match="strenght"):
+        stylizer.stylize(content, style, strenght=0.5)
+    with pytest.raises(SettingError, match="video"):
+        stylize_frames(stylizer, [content], stylizer.prepare(style), ties="random")
 
 
 PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.ones(8, 8, dtype=torch.bool)
@@ -199,8 +205,9 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (torch.rand(1, 8, 8), {}, r"\(1, 8, 8\)"),
         (torch.zeros(3, 8, 8, dtype=torch.int32), {}, "content / 255"),
         (PICTURE * 255, {}, "content / 255"),
-        (torch.full((3, 8, 8), torch.nan), {}, "from nan to nan"),
+        (torch.full((3, 8, 8), torch.nan), {}, "from nan to nan$"),
         (PICTURE, {"style": None}, "style is missing"),
+        (PICTURE, {"style": "stary"}, "'starry'"),
         (PICTURE, {"method": "adian"}, "did you mean 'adain'"),
         (PICTURE, {"preserve_color": "yes"}, "'none', 'content', 'luminance'"),
         (PICTURE, {"photoreal": "yes"}, "'none', 'guided', 'grid'"),
