@@ -69,7 +69,7 @@ def _backend(x: Tensor) -> Any:
     if is_exporting():
         return reference
     # A Python operator adds about 15 us per call, so `torch.ops` is used only while tracing.
-    return operators if is_eager(x) else torch.ops.efdm
+    return operators.functions if is_eager(x) else torch.ops.efdm
 
 
 @checked

@@ -95,8 +95,7 @@ class Sorter:
         return self._values("take", values, rank)
 
     def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        content, rank = self.sort_rank(x)
-        return self.take(self.tolerant_values(content, values, tolerance), rank)
+        return reference.tolerant_match(x, values, tolerance, self.sort_rank, self.take, self.tolerant_values)
 
     def tolerant_values(self, content: Tensor, values: Tensor, tolerance: float) -> Tensor:
         from efdm.kernels import cpu_tolerant

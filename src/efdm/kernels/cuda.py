@@ -192,8 +192,7 @@ class block:
 
     @classmethod
     def tolerant_match(cls, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        content, rank = cls.sort_rank(x)
-        return cls.take(cls.tolerant_values(content, values, tolerance), rank)
+        return reference.tolerant_match(x, values, tolerance, cls.sort_rank, cls.take, cls.tolerant_values)
 
     @staticmethod
     def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
@@ -334,8 +333,7 @@ class chunks:
 
     @classmethod
     def tolerant_match(cls, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        content, rank = cls.sort_rank(x)
-        return cls.take(cls.tolerant_values(content, values, tolerance), rank)
+        return reference.tolerant_match(x, values, tolerance, cls.sort_rank, cls.take, cls.tolerant_values)
 
     @staticmethod
     def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:

@@ -61,12 +61,6 @@ def sort_match(x: Tensor, y: Tensor) -> Tensor:
     return match_sorted(x, sort_rows(y))
 
 
-def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-    """Return `tolerant_values` in the order of ``x``: equal content receives equal values."""
-    content, rank = sort_rank(x)
-    return take(tolerant_values(content, values, tolerance), rank)
-
-
 def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
     """Replace each of the sorted ``values`` by the mean over all ranks of similar content, `similar_ranks`.
 
@@ -76,6 +70,19 @@ def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor
     finite = values[..., :1].isfinite() & values[..., -1:].isfinite()
     mean = sum_ranks(values, first, end).to(upcast(values).dtype) / (end - first)
     return torch.where(finite & (end - first > 1), mean.to(values.dtype), values)
+
+
+def tolerant_match(
+    x: Tensor,
+    values: Tensor,
+    tolerance: float,
+    sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
+    take: Callable[[Tensor, Tensor], Tensor] = take,
+    tolerant_values: Callable[[Tensor, Tensor, float], Tensor] = tolerant_values,
+) -> Tensor:
+    """Return `tolerant_values` in the order of ``x``: equal content receives equal values."""
+    content, rank = sort_rank(x)
+    return take(tolerant_values(content, values, tolerance), rank)
 
 
 def sum_ranks(values: Tensor, first: Tensor, end: Tensor) -> Tensor:
