@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from documents import ROOT, Table, markdown, parse_update_flag, update_documents
+from documents import ROOT, Table, main, markdown
 
 RESULTS = Path(__file__).parent / "results"
 GUIDE = ROOT / "docs" / "guide" / "match-colours.md"
@@ -41,7 +41,4 @@ TABLES = (Table(GUIDE, "colours table", "colours_report.py", colours_table),)
 
 
 if __name__ == "__main__":
-    if parse_update_flag(__doc__):
-        update_documents(TABLES)
-    for place in TABLES:
-        print(place.render(), end="\n\n")
+    main(TABLES, __doc__)

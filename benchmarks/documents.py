@@ -33,6 +33,14 @@ def update_documents(tables: Sequence[Table]) -> None:
         table.document.write_text(with_table(table.document.read_text(), table))
 
 
+def main(tables: Sequence[Table], description: str | None) -> None:
+    """Run the command line of a report: update the tables in the documents with ``--readme``, and print them."""
+    if parse_update_flag(description):
+        update_documents(tables)
+    for table in tables:
+        print(table.render(), end="\n\n")
+
+
 def parse_update_flag(description: str | None) -> bool:
     """Parse the command line of a report and return the value of ``--readme``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

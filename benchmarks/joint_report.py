@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from documents import ROOT, Table, markdown, parse_update_flag, update_documents
+from documents import ROOT, Table, main, markdown
 
 from efdm.stats import with_error
 from efdm.style.evaluate import read_records
@@ -50,7 +50,4 @@ if RUN.exists():
 
 
 if __name__ == "__main__":
-    if parse_update_flag(__doc__):
-        update_documents(TABLES)
-    for place in TABLES:
-        print(place.render(), end="\n\n")
+    main(TABLES, __doc__)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import README, ROOT, Table, markdown, parse_update_flag, update_documents
+from documents import README, ROOT, Table, main, markdown, parse_update_flag
 
 from efdm import lab
 
@@ -152,9 +152,7 @@ def page(path: Path) -> str:
 
 
 if __name__ == "__main__":
+    main(TABLES, __doc__)
     if parse_update_flag(__doc__):
-        update_documents(TABLES)
         for path in pages():
             path.write_text(page(path))
-    for table in TABLES:
-        print(table.render(), end="\n\n")

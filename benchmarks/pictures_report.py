@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from documents import README, ROOT, Table, markdown, parse_update_flag, update_documents
+from documents import README, ROOT, Table, main, markdown
 
 from efdm.stats import with_error
 from efdm.style.evaluate import read_records
@@ -113,7 +113,4 @@ TABLES = (
 
 
 if __name__ == "__main__":
-    if parse_update_flag(__doc__):
-        update_documents(TABLES)
-    for place in TABLES:
-        print(place.render(), end="\n\n")
+    main(TABLES, __doc__)

@@ -1,7 +1,7 @@
-"""Render the table of docs/reproduction.md: the paper's claims and what the committed records say about them.
+"""Render the tables of docs/reproduction.md: the paper's claims and what the committed records say about them.
 
-python benchmarks/reproduction.py            print the table
-python benchmarks/reproduction.py --readme   update it in the document
+python benchmarks/reproduction.py            print the tables
+python benchmarks/reproduction.py --readme   update them in the document
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from claims import CLAIMS, GAIN, LEAVE_ONE_OUT, NETWORKS, SINGLE_SOURCE, VARIANTS, Claim
-from documents import ROOT, Table, markdown, parse_update_flag, update_documents
+from documents import ROOT, Table, main, markdown
 from scipy import stats
 
 from efdm import lab
@@ -289,6 +289,4 @@ TABLES = (
 
 
 if __name__ == "__main__":
-    if parse_update_flag(__doc__):
-        update_documents(TABLES)
-    print(reproduction_table())
+    main(TABLES, __doc__)
