@@ -127,7 +127,7 @@ TABLES = (
     *(
         Table(folder / "README.md", f"{name} table", SCRIPT, partial(render, folder))
         for folder in FEATURES
-        if folder.exists()
+        if (folder / "README.md").exists()
         for name, render in (("histogram", histogram_table), ("probe", probe_table))
     ),
 )

@@ -45,6 +45,11 @@ def test_rows_with_other_names_or_options() -> None:
     assert sorted(sentences) == ["always: efdmix, p=1.0.", "mixstyle: mixstyle, p=0.7.", "weak: efdmix, p=0.2, alpha=0.9."]
 
 
+def test_drawn_options_are_no_other_method() -> None:
+    recipe = small(protocol="domainbed", draws=2, methods=["erm", "coral"], selections=("oracle",))
+    assert not [s for s in accuracy_table(studied(recipe, lambda *_: 50.0), "oracle").caption if s.startswith("coral")]
+
+
 def test_shared_sentences_are_printed_once() -> None:
     recipe = small(orders=(("erm", "efdmix"),))
     first, *others = tables(studied(recipe, steady))

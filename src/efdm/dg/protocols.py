@@ -1,12 +1,7 @@
 """Protocols: which domains are trained on, which are tested, and on which pictures.
 
-Every domain has three splits. **train** is used for training, in the training domains. **val** is never trained on:
-training-domain validation uses it in the training domains, the oracle in the test domains. **test** is the whole domain, as
-for the published numbers on PACS; test domains take no part in training, so their "train" pictures count as well. A domain
-with an official test split, as in VLCS, is scored on that split, which contains nothing of "val".
-
-DomainBed's protocol has its own splits: a fifth of every domain is held out, drawn for every seed, and a test domain is
-scored on the other four fifths.
+Every domain has three splits: "train", "val", which is held out for selection, and "test", the whole domain or its official
+test split. docs/protocols.md describes their use.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from efdm.lab.plan import display
+from efdm.lab.plan import display, hparam_grid
 from efdm.lab.results import Numbers, tabled
 from efdm.lab.selection import VALIDATION
 from efdm.lab.sweep import Study
@@ -77,11 +77,10 @@ def _word(value: Any) -> str:
 
 
 def row_sentences(study: Study) -> list[str]:
-    """Return a sentence for each row whose name is not its method with default options."""
-    methods: dict[str, dict[str, None]] = {}
-    for planned in tabled(study):
-        methods.setdefault(planned.row, {})[_method(planned.settings, study.recipe.kind.methods)] = None
-    return [f"{row}: {' or '.join(words)}." for row, words in methods.items() if list(words) != [row]]
+    """Return a sentence for each row whose name is not its method with default options, or those of the first draw."""
+    first = next(iter(hparam_grid(study.recipe)))
+    rows = {p.row: _method(p.settings, study.recipe.kind.methods) for p in tabled(study) if p.hparams == first}
+    return [f"{row}: {words}." for row, words in rows.items() if words != row]
 
 
 def _method(settings: Mapping[str, Any], methods: Mapping[str, Any]) -> str:

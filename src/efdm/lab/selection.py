@@ -1,18 +1,8 @@
 """Accuracies of one evaluation, their spread over seeds, and model selection: which evaluation a table reports.
 
-Each rule has its own table, and numbers of different rules must not be compared. A run has several evaluations, and a
-recipe with a ``grid`` has several runs per row, column and seed. The rules differ in the data they use:
-
-last                            None: the last evaluation, as in the paper. Every combination of a grid gets its own row.
-training-domain validation      Held-out pictures of the training domains. Chooses hyperparameters and step by the mean of
-                                these domains' accuracies.
-leave-one-domain-out            The accuracy on each training domain D of a run that was trained without D and the target.
-cross-validation                Chooses hyperparameters and step by the mean over D, then reports the run without the target
-                                at that step. Needs an additional run for every pair of domains.
-oracle                          Held-out pictures of the target, which are not available in practice: an upper bound. Chooses
-                                hyperparameters only, by the last evaluation, and is scored on the remaining pictures.
-
-The last three are DomainBed's. Ties go to the first combination and the earliest step.
+A run has several evaluations, and a recipe with a ``grid`` has several runs per row, column and seed. Each rule of
+`SELECTIONS` has its own table, and numbers of different rules must not be compared; docs/protocols.md describes them. Ties
+go to the first combination and the earliest step.
 """
 
 from __future__ import annotations
