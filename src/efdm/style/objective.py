@@ -28,15 +28,13 @@ IDENTITIES = 1  # samples of a batch that are their own style
 
 
 class PaperObjective(nn.Module):
-    """The paper's objective for a decoder, as in the authors' code.
+    """The paper's objective for the decoder of a VGG, as in the authors' code.
 
     Content: the deepest features of the output should equal the matched features. Style: the loss of the method at each tap.
     """
 
     def __init__(self, network: StyleNetwork, *, method: str = "efdm", style_weight: float = 10.0) -> None:
         super().__init__()
-        if not isinstance(network.stages[0], VGG) or len(network.stages) > 1:
-            raise ValueError(f"the paper's objective trains the decoder of a VGG, got the network {network.name!r}")
         self.network, self.method, self.style_weight = network, method, style_weight
 
     def trained(self) -> list[nn.Module]:
@@ -143,8 +141,6 @@ class PerceptualObjective(nn.Module):
 
     def forward(self, content: Tensor, style: Tensor, directions: Sequence[Tensor] = ()) -> dict[str, Tensor]:
         same = self.identities
-        if same and len(content) * self.processes <= same:
-            raise ValueError(f"batch must be greater than identities={same}, got {len(content) * self.processes}")
         if same:
             style = torch.cat([style[:-same], content[-same:]])
         taps = sorted({*STYLE_TAPS, *LIKENESS_TAPS})
