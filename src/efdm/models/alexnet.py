@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efdm.models.state_dicts import check_state
+from efdm.models.state_dicts import load_state
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 
 # index in torchvision's `features` -> channels in and out, kernel, stride, padding
@@ -43,8 +43,5 @@ class AlexNet(nn.Module):
 
 def load_alexnet(state: Mapping[str, Tensor]) -> AlexNet:
     """Return AlexNet with the ``features.N`` of torchvision's checkpoint; its classifier is ignored."""
-    network = AlexNet()
-    state = {key: value.float() for key, value in state.items() if key.startswith("features.")}
-    check_state(network, "alexnet", state)
-    network.load_state_dict(state)
-    return network.eval().requires_grad_(False)
+    features = {key: value for key, value in state.items() if key.startswith("features.")}
+    return load_state(AlexNet(), "alexnet", features).eval().requires_grad_(False)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from efdm.errors import requires
 from efdm.models.compat import allow_torchvision
 from efdm.models.osnet import OSNet
-from efdm.models.state_dicts import check_state, naming_file, rename_layers
+from efdm.models.state_dicts import load_state, naming_file, rename_layers
 from efdm.models.tiny import Tiny
 from efdm.models.vgg import CLASSIFIERS, CONVS_PER_BLOCK, WIDTHS, numbered_convs
 from efdm.models.weights import MissingWeights, checksum, find_file, folders, read
@@ -226,8 +226,7 @@ def _load(model: nn.Module, name: str, state: State) -> None:
         state = {k: v for k, v in state.items() if not k.startswith(heads)}
     slopes = tuple(f"{layer}.weight" for layer, module in model.named_modules() if isinstance(module, nn.PReLU))
     # a file of the same network with ReLU has none of them; some of them are a damaged file
-    check_state(model, name, state, optional=heads if any(k in state for k in slopes) else heads + slopes)
-    model.load_state_dict({**own, **state})  # converts to the dtype of the model
+    load_state(model, name, state, optional=heads if any(k in state for k in slopes) else heads + slopes)
     if not fits:
         _reset_classifiers(model)
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 from torch import Tensor, nn
 
 from efdm.text import first_few
 
+Module = TypeVar("Module", bound=nn.Module)
 
-def check_state(module: nn.Module, name: str, state: Mapping[str, Tensor], *, optional: tuple[str, ...] = ()) -> None:
-    """Raise unless ``state`` fits the state dict of ``module``. Keys that start with ``optional`` may be missing."""
+
+def load_state(module: Module, name: str, state: Mapping[str, Tensor], *, optional: tuple[str, ...] = ()) -> Module:
+    """Fill a module, in the dtype of its parameters, and return it, or raise if ``state`` does not fit.
+
+    Keys that start with ``optional`` may be missing.
+    """
     own = module.state_dict()
     # old checkpoints have no batch counters, which matter only for cumulative running averages
     missing = [k for k in own if k not in state and not k.startswith(optional) and not k.endswith("num_batches_tracked")]
@@ -23,6 +29,8 @@ def check_state(module: nn.Module, name: str, state: Mapping[str, Tensor], *, op
         problems.append(f"{wrong[0]} has shape {tuple(state[wrong[0]].shape)}, expected {tuple(own[wrong[0]].shape)}")
     if problems:
         raise ValueError(f"the checkpoint does not fit {name}: {'; '.join(problems)}")
+    module.load_state_dict(state, strict=False)
+    return module
 
 
 def rename_layers(state: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efdm.models.state_dicts import check_state, rename_layers
+from efdm.models.state_dicts import load_state, rename_layers
 
 CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)})
 WIDTHS = (64, 128, 256, 512, 512)
@@ -121,10 +121,8 @@ def load_vgg(encoder: VGG, state: Mapping[str, Tensor]) -> VGG:
         names = {"0": "input", **{str(n): conv for n, conv in numbered_convs(encoder.name, first=2, step=3).items()}}
     deeper = tuple(f"{conv}." for conv in numbered_convs(encoder.name).values() if conv not in encoder.names)
     renamed = rename_layers(state, names).items()
-    wanted = {key: value.float() for key, value in renamed if not key.startswith((*deeper, *CLASSIFIERS))}
-    check_state(encoder, encoder.name, wanted, optional=("input.",))
-    encoder.load_state_dict(wanted, strict=False)
-    return encoder
+    wanted = {key: value for key, value in renamed if not key.startswith((*deeper, *CLASSIFIERS))}
+    return load_state(encoder, encoder.name, wanted, optional=("input.",))
 
 
 def numbered_convs(name: str, first: int = 0, step: int = 2) -> dict[int, str]:
@@ -204,6 +202,4 @@ def load_decoder(decoder: MirrorDecoder, state: Mapping[str, Tensor]) -> MirrorD
     numbers = sorted({int(part) for key in state for part in key.split(".") if part.isdigit()})
     # decoder.pth counts ReLUs, padding and upsampling as well
     renamed = rename_layers(state, {str(number): f"convs.{i}" for i, number in enumerate(numbers)})
-    check_state(decoder, f"a decoder of {decoder.name} from {decoder.until}", renamed)
-    decoder.load_state_dict({key: value.float() for key, value in renamed.items()})
-    return decoder
+    return load_state(decoder, f"a decoder of {decoder.name} from {decoder.until}", renamed)

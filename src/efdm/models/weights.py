@@ -23,7 +23,7 @@ from torch import Tensor
 from efdm.errors import DamagedFileError, SettingError, requires
 from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
-from efdm.models.state_dicts import check_state, naming_file
+from efdm.models.state_dicts import load_state, naming_file
 from efdm.models.vgg import VGG, MirrorDecoder, Padding, Pooling, load_decoder, load_vgg, normalise
 from efdm.text import first_few
 
@@ -314,8 +314,7 @@ def load_network(network: StyleNetwork, path: str | Path) -> StyleNetwork:
         if isinstance(network.decoder, MirrorDecoder):
             load_decoder(network.decoder, {key.removeprefix("decoder."): value for key, value in state.items()})
         else:
-            check_state(network, network.name, state)
-            network.load_state_dict(state)
+            load_state(network, network.name, state)
     return network
 
 
