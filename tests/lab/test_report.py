@@ -208,6 +208,21 @@ def test_comparisons() -> None:
     assert less.rows[0][less.head.index("verdict")] == "incomplete"
 
 
+def test_separate_contrasts_do_not_weaken_the_claims() -> None:
+    def noisy(settings: Settings, step: int, split: str, domain: str) -> float:
+        return 60 + {"erm": 0, "mixstyle": 1 + 0.4 * settings.seed, "efdmix": 2}[settings.method]
+
+    recipe = small(methods=["erm", "mixstyle", "efdmix"], orders=(("erm", "mixstyle"),))
+    more = replace(recipe, separate_contrasts=(("erm", "efdmix"), ("mixstyle", "efdmix")))
+    before, after = (
+        [table for table in tables(studied(each, noisy)) if "comparisons" in table.title] for each in (recipe, more)
+    )
+    assert [table.title for table in after] == [before[0].title, before[1].title, "small: separate comparisons, last"]
+    assert after[0].rows == before[0].rows
+    assert len(after[-1].rows) == 2
+    assert "corrected for the 2 comparisons" in " ".join(after[-1].caption)
+
+
 def test_missing_rows_are_named() -> None:
     """One row and one column of a recipe."""
     study = studied(small(methods=["erm", "efdmix"], orders=(("erm", "efdmix"),)), steady)

@@ -9,7 +9,6 @@ with requires("dg"):
         PACS_PAPER,
         PACS_RESNET18,
         PACS_RESNET50,
-        PACS_SHORT,
         STABLE,
         pacs_resnet,
     )
@@ -30,7 +29,6 @@ __all__ = [
     "PACS_PAPER",
     "PACS_RESNET18",
     "PACS_RESNET50",
-    "PACS_SHORT",
     "SELECTIONS",
     "STABLE",
     "Published",

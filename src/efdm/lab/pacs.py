@@ -22,12 +22,13 @@ PACS_PAPER: Mapping[str, Any] = MappingProxyType({
     "size": 224,
     "evaluate_every": 500,  # ours; the paper evaluates at the end only
 })  # fmt: skip
-PACS_SHORT: Mapping[str, Any] = MappingProxyType({**PACS_PAPER, "iterations": 1600, "evaluate_every": 400})
 PACS_MOBILENETV2: Mapping[str, Any] = MappingProxyType({
-    **PACS_SHORT,
+    **PACS_PAPER,
     "backbone": "mobilenetv2_100",
     "stages": ("blocks.1", "blocks.2", "blocks.4"),  # the ends of strides 4, 8 and 16, like layer1, 2, 3 of a ResNet
+    "iterations": 1600,
     "lr": 3e-3,
+    "evaluate_every": 400,
 })  # fmt: skip
 # lr and iterations were chosen by pacs_grid_resnet18
 PACS_RESNET18: Mapping[str, Any] = MappingProxyType({

@@ -51,6 +51,7 @@ class Recipe:
         scores: rows of `SCORES`; the default depends on task and protocol.
         orders: chains of rows, each claimed to be better than the one before.
         contrasts: pairs of rows to compare without a claim.
+        separate_contrasts: pairs for a table of their own, with p-values corrected for these pairs only.
         published: published numbers to show next to ours.
         std: a row of `STDS`: the spread after the ±.
         picture_size: the size at which pictures are held in memory; 0 is ``settings["size"]``.
@@ -71,6 +72,7 @@ class Recipe:
     scores: tuple[str, ...] = ()
     orders: tuple[tuple[str, ...], ...] = ()
     contrasts: tuple[tuple[str, str], ...] = ()
+    separate_contrasts: tuple[tuple[str, str], ...] = ()
     published: tuple[Published, ...] = ()
     std: str = "population"
     picture_size: int = 0
@@ -114,7 +116,7 @@ class Recipe:
             for name in changes:
                 check_choice("setting", name, self.kind.settable)
             self.kind.check_settings(changes)
-        for row in (name for chain in (*self.orders, *self.contrasts) for name in chain):
+        for row in (name for chain in (*self.orders, *self.contrasts, *self.separate_contrasts) for name in chain):
             check_choice("row", row, self.rows)
 
     @property

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_sentences, score_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence
@@ -173,9 +174,16 @@ def _letters(name: str) -> str:
 # --- comparisons and summary -----------------------------------------------------------------------------------------
 
 
-def comparison_table(study: Study, selection: str = "last", score: str = "") -> Table:
-    """Return the paired differences for the orders and contrasts of a recipe, with p-values corrected for their number."""
+def comparison_table(
+    study: Study, selection: str = "last", score: str = "", family: Literal["main", "separate"] = "main"
+) -> Table:
+    """Return the paired differences for the orders and contrasts of a recipe, with p-values corrected for their number.
+
+    ``family="separate"`` compares the ``separate_contrasts`` instead.
+    """
     recipe = study.recipe
+    if family == "separate":
+        recipe = replace(recipe, orders=(), contrasts=recipe.separate_contrasts)
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
     by_direction = recipe.rules.heading == "direction"
@@ -202,7 +210,8 @@ def comparison_table(study: Study, selection: str = "last", score: str = "") -> 
     columns = [] if by_direction else made.columns
     head = ["second - first", "difference", "error", "p", "p (Holm)", "verdict", "seeds", "second better", *columns]
     rows = [_difference_row(where, d, columns) for where, differences in found.items() for d in differences.values()]
-    return Table(f"{recipe.name or recipe.data}: comparisons, {selection}", head, rows, caption)
+    title = {"main": "comparisons", "separate": "separate comparisons"}[family]
+    return Table(f"{recipe.name or recipe.data}: {title}, {selection}", head, rows, caption)
 
 
 def _difference_row(where: str, d: Difference, columns: Sequence[str]) -> list[str]:
@@ -274,6 +283,8 @@ def tables(study: Study, std: str = "") -> list[Table]:
         first, *others = recipe.selections
         compared = [comparison_table(study, rule) for rule in (first, *(rule for rule in others if rule == VALIDATION))]
         made += [table for table in compared if table.rows] or compared[:1]
+    if recipe.separate_contrasts:
+        made.append(comparison_table(study, recipe.selections[0], family="separate"))
     if len(recipe.selections) > 1:
         summary = summary_table(study, std=std)
         if not {cell for row in summary.rows for cell in row[1:]} <= {MISSING, INCOMPLETE, DIFFER}:

@@ -44,8 +44,8 @@ recipe = Recipe(
         ("efdmix-labels", "efdmix-labels-flow"),
         ("mixstyle", "mixstyle-flow"),  # the gradient without exact matching
         ("mixstyle-flow", "efdmix-flow"),  # exact matching with the gradient
-        *NOISE_CONTRASTS,
     ),
+    separate_contrasts=NOISE_CONTRASTS,
     published=published_lines("pacs", "leave-one-out", "resnet18"),
     notes=(
         "All feature methods act after the same three stages; DSU and CrossNorm were published with more stages, CrossNorm "

@@ -44,8 +44,8 @@ recipe = pacs_resnet(
         ("efdmix", "efdmix-flow"),
         ("efdmix-labels", "efdmix-labels-flow"),
         *((name, "efdmix-flow") for name in REGULARIZERS),
-        *NOISE_CONTRASTS,
     ),
+    separate_contrasts=NOISE_CONTRASTS,
     notes=(
         "With labels, batches hold 2 domains x 32 pictures and runs have as many iterations as the others; the paper uses "
         "2 x 64 and 150 epochs.",

@@ -19,6 +19,7 @@ recipe = Recipe(
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow", "dsu", "crossnorm", "distribution-noise"],
     settings=PACS_MOBILENETV2,
     orders=ORDERS,
-    contrasts=(("efdmix", "efdmix-flow"), *NOISE_CONTRASTS),
+    contrasts=(("efdmix", "efdmix-flow"),),
+    separate_contrasts=NOISE_CONTRASTS,
     published=published_lines("pacs", "single-source", "resnet18"),
 )

@@ -20,5 +20,6 @@ recipe = pacs_resnet(
     "single-source",
     ["erm", "mixstyle", "efdmix", "efdmix-flow", "dsu", "crossnorm", "distribution-noise"],
     orders=ORDERS,
-    contrasts=(("efdmix", "efdmix-flow"), *NOISE_CONTRASTS),
+    contrasts=(("efdmix", "efdmix-flow"),),
+    separate_contrasts=NOISE_CONTRASTS,
 )
