@@ -29,4 +29,4 @@ def open_browser() -> Iterator[Any]:
 def screenshot(page: Any, name: str) -> None:
     if SCREENSHOTS:
         page.wait_for_timeout(500)
-        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.jpg", type="jpeg", quality=70)
+        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.jpg", type="jpeg", quality=70, full_page=True)

@@ -13,7 +13,7 @@ HTML = """
 """
 
 CSS = """
-position: relative; width: 220px; height: 220px; border-radius: 8px; cursor: crosshair; touch-action: none;
+position: relative; width: min(220px, 100%); aspect-ratio: 1; border-radius: 8px; cursor: crosshair; touch-action: none;
 background: linear-gradient(135deg, #8884, #8881 45%, #8881 55%, #8884); border: 1px solid #8888; user-select: none;
 .corner { position: absolute; font-size: 13px; max-width: 45%; overflow: hidden; text-overflow: ellipsis; }
 .dot {
