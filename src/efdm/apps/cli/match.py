@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, resolve_device
+from efdm.apps.cli.options import Device, choice, given_fields, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import VIDEOS
@@ -22,6 +22,7 @@ from efdm.style.spaces import SPACES
 
 
 def match(
+    context: typer.Context,
     content: Annotated[
         list[Path],
         typer.Argument(
@@ -34,23 +35,25 @@ def match(
         list[str],
         typer.Option(help="A picture, a folder, a zip, an array or the name of a painted style. Repeat to pool several."),
     ],
-    space: Annotated[str, choice(SPACES, "Colour space.")] = "rgb",
+    space: Annotated[str, choice(SPACES, "Colour space.")] = MatchOptions.space,
     method: Annotated[
         str, choice(get_args(Method), "channels: every channel exactly; joint: also the combinations of channels.")
-    ] = "channels",
-    strength: Annotated[float, typer.Option(min=0, max=1, help="From the content (0) to the match (1).")] = 1.0,
-    ties: Annotated[str, choice(TIES, "Order of equal values.")] = "smooth",
+    ] = MatchOptions.method,
+    strength: Annotated[
+        float, typer.Option(min=0, max=1, help="From the content (0) to the match (1).")
+    ] = MatchOptions.strength,
+    ties: Annotated[str, choice(TIES, "Order of equal values.")] = MatchOptions.ties,
     tolerance: Annotated[
         float,
         typer.Option(min=0, help="Standard deviations within which values share their match; 0: exact."),
-    ] = 0.0,
+    ] = MatchOptions.tolerance,
     mask: Annotated[Path | None, typer.Option(help="Change only where this picture is white.")] = None,
     reference_mask: Annotated[
         list[Path] | None, typer.Option(help="Use only the white part of a reference. Repeat it once per reference.")
     ] = None,
     nodata: Annotated[float | None, typer.Option(help="Value of pixels without data, which stay as they are.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the dither and of a joint match.")] = 0,
-    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = "keep",
+    seed: Annotated[int, typer.Option(help="Random seed of the dither and of a joint match.")] = MatchOptions.seed,
+    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = MatchOptions.audio,
     format: files.Format = "",
     quality: files.Quality = 95,
     skip_existing: files.SkipExisting = False,
@@ -67,11 +70,8 @@ def match(
     With --shard, --engine ray, --output or shards, the command is a job: run it again to continue it.
     """
     with report_errors(files.INTERRUPTED), files.piped(content, out, format) as (contents, target):
-        options = MatchOptions(
-            space=space, method=method, strength=strength, ties=ties, tolerance=tolerance, mask=mask,  # type: ignore[arg-type]
-            reference_masks=tuple(reference_mask or ()), nodata=nodata, seed=seed, audio=audio,  # type: ignore[arg-type]
-            device=resolve_device(device),
-        )  # fmt: skip
+        parsed = {"reference_masks": tuple(reference_mask or ()), "device": resolve_device(device)}
+        options = MatchOptions(**given_fields(context, MatchOptions) | parsed)
         saving = files.saving(format, quality, skip_existing)
         jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 import torch
@@ -34,6 +35,11 @@ Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1. Defaults to the 
 def resolve_device(name: str) -> torch.device:
     """Return the named or the default device. Raise SettingError if it cannot be used."""
     return check_device(name or default_device())
+
+
+def given_fields(context: typer.Context, kind: type) -> dict[str, Any]:
+    """Return the parameters of the running command that are fields of a dataclass."""
+    return {field.name: context.params[field.name] for field in fields(kind) if field.name in context.params}
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, complete, resolve_device
+from efdm.apps.cli.options import Device, choice, complete, given_fields, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
@@ -33,6 +33,7 @@ SIZES = "[PIXELS|full|auto]"
 
 
 def stylize(
+    context: typer.Context,
     content: Annotated[
         list[Path],
         typer.Argument(
@@ -60,10 +61,12 @@ def stylize(
             help="From the content (0) to the style (1); auto is 1, or less for nearly empty styles.",
         ),
     ] = "auto",
-    stroke: Annotated[float, typer.Option(min=1, max=MAX_STROKE, help="Factor by which strokes become larger.")] = 1.0,
-    method: Annotated[str, choice(MATCHERS, "Matching method.")] = "efdm",
-    preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = "none",
-    photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = "none",
+    stroke: Annotated[
+        float, typer.Option(min=1, max=MAX_STROKE, help="Factor by which strokes become larger.")
+    ] = Options.stroke,
+    method: Annotated[str, choice(MATCHERS, "Matching method.")] = Options.method,
+    preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = Options.preserve_color,
+    photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = Options.photoreal,
     content_mask: Annotated[
         Paths, typer.Option(help="Stylize only where this picture is white. Repeat it for several regions.")
     ] = None,
@@ -89,9 +92,9 @@ def stylize(
             min=0, help="Standard deviations within which content shares a style value; 0: exact. Default: the model's."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = 0,
-    temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = "smooth",
-    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = "keep",
+    seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = Options.seed,
+    temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = Options.temporal,
+    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = Options.audio,
     format: files.Format = "",
     quality: files.Quality = 95,
     skip_existing: files.SkipExisting = False,
@@ -116,11 +119,8 @@ def stylize(
         report_errors(files.INTERRUPTED, weight_options=WEIGHT_OPTIONS),
         files.piped(content, out, format) as (contents, target),
     ):
-        options = Options(
-            strength=_strength(strength), stroke=stroke, method=method, preserve_color=preserve_color,
-            photoreal=photoreal, ties=ties, tolerance=tolerance, seed=seed, size=_size(size),
-            style_size=_size(style_size), temporal=temporal, audio=audio,  # type: ignore[arg-type]
-        )  # fmt: skip
+        parsed = {"strength": _strength(strength), "size": _size(size), "style_size": _size(style_size)}
+        options = Options(**given_fields(context, Options) | parsed)
         saving = files.saving(format, quality, skip_existing)
         jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):

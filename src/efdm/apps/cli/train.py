@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice
+from efdm.apps.cli.options import Device, choice, given_fields
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
@@ -83,8 +83,8 @@ def style(
 
     Settings default to the recipe of the encoder. To use several GPUs, start the command with torchrun.
     """
-    fields = {field.name for field in dataclasses.fields(Settings)} - {"device"}
-    given = {name: value for name, value in context.params.items() if name in fields and value not in (None, "")}
+    given = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
+    given.pop("device", None)
     resume_command = f"efdm train style --resume -o {shlex.quote(str(out))}"
     with report_errors(f"interrupted; resume with: {resume_command}", weight_options=WEIGHT_OPTIONS):
         started = read_settings(Settings, out) if resume else None
