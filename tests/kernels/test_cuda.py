@@ -33,15 +33,20 @@ def test_runs_on_the_current_stream(n: int) -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_cuda_graph(n: int) -> None:
     x, y = torch.randn(8, n, device="cuda"), torch.randn(8, n, device="cuda")
-    kernels.sort_match(x, y)  # compiles and loads the kernel before the capture
+
+    def match() -> tuple[torch.Tensor, torch.Tensor]:
+        return kernels.sort_match(x, y), kernels.tolerant_match(x, kernels.sort_rows(y), 0.1)
+
+    match()  # compiles and loads the kernels before the capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = kernels.sort_match(x, y)
+        exact, tolerant = match()
     for _ in range(3):
         x.normal_()
         y.normal_()
         graph.replay()
-        assert torch.equal(out, reference.sort_match(x, y))
+        assert torch.equal(exact, reference.sort_match(x, y))
+        close(tolerant, reference.tolerant_match(x, reference.sort_rows(y), 0.1))
 
 
 def test_mixing_with_gradient_in_a_cuda_graph() -> None:
@@ -75,6 +80,7 @@ def test_writes_every_element(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = torch.randn(5, n, device="cuda"), torch.randn(5, n, device="cuda")
     assert not kernels.sort_match(x, y).isnan().any()
     assert not kernels.sort_rank(x)[0].isnan().any()
+    assert not kernels.tolerant_match(x, y.sort().values, 0.1).isnan().any()
     x, partner = x.view(5, 1, n), torch.tensor([1, 1, 0, 3, 1], device="cuda")
     for weight in (torch.rand(5, device="cuda"), torch.zeros(5, device="cuda")):
         mixed, order = kernels.mix_order(x, partner, weight)
@@ -98,7 +104,7 @@ def test_kernel_by_dtype_and_length() -> None:
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         assert kernels.choose_kernel(torch.device("cuda"), dtype, 16_384).name == "cuda_block"
         assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_536).name == "cuda_chunks"
-        assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_537).name == "torch"
+        assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_537).name == "cuda_tiles"
     assert kernels.choose_kernel(torch.device("cuda"), torch.float64, 10).name == "torch"
 
 

@@ -15,6 +15,7 @@ KERNEL = re.compile(r"^(?!__device__).*?(\w+)\((const raw \*[^)]*)\) {$", re.MUL
 SIGNATURES = {name: parameters.split(",") for name, parameters in KERNEL.findall(cuda._SOURCE.read_text())}
 POINTERS = {
     "int": torch.int32, "half_word": torch.int16, "float": torch.float32, "double": torch.float64, "long": torch.int64,
+    "Totals": torch.float64,
 }  # fmt: skip
 
 

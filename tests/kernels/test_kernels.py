@@ -103,6 +103,18 @@ def test_tolerant(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> No
 
 
 @each_kernel_and_dtype
+@pytest.mark.parametrize("n", [2, 31, 33, 64, 513, 833, 4097, 16_384, 16_385, 18_433, 65_536, 65_537])
+def test_tolerant_at_the_limits_of_blocks_and_tiles(kernel: Kernel, where: torch.device, dtype: torch.dtype, n: int) -> None:
+    if n > kernel.max_length(where, dtype):
+        return
+    x = torch.randn(3, n)
+    x[1], x[2, ::5] = x[1].relu(), torch.nan
+    x, values = x.to(where, dtype), torch.randn(3, n).exp().sort().values.to(where, dtype)
+    for tolerance in (0.01, 0.5):
+        close(kernels.tolerant_match(x, values, tolerance), reference.tolerant_match(x, values, tolerance))
+
+
+@each_kernel_and_dtype
 def test_mix_partners(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
     partner = torch.tensor([4, 3, 0, 0, 1], device=where)
     weight = torch.tensor([0.0, 1.0, 0.25, 0.75, 0.5], device=where)

@@ -7,8 +7,9 @@ launch. Longer rows are split into chunks of that length, which are sorted and m
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from efdm.kernels.floats import INFINITY_BITS
 from efdm.kernels.nvrtc import Module, unavailable_reason
 
 MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px image; positions have 16 bits
+MAX_TILED_LENGTH = 1 << 30  # sums of two indices fit 32 bits
 
 # By maximum row length: threads per block, and desired blocks per multiprocessor for kernels that sort both sides or one.
 # With up to 16 elements per thread, 64 registers suffice and 1024 threads share a multiprocessor. Kernels that sort one side
@@ -35,12 +37,11 @@ _SOURCE = Path(__file__).with_name("sort_match.cu")
 _THREADS = 256  # threads per block of the kernels that do not sort
 _MERGED = 8  # elements per thread of the merge kernels, as in sort_match.cu
 _SIDE = 64  # side of the squares that to_rows transposes, as in sort_match.cu
-_AVERAGERS = 512  # threads per block of tolerant_values, as in sort_match.cu
 _MIXERS = 512  # threads per block of mix_ordered and its gradient, as in sort_match.cu
 _MIX_SHARED = 112 * 1024  # their shared memory: two blocks per multiprocessor of an H200
 _SECTOR = 32  # bytes per memory transaction
 
-__all__ = ["MAX_CHUNKED_LENGTH", "block", "chunks", "max_block_length", "unavailable_reason"]
+__all__ = ["MAX_CHUNKED_LENGTH", "block", "chunks", "max_block_length", "tiles", "unavailable_reason"]
 
 
 def _row_of(n: int) -> tuple[int, int, int]:
@@ -57,6 +58,11 @@ def _shared_bytes(threads: int, items: int, width: int) -> int:
     """Return the shared memory of a sort: counts or exchanged words, plus a copy of 32-bit keys."""
     counts, words = threads // 32 * 256 * 4 + 32 * 4, threads * items * 4
     return -(-max(counts, words) // 16) * 16 + (words if width == 4 else 0)
+
+
+def _tolerant_bytes(threads: int, items: int) -> int:
+    """Return the shared memory of match_tolerant: the sorted content or the memory of the sort, and padded float64 sums."""
+    return _shared_bytes(threads, items, 2) + (threads * items * 17 // 16 + threads // 32 * 4) * 8
 
 
 @cache
@@ -79,7 +85,8 @@ def _module(threads: int, items: int, width: int, device: int) -> Module:
     _, both_sides, one_side = _row_of(threads * items)
     settings = {"THREADS": threads, "ITEMS": items, "HALF": int(width == 2)}
     settings |= {"BLOCKS_BOTH_SIDES": both_sides, "BLOCKS_ONE_SIDE": one_side}
-    return Module(_SOURCE.read_text(), settings, device, max(_shared_bytes(threads, items, width), _mix_shared(device)))
+    shared = (_shared_bytes(threads, items, width), _mix_shared(device), _tolerant_bytes(threads, items))
+    return Module(_SOURCE.read_text(), settings, device, max(s for s in shared if s <= _max_shared(device)))
 
 
 class _Launcher:
@@ -90,14 +97,14 @@ class _Launcher:
         self.n, self.infinity = n, INFINITY_BITS[dtype]
         self.threads, items = _block(block_length)
         self.module = _module(self.threads, items, width, device)
-        self.shared = _shared_bytes(self.threads, items, width)
+        self.shared, self.tolerant_shared = _shared_bytes(self.threads, items, width), _tolerant_bytes(self.threads, items)
         self.capacity = self.threads * items
         self.chunks = -(-n // self.capacity)
 
-    def per_row(self, kernel: str, x: Tensor, *others: Tensor | int | None) -> None:
+    def per_row(self, kernel: str, x: Tensor, *others: Tensor | int | None, shared: int = 0) -> None:
         """Launch one block per row."""
         if rows := x.numel() // self.n:
-            self.module.launch(kernel, rows, self.threads, self.shared, x, *others, self.n, self.infinity)
+            self.module.launch(kernel, rows, self.threads, shared or self.shared, x, *others, self.n, self.infinity)
 
     def per_chunk(self, kernel: str, x: Tensor, *others: Tensor) -> None:
         """Launch one block per chunk."""
@@ -116,15 +123,6 @@ class _Launcher:
         blocks = batch * -(-channels // group)
         self.module.launch(kernel, blocks, _MIXERS, group * words * 4, features, *others, *numbers)
 
-    def average(self, content: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        out = torch.empty_like(values)
-        if rows := values.numel() // self.n:
-            sums = torch.empty(rows, self.n + 1, dtype=torch.float64, device=values.device)
-            bits = int.from_bytes(struct.pack("<d", tolerance), "little")  # every argument is passed as 64 bits
-            tensors = (content, values, sums, out)
-            self.module.launch("tolerant_values", rows, _AVERAGERS, 0, *tensors, bits, self.n, self.infinity)
-        return out
-
     def per_element(self, kernel: str, elements: int, x: Tensor, *others: Tensor | int | None) -> None:
         """Launch one thread per ``elements`` elements."""
         if rows := x.numel() // self.n:
@@ -139,6 +137,23 @@ def _block_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
 @cache
 def _chunk_launcher(n: int, dtype: torch.dtype, device: int) -> _Launcher:
     return _Launcher(n, max_block_length(device, dtype.itemsize), dtype, device)
+
+
+def _average(content: Tensor, positions: Tensor | None, values: Tensor, tolerance: float) -> Tensor:
+    """Average sorted values over similar content, which is sorted, and move them to its positions."""
+    n, out = values.shape[-1], torch.empty_like(values)
+    launcher, tiles = _chunk_launcher(n, values.dtype, values.device.index), -(-n // (_THREADS * _MERGED))
+    sums = torch.empty(values.shape, dtype=torch.float64, device=values.device)
+    totals = torch.empty(values.numel() // n, tiles, 4, dtype=torch.float64, device=values.device)
+    numbers = (n, launcher.infinity)
+    launcher.per_element("sum_tiles", _MERGED, content, values, sums, totals, *numbers)
+    tensors = (content, values, sums, totals.cumsum(1), positions, out)
+    launcher.per_element("average_tiles", _MERGED, *tensors, _bits(tolerance), *numbers)
+    return out
+
+
+def _bits(number: float) -> int:
+    return int.from_bytes(struct.pack("<d", number), "little")  # every argument is passed as 64 bits
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -190,13 +205,16 @@ class block:
         _block_launcher(n, values.dtype, values.device.index).per_element("take", 1, values, rank, out, n)
         return out
 
-    @classmethod
-    def tolerant_match(cls, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        return reference.tolerant_match(x, values, tolerance, cls.sort_rank, cls.take, cls.tolerant_values)
-
     @staticmethod
-    def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        return _block_launcher(content.shape[-1], content.dtype, content.device.index).average(content, values, tolerance)
+    def tolerant_match(x: Tensor, values: Tensor, tolerance: float, is_sorted: bool = False) -> Tensor:
+        launcher, device = _block_launcher(x.shape[-1], x.dtype, x.device.index), x.device.index
+        if launcher.tolerant_shared > _max_shared(device):
+            return (chunks.tolerant_values if is_sorted else chunks.tolerant_match)(x, values, tolerance)
+        out, numbers = torch.empty_like(values), (_bits(tolerance), int(is_sorted))
+        launcher.per_row("match_tolerant", x, values, out, *numbers, shared=launcher.tolerant_shared)
+        return out
+
+    tolerant_values = staticmethod(partial(tolerant_match, is_sorted=True))
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -287,15 +305,24 @@ class chunks:
         rank: Tensor | None = None,
     ) -> None:
         """Sort the content and write each output that is not None: ``values`` placed by rank, sorted content, ranks."""
-        launcher = cls._launcher(x)
-        keys, positions = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
-        launcher.per_chunk("chunk_content", x, keys, positions)
-        run = launcher.capacity
-        while 2 * run < launcher.n:
-            merged = torch.empty_like(keys), torch.empty_like(positions)
-            launcher.per_element("merge_content", _MERGED, keys, positions, *merged, launcher.n, run)
-            (keys, positions), run = merged, 2 * run
+        (keys, positions, run), launcher = cls._sort_chunks(x, last_merge=False), cls._launcher(x)
         launcher.per_element("place_content", _MERGED, keys, positions, x, values, out, ordered, rank, launcher.n, run)
+
+    @classmethod
+    def _sort_chunks(cls, x: Tensor, last_merge: bool = True) -> tuple[Tensor, Tensor, int]:
+        """Return the sorted content and its positions, or before the last merge: keys, positions and the length of a run."""
+        launcher = cls._launcher(x)
+        content, positions = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
+        launcher.per_chunk("chunk_content", x, content, positions)
+        run, is_last = launcher.capacity, False
+        while not is_last:
+            is_last = 2 * run >= launcher.n
+            if is_last and not last_merge:
+                break
+            merged = torch.empty_like(content), torch.empty_like(positions)
+            launcher.per_element("merge_content", _MERGED, content, positions, *merged, launcher.n, run, int(is_last))
+            (content, positions), run = merged, 2 * run
+        return content, positions, run
 
     @classmethod
     def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
@@ -333,11 +360,11 @@ class chunks:
 
     @classmethod
     def tolerant_match(cls, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        return reference.tolerant_match(x, values, tolerance, cls.sort_rank, cls.take, cls.tolerant_values)
+        return _average(*cls._sort_chunks(x)[:2], values, tolerance)
 
     @staticmethod
     def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        return _chunk_launcher(content.shape[-1], content.dtype, content.device.index).average(content, values, tolerance)
+        return _average(content, None, values, tolerance)
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -365,3 +392,13 @@ class chunks:
     @classmethod
     def combine_backward(cls, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
         return reference.combine_backward(grad, order, matrix, cls.take)
+
+
+def _tolerant_match_long(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+    content, order = reference.sort_order(x)
+    return torch.empty_like(values).scatter_(-1, order, chunks.tolerant_values(content, values, tolerance))
+
+
+# `reference` with faster tolerant matches, for rows of any length
+tiles = SimpleNamespace(**vars(reference))
+tiles.tolerant_match, tiles.tolerant_values = _tolerant_match_long, chunks.tolerant_values

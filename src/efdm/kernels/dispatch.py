@@ -53,6 +53,10 @@ KERNELS = (
         "chunks sorted by one thread block each, then merged",
     ),
     Kernel(
+        "cuda_tiles", "cuda", DTYPES, lambda d, t: cuda.MAX_TILED_LENGTH, cuda.unavailable_reason, cuda.tiles,
+        "torch.sort and scatter; tolerant matches averaged in tiles",
+    ),
+    Kernel(
         "cpu_network", "cpu", DTYPES, lambda d, t: cpu.MAX_NETWORK_LENGTH[t.itemsize], cpu.unavailable_reason, cpu.network,
         "numba sorting network, several rows per vector", strided=_MIXING,
     ),

@@ -15,7 +15,8 @@ from torch import Tensor
 from efdm.kernels.floats import upcast
 
 
-def _sort(x: Tensor) -> tuple[Tensor, Tensor]:
+def sort_order(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sorted rows and the position of every rank: ``sorted[r] == x[order[r]]``."""
     # torch.sort promises NaN last, but some of its CUDA paths put NaN with a sign bit first
     x = torch.where(x.isnan(), torch.nan, x)
     if torch.onnx.is_in_onnx_export():
@@ -25,12 +26,12 @@ def _sort(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def sort_rows(y: Tensor) -> Tensor:
     """Sort every row."""
-    return _sort(y)[0]
+    return sort_order(y)[0]
 
 
 def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sorted rows and the rank of every element: ``sorted[rank[i]] == x[i]``."""
-    values, order = _sort(x)
+    values, order = sort_order(x)
     return values, inverse(order).to(torch.int32)
 
 
@@ -52,7 +53,7 @@ def take(values: Tensor, rank: Tensor) -> Tensor:
 
 def match_sorted(x: Tensor, values: Tensor) -> Tensor:
     """Return ``out`` with ``out[tau[i]] = values[i]`` for ``tau = argsort(x)``."""
-    order = _sort(x)[1]
+    order = sort_order(x)[1]
     return torch.zeros_like(values).scatter(-1, order, values)
 
 
@@ -115,7 +116,7 @@ def _count_below(ordered: Tensor, bounds: Tensor) -> Tensor:
     if not torch.onnx.is_in_onnx_export():
         return torch.searchsorted(ordered, bounds)
     # ONNX has no searchsorted: merge both, bounds first, and subtract the bounds that precede a bound
-    place = inverse(_sort(torch.cat([bounds, ordered], -1))[1])[..., : bounds.shape[-1]]
+    place = inverse(sort_order(torch.cat([bounds, ordered], -1))[1])[..., : bounds.shape[-1]]
     return place - torch.arange(bounds.shape[-1], device=bounds.device)
 
 
@@ -147,7 +148,7 @@ def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tenso
 
     The order is the input of `mix_backward`. Kernels may leave it undefined if all weights are zero.
     """
-    values, order = _sort(x)
+    values, order = sort_order(x)
     matched = take(values.index_select(0, partner), inverse(order))
     return lerp(x, matched, weight), order.to(order_dtype(x.shape[-1]))
 

@@ -53,8 +53,11 @@ __device__ __forceinline__ word style_key(word u, word infinity) {
 }
 __device__ __forceinline__ raw style_value(word k) { return (raw)((k & SIGN) ? (k ^ SIGN) : ~k); }
 
-// Row index of item k of this lane. The warp-striped order avoids bank conflicts in shared memory.
-__device__ __forceinline__ int position(int k) { return (threadIdx.x / 32) * 32 * ITEMS + k * 32 + threadIdx.x % 32; }
+// Index of item k of this lane among the consecutive 32 * COUNT of its warp. The warp-striped order avoids bank conflicts in
+// shared memory.
+template <int COUNT = ITEMS> __device__ __forceinline__ int position(int k) {
+  return (threadIdx.x / 32 * COUNT + k) * 32 + threadIdx.x % 32;
+}
 
 // Byte `which` of a word in one instruction.
 __device__ __forceinline__ word digit_of(word item, int which) { return __byte_perm(item, 0, 0x4440 | which); }
@@ -143,8 +146,8 @@ __device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int 
   }
 }
 
-// Sets items[k] to (high key bits, position of the element with rank position(k)). Indices past n sort last.
-__device__ void sort_content(const raw *x, int n, word infinity, word (&items)[ITEMS], Shared &shared, word *keys) {
+// Sets items[k] to (low key bits, position(k)), and `keys` to the whole keys if they have 32 bits. Indices past n sort last.
+__device__ void load_content(const raw *x, int n, word infinity, word (&items)[ITEMS], word *keys) {
 #pragma unroll
   for (int k = 0; k < ITEMS; k++) {
     int i = position(k);
@@ -154,6 +157,11 @@ __device__ void sort_content(const raw *x, int n, word infinity, word (&items)[I
 #endif
     items[k] = (key << 16) | i;
   }
+}
+
+// Sets items[k] to (high key bits, position of the element with rank position(k)).
+__device__ void sort_content(const raw *x, int n, word infinity, word (&items)[ITEMS], Shared &shared, word *keys) {
+  load_content(x, n, infinity, items, keys);
   sort_bytes(items, shared, 2, 4);
 #if !HALF
 #pragma unroll
@@ -164,6 +172,9 @@ __device__ void sort_content(const raw *x, int n, word infinity, word (&items)[I
   sort_bytes(items, shared, 2, 4);
 #endif
 }
+
+// Key of a loaded or sorted item.
+__device__ __forceinline__ word key_of(word item, const word *keys) { return HALF ? item >> 16 : keys[item & 0xffff]; }
 
 __device__ void sort_style(const raw *y, int n, word infinity, word (&items)[ITEMS], Shared &shared) {
 #pragma unroll
@@ -298,80 +309,147 @@ __device__ __forceinline__ float to_float(raw u, word) { return __uint_as_float(
 __device__ __forceinline__ raw from_float(float f, word) { return __float_as_uint(f); }
 #endif
 
-const int AVERAGERS = 512;  // threads per block of tolerant_values, as in cuda.py
+// Tolerant matching, as in reference.py: the mean of the sorted values over all ranks of similar content.
 
-// Returns in every thread the sum over the block, and adds to `value` those of all threads before.
-__device__ double scan_block(double &value) {
-  __shared__ double totals[AVERAGERS / 32];
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int o = 1; o < 32; o <<= 1) {
-    double v = __shfl_up_sync(~0u, value, o);
-    if (lane >= o) value += v;
-  }
-  __syncthreads();
-  if (lane == 31) totals[warp] = value;
-  __syncthreads();
-  double total = 0;
-  for (int w = 0; w < AVERAGERS / 32; w++) {
-    if (w == warp) value += total;
-    total += totals[w];
-  }
-  return total;
+// Avoids bank conflicts if every thread accesses consecutive numbers in shared memory.
+__device__ constexpr int padded(int i) { return i + (i >> 4); }
+
+// What determines the radius of similar content, and the sum of the values.
+struct Totals {
+  double known, content, squares, values;  // content is relative to the first value of the row
+};
+
+__device__ __forceinline__ void add(Totals &a, const Totals &b) {
+  a.known += b.known, a.content += b.content, a.squares += b.squares, a.values += b.values;
 }
 
-// Means of the sorted values over ranks of similar content, as in reference.py. `sums` has n + 1 numbers per row.
-extern "C" __global__ void __launch_bounds__(AVERAGERS)
-    tolerant_values(const raw *content, const raw *values, double *sums, raw *out, double tolerance, int n, word infinity) {
-  size_t row = (size_t)blockIdx.x * n;
-  content += row, values += row, out += row, sums += row + blockIdx.x;
-  int known = 0;
-  for (int low = 0, high = n; low < high; known = low) {  // NaN is last
-    int middle = (low + high) / 2;
-    if (NAN_FLOOR(content[middle], infinity)) high = middle;
-    else low = middle + 1;
+// Numbers in shared memory that sum_values needs.
+__device__ constexpr int sums_size(int threads, int groups) { return padded(threads * groups) + threads / 32 * 4; }
+
+// Writes the sum of the values up to each rank i to sums[padded(i)] and returns the totals of the block.
+template <int BLOCK, int GROUPS, class Content>
+__device__ Totals sum_values(Content content, float shift, const raw *values, int size, word infinity, double *sums) {
+  Totals *warps = reinterpret_cast<Totals *>(sums + padded(BLOCK * GROUPS));
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  float *staged = reinterpret_cast<float *>(sums);
+  Totals mine = {}, all = {};
+#pragma unroll
+  for (int k = 0; k < GROUPS; k++) {
+    int i = position<GROUPS>(k);
+    float c = i < size ? content(i) : __uint_as_float(0x7fffffffu);
+    staged[padded(i)] = i < size ? to_float(values[i], infinity) : 0;
+    double off = (double)c - shift;
+    if (c == c) add(mine, {1, off, off * off, 0});
   }
-  double part = 0, squares = 0;
-  for (int i = threadIdx.x; i < known; i += AVERAGERS) part += to_float(content[i], infinity);
-  double mean = scan_block(part) / known;
-  for (int i = threadIdx.x; i < known; i += AVERAGERS) {
-    double off = to_float(content[i], infinity) - mean;
-    squares += off * off;
+  __syncthreads();
+  float own[GROUPS];  // consecutive values
+#pragma unroll
+  for (int k = 0; k < GROUPS; k++) mine.values += own[k] = staged[padded(threadIdx.x * GROUPS + k)];
+  double sum = -mine.values;
+#pragma unroll
+  for (int o = 1; o < 32; o <<= 1) {
+    Totals other = {__shfl_up_sync(~0u, mine.known, o), __shfl_up_sync(~0u, mine.content, o),
+                    __shfl_up_sync(~0u, mine.squares, o), __shfl_up_sync(~0u, mine.values, o)};
+    if (lane >= o) add(mine, other);
   }
-  float radius = tolerance * sqrt(scan_block(squares) / (known - 1));  // NaN for a single value
+  if (lane == 31) warps[warp] = mine;
+  __syncthreads();  // all staged values are read
+  for (int w = 0; w < BLOCK / 32; w++) {
+    if (w == warp) sum += all.values + mine.values;
+    add(all, warps[w]);
+  }
+#pragma unroll
+  for (int k = 0; k < GROUPS; k++) sums[padded(threadIdx.x * GROUPS + k)] = sum += own[k];
+  __syncthreads();
+  return all;
+}
+
+// Returns how far similar content may differ. NaN for a single value.
+__device__ __forceinline__ float radius_of(const Totals &row, double tolerance) {
+  double variance = (row.squares - row.content * row.content / row.known) / (row.known - 1);
+  return tolerance * sqrt(variance < 0 ? 0 : variance);
+}
+
+// Returns the first index of [low, high) for which the condition is false, or high.
+template <class Condition> __device__ __forceinline__ int partition_point(int low, int high, Condition condition) {
+  while (low < high) {
+    int middle = (low + high) >> 1;
+    if (condition(middle)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Calls write(k, rank, value) for the 32 * GROUPS ranks of this warp, which start at `begin`. `sum_to(i)` is the sum of the
+// values up to rank i. The first similar rank and the end of the similar ranks are monotone, so those of the first and the last rank of a
+// group, which the lanes search together, bound the searches of the others.
+template <int GROUPS, class Content, class Sum, class Write>
+__device__ void average_values(Content content, Sum sum_to, const raw *values, const Totals &row, double tolerance, int begin,
+                               int n, word infinity, Write write) {
   const float limit = __uint_as_float(0x7f800000u);
+  float radius = radius_of(row, tolerance);
   bool finite = fabsf(radius) < limit && fabsf(to_float(values[0], infinity)) < limit &&
                 fabsf(to_float(values[n - 1], infinity)) < limit;
-  known = finite ? known : 0;
-  double before = 0;
-  for (int start = 0; start < known; start += AVERAGERS) {
-    int i = start + threadIdx.x;
-    double sum = i < known ? to_float(values[i], infinity) : 0;
-    double total = scan_block(sum);
-    if (i < known) sums[i + 1] = before + sum;
-    before += total;
+  int known = finite ? (int)row.known : 0, lane = threadIdx.x % 32;
+  // lane g: first rank similar to the first one of group g; lane 16 + g: end of the ranks similar to its last one
+  int rank = begin + lane % 16 * 32, bound = known;
+  if (lane % 16 < GROUPS && rank < known) {
+    if (lane >= 16) rank = min(rank + 31, known - 1);
+    float mine = content(rank), least = mine - radius;
+    bound = partition_point(lane < 16 ? 0 : rank + 1, lane < 16 ? rank : known, [&](int i) {
+      float other = content(i);
+      return lane < 16 ? other < least : other - radius <= mine;
+    });
   }
-  if (threadIdx.x == 0) sums[0] = 0;
+  int first_low = __shfl_sync(~0u, bound, 0), end_low = 0;
+#pragma unroll
+  for (int k = 0; k < GROUPS; k++) {
+    int first_high = k + 1 < GROUPS ? __shfl_sync(~0u, bound, k + 1) : known, end_high = __shfl_sync(~0u, bound, 16 + k);
+    rank = begin + k * 32 + lane;
+    if (rank < known) {
+      float mine = content(rank), least = mine - radius;
+      int first = partition_point(first_low, min(first_high, rank), [&](int i) { return content(i) < least; });
+      int end = partition_point(max(end_low, rank + 1), end_high, [&](int i) { return content(i) - radius <= mine; });
+      double sum = sum_to(end - 1) - (first ? sum_to(first - 1) : 0);
+      write(k, rank, end - first == 1 ? values[rank] : from_float((float)sum / (end - first), infinity));
+    } else if (rank < n) {
+      write(k, rank, values[rank]);
+    }
+    first_low = first_high, end_low = end_high;
+  }
+}
+
+// match_sorted with a tolerance. Content that is already sorted is averaged in place.
+KERNEL(BLOCKS_BOTH_SIDES) match_tolerant(const raw *x, const raw *sorted, raw *out, double tolerance, int is_sorted, int n,
+                                         word infinity) {
+  word *keys;
+  Shared &shared = shared_memory(keys);
+  size_t row = (size_t)blockIdx.x * n;
+  word items[ITEMS];
+  prefetch(sorted + row, n);
+  if (is_sorted) load_content(x + row, n, infinity, items, keys);
+  else sort_content(x + row, n, infinity, items, shared, keys);
+  float *content = reinterpret_cast<float *>(shared.exchange);
+  word where[(ITEMS + 1) / 2] = {};  // packed in pairs to save registers
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++) {
+    content[position(k)] = to_float(style_value(key_of(items[k], keys)), infinity);
+    where[k / 2] |= (items[k] & 0xffff) << k % 2 * 16;
+  }
   __syncthreads();
-  for (int i = threadIdx.x; i < n; i += AVERAGERS) {
-    if (i >= known) {
-      out[i] = values[i];
-      continue;
-    }
-    float mine = to_float(content[i], infinity);
-    int first = 0, end = i + 1;
-    for (int high = i; first < high;) {
-      int middle = (first + high) / 2;
-      if (to_float(content[middle], infinity) < mine - radius) first = middle + 1;
-      else high = middle;
-    }
-    for (int high = known; end < high;) {
-      int middle = (end + high) / 2;
-      if (to_float(content[middle], infinity) - radius <= mine) end = middle + 1;
-      else high = middle;
-    }
-    out[i] = end - first == 1 ? values[i] : from_float((float)(sums[end] - sums[first]) / (end - first), infinity);
-  }
+  double *sums = reinterpret_cast<double *>(keys);  // the keys are no longer needed
+  auto ordered = [&](int i) { return content[i]; };
+  Totals totals = sum_values<THREADS, ITEMS>(ordered, content[0], sorted + row, n, infinity, sums);
+  raw results[ITEMS];
+  average_values<ITEMS>(ordered, [&](int i) { return sums[padded(i)]; }, sorted + row, totals, tolerance, position(0) & ~31, n,
+                        infinity, [&](int k, int, raw value) { results[k] = value; });
+  __syncthreads();
+  raw *matched = reinterpret_cast<raw *>(shared.exchange);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    if (position(k) < n) matched[where[k / 2] >> k % 2 * 16 & 0xffff] = results[k];
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
 }
 
 // (1 - weight) * mine + weight * theirs. Equal infinities are returned unchanged because their difference is NaN.
@@ -568,11 +646,7 @@ KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word 
     if (position(k) < size) {
       int i = items[k] & 0xffff;
       positions[start + position(k)] = part * CAPACITY + i;
-#if HALF
-      sorted_keys[start + position(k)] = items[k] >> 16;
-#else
-      sorted_keys[start + position(k)] = keys[i];
-#endif
+      sorted_keys[start + position(k)] = key_of(items[k], keys);
     }
 }
 
@@ -644,13 +718,14 @@ MERGE_KERNEL merge_style(const raw *keys, raw *out, int n, int run, int is_last)
   write_tile(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
 }
 
-MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out_keys, half_word *out_positions, int n, int run) {
+MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out, half_word *out_positions, int n, int run,
+                           int is_last) {
   TILE_OF_BLOCK(keys)
-  write_tile(merged, count, [&](int i, raw key) { out_keys[start + i] = key; });
+  write_tile(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
   write_tile(from, count, [&](int i, int source) { out_positions[start + i] = positions[row + source]; });
 }
 
-// The last merge of content. `out` receives `values` placed by rank; `sorted` and `rank` are as in sort_rank. Each of these
+// The last merge of content, fused with its use. `out` receives `values` placed by rank; `sorted` and `rank` are as in sort_rank. Each of these
 // outputs may be null.
 MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out, raw *sorted,
                            int *rank, int n, int run) {
@@ -663,3 +738,28 @@ MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const ra
   });
 }
 
+// Tolerant matching of long rows, given their sorted content. The first kernel sums the tiles, and the second one needs the
+// cumulative totals of the tiles of each row.
+MERGE_KERNEL sum_tiles(const raw *content, const raw *values, double *sums, Totals *totals, int n, word infinity) {
+  __shared__ double shared_sums[sums_size(MERGE_THREADS, MERGED)];
+  ROW_AND_TILE(TILE)
+  size_t start = row + tile * TILE;
+  int size = min(TILE, n - tile * TILE);
+  auto ordered = [&](int i) { return to_float(content[start + i], infinity); };
+  float shift = to_float(content[row], infinity);
+  Totals mine = sum_values<MERGE_THREADS, MERGED>(ordered, shift, values + start, size, infinity, shared_sums);
+  for (int i = threadIdx.x; i < size; i += MERGE_THREADS) sums[start + i] = shared_sums[padded(i)];
+  if (threadIdx.x == 0) totals[blockIdx.x] = mine;
+}
+
+// `positions` are those of the sorted content in the output, or null to keep its order.
+MERGE_KERNEL average_tiles(const raw *content, const raw *values, const double *sums, const Totals *totals,
+                           const half_word *positions, raw *out, double tolerance, int n, word infinity) {
+  ROW_AND_TILE(TILE)
+  const Totals *upto = totals + blockIdx.x - tile;
+  auto ordered = [&](int i) { return to_float(content[row + i], infinity); };
+  auto sum_to = [&](int i) { return sums[row + i] + (i < TILE ? 0 : upto[(word)i / TILE - 1].values); };
+  int begin = tile * TILE + (threadIdx.x & ~31) * MERGED;
+  average_values<MERGED>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
+                         [&](int, int rank, raw value) { out[row + (positions ? positions[row + rank] : rank)] = value; });
+}
