@@ -5,21 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from efdm.models import StyleNetwork
+from efdm.models import VGG, StyleNetwork, build, load_vgg
 from efdm.style import training
 from efdm.style.settings import Settings
 
 # convolutions per block; torchvision numbers convolutions, ReLUs and poolings alike
 BLOCKS = {"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
 WIDTHS = (64, 128, 256, 512, 512)
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @functools.cache
@@ -37,6 +38,26 @@ def numbered_vgg(name: str, *, blocks: int = 5) -> dict[str, Tensor]:
             number, inputs = number + 2, width
         number += 1
     return state
+
+
+def randomize(network: Network) -> Network:
+    """Initialise all convolutions: residual branches start at zero, and deep activations would vanish."""
+    for parameter in network.parameters():
+        if parameter.dim() == 4:
+            nn.init.kaiming_normal_(parameter)
+    return network
+
+
+def teacher_vgg() -> VGG:
+    """Return a loss network with random weights."""
+    return load_vgg(VGG("vgg16", "relu4_3", padding="zeros", pooling="floor"), numbered_vgg("vgg16", blocks=4))
+
+
+def vgg_network() -> StyleNetwork:
+    """Return a network whose encoder is a VGG with random weights."""
+    network = build("vgg16")
+    load_vgg(network.stages[0], numbered_vgg("vgg16", blocks=4))  # type: ignore[arg-type]
+    return network
 
 
 def vgg_file(folder: Path) -> Path:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
-from training import numbered_vgg
+from training import numbered_vgg, randomize
 
 from efdm.data import read_picture, resize_short_side
 from efdm.data.embedded import photos
 from efdm.errors import DamagedFileError
-from efdm.models import VGG, MirrorDecoder, StyleNetwork, build, mean_activations, normalise
+from efdm.models import VGG, MirrorDecoder, build, mean_activations, normalise
 from efdm.models import weights as module
 from efdm.models.vgg import numbered_convs
 from efdm.models.weights import MissingWeights, find, load_encoder, load_network, load_normalised_encoder, pretrained, read
@@ -93,16 +92,9 @@ def test_normalised_imagenet_weights_have_means_near_one() -> None:
         assert 0.5 < mean.median() < 2
 
 
-def scrambled(name: str) -> StyleNetwork:
-    network = build(name)
-    for p in network.parameters():
-        nn.init.normal_(p, std=0.05)
-    return network
-
-
 @pytest.mark.parametrize("name", ["small", "vgg16"])
 def test_network_round_trip(name: str, tmp_path: Path) -> None:
-    network = scrambled(name)
+    network = randomize(build(name))
     for dtype, same in (("float32", torch.float32), ("float16", torch.float16)):
         path = tmp_path / "deep" / f"{dtype}.safetensors"
         module.save_network(network, path, {"lr": 0.1, "out": tmp_path}, dtype)
@@ -131,7 +123,7 @@ def test_files_of_other_networks(tmp_path: Path) -> None:
 
 
 def test_checksum_is_checked_for_shipped_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module.save_network(scrambled("small"), tmp_path / "small.safetensors", {})
+    module.save_network(randomize(build("small")), tmp_path / "small.safetensors", {})
     network = pretrained("small", weights=tmp_path / "small.safetensors")
     assert not network.training
     assert not any(p.requires_grad for p in network.parameters())

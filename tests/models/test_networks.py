@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from training import randomize
 
 from efdm.models import NETWORKS, StyleNetwork, build
 
@@ -12,11 +12,7 @@ from efdm.models import NETWORKS, StyleNetwork, build
 @pytest.fixture(scope="module", params=NETWORKS)
 def network(request: pytest.FixtureRequest) -> StyleNetwork:
     torch.manual_seed(0)
-    made = build(request.param)
-    for p in made.parameters():
-        if p.dim() == 4:  # residual branches start at zero, and deep activations vanish
-            nn.init.kaiming_normal_(p)
-    return made.requires_grad_(False)
+    return randomize(build(request.param)).requires_grad_(False)
 
 
 def test_unknown_network() -> None:

@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from training import randomize
 
 from efdm.models import build, small
 from efdm.models.small import WIDTHS, Conv, Mixer, Residual, SmallDecoder, SmallEncoder, UpConv
-
-
-def randomized(module: nn.Module) -> nn.Module:
-    """Give random weights to all layers, including residual branches that start at zero."""
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.1)
-    return module
 
 
 def test_number_of_parameters_is_documented() -> None:
@@ -50,15 +43,15 @@ def test_residual_blocks_start_as_the_identity() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 6), (5, 4), (16, 13)])
 def test_feature_sizes_are_rounded_up(size: tuple[int, int]) -> None:
-    features = randomized(SmallEncoder())(torch.rand(2, 3, *size))
+    features = randomize(SmallEncoder())(torch.rand(2, 3, *size))
     quarter = tuple(-(-s // 4) for s in size)
     assert features.shape == (2, WIDTHS[2], *quarter)
-    assert randomized(Mixer())(features).shape == features.shape
-    assert randomized(SmallDecoder())(features).shape == (2, 3, *(4 * q for q in quarter))
+    assert randomize(Mixer())(features).shape == features.shape
+    assert randomize(SmallDecoder())(features).shape == (2, 3, *(4 * q for q in quarter))
 
 
 def test_matched_features_have_both_signs() -> None:
-    network = randomized(build("small"))
+    network = randomize(build("small"))
     for features in network.features(torch.rand(1, 3, 32, 32)):
         assert (features < 0).float().mean() > 0.1
         assert (features > 0).float().mean() > 0.1

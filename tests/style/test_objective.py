@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from tolerances import close
 from torch import Tensor, nn
-from training import numbered_vgg
+from training import randomize, teacher_vgg, vgg_network
 
-from efdm.models import VGG, StyleNetwork, build, load_vgg
+from efdm.models import VGG, StyleNetwork, build
 from efdm.nn.losses import STYLE_LOSSES, distribution_loss, likeness_loss, random_directions, sliced_loss
 from efdm.ops import MATCHERS, efdm
 from efdm.style.objective import (
@@ -23,24 +23,17 @@ from efdm.style.pipeline import transfer
 
 @pytest.fixture(scope="module")
 def teacher() -> VGG:
-    encoder = VGG("vgg16", "relu4_3", padding="zeros", pooling="floor")
-    return load_vgg(encoder, numbered_vgg("vgg16", blocks=4)).requires_grad_(False)
+    return teacher_vgg().requires_grad_(False)
 
 
 @pytest.fixture(scope="module")
 def vgg() -> StyleNetwork:
-    network = build("vgg16")
-    load_vgg(network.stages[0], numbered_vgg("vgg16", blocks=4))  # type: ignore[arg-type]
-    return network
+    return vgg_network()
 
 
 @pytest.fixture
 def small() -> StyleNetwork:
-    network = build("small")
-    for p in network.parameters():
-        if p.dim() == 4:
-            nn.init.kaiming_normal_(p)
-    return network
+    return randomize(build("small"))
 
 
 @pytest.fixture

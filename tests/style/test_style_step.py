@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from training import numbered_vgg
+from training import teacher_vgg, vgg_network
 
-from efdm.models import VGG, build, load_vgg
+from efdm.models import build
 from efdm.nn.losses import random_directions
 from efdm.style.objective import PaperObjective, PerceptualObjective, ReconstructionObjective
 from efdm.style.settings import Settings
@@ -57,18 +57,14 @@ def test_a_step_scales_bytes_and_trains_what_the_objective_names(precision: str)
 def real_objective(kind: str) -> Any:
     """Return an objective for a network and a VGG with random weights."""
     if kind == "paper":
-        network = build("vgg16")
-        load_vgg(network.stages[0], numbered_vgg("vgg16", blocks=4))  # type: ignore[arg-type]
-        return PaperObjective(network, style_weight=4.0)
+        return PaperObjective(vgg_network(), style_weight=4.0)
     network = build("small")
     for p in network.parameters():
         if p.dim() == 4:
             nn.init.kaiming_normal_(p, nonlinearity="linear")
-    teacher = VGG("vgg16", "relu4_3", padding="zeros", pooling="floor")
-    load_vgg(teacher, numbered_vgg("vgg16", blocks=4))
     if kind == "reconstruct":
-        return ReconstructionObjective(network, teacher)
-    return PerceptualObjective(network, teacher, style_weight=50.0, sliced_weight=12.0, identity_weight=30.0)
+        return ReconstructionObjective(network, teacher_vgg())
+    return PerceptualObjective(network, teacher_vgg(), style_weight=50.0, sliced_weight=12.0, identity_weight=30.0)
 
 
 def real_batch(kind: str, seed: int, device: torch.device) -> tuple[Tensor, ...]:
