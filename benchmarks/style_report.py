@@ -169,7 +169,7 @@ def claims_table() -> str:
 
 
 def table3() -> str:
-    """Return the paper's Table 3 with our times and distances; "-" for what was not measured."""
+    """Return the paper's Table 3 with our times and distances, "-" for what was not measured, and Figure 5."""
     gpu, cpu = (read(STYLE / "table3" / f"{device}.json") or {"times": []} for device in ("cuda", "cpu"))
     columns = [PAPER_SECONDS, seconds_of(gpu), seconds_of(gpu, "bf16, CUDA graph"), seconds_of(cpu)]
     lines = []
@@ -178,7 +178,10 @@ def table3() -> str:
         measured = gpu.get("quality", {}).get(method)
         distances = ("{:.3f} ± {:.3f}".format(*measured[m]) if measured else "-" for m in MEASURES)
         lines.append([TITLES[method], *found, *distances])
-    return markdown(["method", "paper, V100", "H200", "H200, bf16 graph", "2 cores", *MEASURES.values()], lines)
+    table = markdown(["method", "paper, V100", "H200", "H200, bf16 graph", "2 cores", *MEASURES.values()], lines)
+    if not (FIGURES / "figure-5.webp").is_file():
+        return table
+    return f"{table}\n\n![Figure 5: all methods](../../docs/figures/paper/figure-5.webp)"
 
 
 def photoreal_table() -> str:
