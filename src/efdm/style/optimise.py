@@ -38,7 +38,7 @@ GATYS_SCALE = 255 * sum(IMAGENET_STD) / 3
 def gram_loss(style: Tensor, scale: float = GATYS_SCALE) -> Loss:
     """Return Gatys' style loss: the MSE of Gram matrices with weight 1e3 / channels^2 (authors' code).
 
-    ``scale`` is 1 for a normalised VGG, whose mean activations are 1 (Gatys et al. 2016, section 2).
+    ``scale`` restores the scale of the features that the weight is meant for.
     """
     target, weight = gram(style), 1e3 / style.shape[1] ** 2
     # Gram matrices are quadratic in the features, so the MSE scales with scale**4; the common factor scale**2 of content and
