@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from efdm import lab
-from efdm.apps.cli.arguments import Word, Words, parse_names, parse_seeds
+from efdm.apps.cli.arguments import Word, Words, collect_settings, parse_names, parse_seeds
 from efdm.apps.cli.options import choice, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
@@ -42,41 +42,29 @@ Reuse = Annotated[
 ]
 Note = Annotated[Words, typer.Option(help="A sentence to print under the tables; repeat for several.")]
 
-Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]  # methods, domains, progress -> arguments of `lab.run`
+# recipe, out, changes, methods, domains, progress -> the arguments of `lab.run`: recipe, data, settings
+Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]
+SETTINGS = ("weights", "iterations", "device", "precision", "speed")  # that have an option of their own
 
 
-def load_recipe(name: str, task: str) -> lab.Recipe:
-    """Return a recipe of a task. Raise SettingError for a recipe of another task."""
-    recipe = lab.load_recipe(name)
+def run_sweep(context: typer.Context, task: str, prepare: Prepare, warn: Callable[[Any], None]) -> tuple[lab.Study, Any]:
+    """Run the sweep of a command and print its tables. Return study and data. ``warn`` prints warnings about the data."""
+    given = context.params
+    recipe, out = lab.load_recipe(given["recipe"]), given["out"]
     if recipe.task != task:
-        raise SettingError(f"{recipe.name} is a recipe of efdm {recipe.task}; run: efdm {recipe.task} run {name}", "recipe")
-    return recipe
-
-
-def run_sweep(
-    recipe: lab.Recipe,
-    out: Path,
-    prepare: Prepare,
-    *,
-    seeds: Word,
-    methods: Words,
-    domains: Words,
-    shard: Word,
-    lanes: int,
-    note: Words,
-    warn: Callable[[Any], None],
-    reuse: list[Path] | None = None,
-) -> tuple[lab.Study, Any]:
-    """Prepare and run a sweep and print its tables. Return study and data. ``warn`` prints warnings about the data."""
-    rows, columns = parse_names("methods", methods, list(recipe.rows)), parse_names("domains", domains)
-    numbers, part = parse_seeds(seeds), parse_shard(shard)
+        command = f"efdm {recipe.task} run {given['recipe']}"
+        raise SettingError(f"{recipe.name} is a recipe of efdm {recipe.task}; run: {command}", "recipe")
+    changes = collect_settings(given["set_"], task, **{name: given[name] for name in SETTINGS})
+    rows, columns = parse_names("methods", given["methods"], list(recipe.rows)), parse_names("domains", given["domains"])
+    seeds, shard = parse_seeds(given["seeds"]), parse_shard(given["shard"])
     try:
         with show_progress() as progress:
-            prepared, data, changes = prepare(methods=rows, domains=columns, progress=progress)
+            chosen: dict[str, Any] = {"methods": rows, "domains": columns, "progress": progress}
+            prepared, data, settings = prepare(recipe, out=out, changes=changes, **chosen)
             warn(data)
             study = lab.run(
-                prepared, data, out, methods=rows, domains=columns, seeds=numbers, shard=part, lanes=lanes,
-                progress=progress, notes=note or [], reuse=reuse or [], **changes,
+                prepared, data, out, seeds=seeds, shard=shard, lanes=given["lanes"], notes=given["note"] or [],
+                reuse=given["reuse"] or [], **chosen, **settings,
             )  # fmt: skip
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))

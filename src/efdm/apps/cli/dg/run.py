@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli import sweeps
-from efdm.apps.cli.arguments import DATA_HELP, Set, Word, Words, collect_settings
+from efdm.apps.cli.arguments import DATA_HELP, Set, Word, Words
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.report import print_data_warnings
 from efdm.lab.preparation import prepare_sweep
 
 
 def run(
+    context: typer.Context,
     recipe: sweeps.RecipeName,
     out: sweeps.Out,
     data: Annotated[list[Path] | None, typer.Option(help=DATA_HELP)] = None,
@@ -50,13 +51,6 @@ def run(
     --shard and folder, and merge the folders with `efdm dg table`.
     """
     with report_errors(lambda: sweeps.interrupted(out, "dg")):
-        chosen = sweeps.load_recipe(recipe, "dg")
-        changes = collect_settings(
-            set_, weights=weights, iterations=iterations, device=device, precision=precision, speed=speed
-        )
         pacs = {name: value for name, value in {"split": split, "lists": lists, "copy": copy}.items() if value is not None}
-        sweeps.run_sweep(
-            chosen, out, partial(prepare_sweep, chosen, data or [], out, pacs=pacs, changes=changes),
-            seeds=seeds, methods=methods, domains=domains, shard=shard, lanes=lanes, note=note, reuse=reuse,
-            warn=lambda pictures: print_data_warnings(pictures, pictures.domain_names),
-        )  # fmt: skip
+        prepare = partial(prepare_sweep, sources=data or [], pacs=pacs)
+        sweeps.run_sweep(context, "dg", prepare, lambda pictures: print_data_warnings(pictures, pictures.domain_names))

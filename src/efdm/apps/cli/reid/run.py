@@ -14,7 +14,6 @@ from efdm.apps.cli.arguments import (
     Layouts,
     Set,
     Words,
-    collect_settings,
     parse_sets,
 )
 from efdm.apps.cli.errors import report_errors
@@ -25,6 +24,7 @@ from efdm.lab.tasks import protocols_of
 
 
 def run(
+    context: typer.Context,
     recipe: sweeps.RecipeName,
     out: sweeps.Out,
     data: Annotated[Words, typer.Option(help=f"{SETS_HELP} The recipe sets the names, such as market=PATH.")] = None,
@@ -42,6 +42,7 @@ def run(
     speed: sweeps.Speed = None,
     lanes: sweeps.Lanes = 1,
     note: sweeps.Note = None,
+    reuse: sweeps.Reuse = None,
 ) -> None:
     """Train all runs of a recipe and print its tables.
 
@@ -50,13 +51,7 @@ def run(
     --shard and folder, and merge the folders with `efdm reid table`.
     """
     with report_errors(lambda: sweeps.interrupted(out, "reid")):
-        chosen = sweeps.load_recipe(recipe, "reid")
-        changes = collect_settings(
-            set_, "reid", weights=weights, iterations=iterations, device=device, precision=precision, speed=speed
-        )
         reading: Any = {"layouts": parse_pairs("layout", layout, "LAYOUT"), "damaged": damaged}
-        study, sets = sweeps.run_sweep(
-            chosen, out, partial(prepare_reid_sweep, chosen, parse_sets(data), out, changes=changes, **reading),
-            seeds=seeds, methods=methods, domains=domains, shard=shard, lanes=lanes, note=note, warn=print_notes,
-        )  # fmt: skip
+        prepare = partial(prepare_reid_sweep, paths=parse_sets(data), **reading)
+        study, sets = sweeps.run_sweep(context, "reid", prepare, print_notes)
         print_trials(save_trials(sets, protocols_of(study.plan), out))
