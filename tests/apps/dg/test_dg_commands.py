@@ -60,11 +60,7 @@ def test_problems_of_pacs_name_the_options_that_solve_them(tmp_path: Path) -> No
 
 
 def commands_that_write(trained: Path, pictures: Path, recipe: Path, out: Path) -> list[list[object]]:
-    return [
-        training(pictures, out),
-        studying(recipe, pictures, out),
-        ["demo", "-o", out, "--iterations", 1],
-    ]
+    return [training(pictures, out), studying(recipe, pictures, out), ["demo", "-o", out, "--iterations", 1]]
 
 
 @pytest.mark.usefixtures("no_reading")

@@ -41,12 +41,7 @@ def test_only_the_selections_of_the_recipe_are_available(recipe: Path, pictures:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ((), "recipe.json"),
-        (("--format", "pdf"), "'pdf'"),
-        (("-o", "table.pdf"), "table.pdf"),
-    ],
+    ("more", "message"), [((), "recipe.json"), (("--format", "pdf"), "'pdf'"), (("-o", "table.pdf"), "table.pdf")]
 )
 def test_wrong_arguments_are_named(tmp_path: Path, more: tuple[str, ...], message: str) -> None:
     result = run("table", tmp_path, *more)

@@ -27,9 +27,7 @@ NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 @contextmanager
 def report_errors(
-    interrupted: str | Callable[[], str] = "interrupted",
-    *,
-    weight_options: Mapping[str, str] = NO_OPTIONS,
+    interrupted: str | Callable[[], str] = "interrupted", *, weight_options: Mapping[str, str] = NO_OPTIONS
 ) -> Iterator[None]:
     """Print an expected error as one sentence and exit with code 2, or with 130 after Ctrl-C.
 

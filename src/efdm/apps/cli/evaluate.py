@@ -37,8 +37,7 @@ def style(
     model: Annotated[Names, choice(NETWORKS, "Trained network. Can be repeated.")] = None,
     network: Annotated[Names, typer.Option(help="NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
     method: Annotated[
-        Names,
-        choice(MATCHERS, "Matching method. Can be repeated. Defaults to the method that a network was trained with."),
+        Names, choice(MATCHERS, "Matching method. Can be repeated. Defaults to the method that a network was trained with.")
     ] = None,
     strength: Annotated[str, typer.Option(help="Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
     optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Can be repeated.")] = None,
@@ -53,12 +52,10 @@ def style(
     measured_at: Annotated[int, typer.Option(min=32, help="Short side at which pictures are measured.")] = MEASURED_AT,
     content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[
-        str,
-        typer.Option(help="ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`."),
+        str, typer.Option(help="ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`.")
     ] = "",
     encoder: Annotated[
-        Names,
-        typer.Option(help=f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Defaults to --vgg for vgg16."),
+        Names, typer.Option(help=f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Defaults to --vgg for vgg16.")
     ] = None,
     alexnet: Annotated[str, typer.Option(help="ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = "",

@@ -44,8 +44,7 @@ def match(
     ] = MatchOptions.strength,
     ties: Annotated[str, choice(TIES, "Order of equal values.")] = MatchOptions.ties,
     tolerance: Annotated[
-        float,
-        typer.Option(min=0, help="Standard deviations within which values share their match; 0: exact."),
+        float, typer.Option(min=0, help="Standard deviations within which values share their match; 0: exact.")
     ] = MatchOptions.tolerance,
     mask: Annotated[Path | None, typer.Option(help="Change only where this picture is white.")] = None,
     reference_mask: Annotated[

@@ -24,8 +24,7 @@ Weights = Annotated[
     Word, typer.Option(help="Initial weights: a .safetensors or .pth file, timm, or random. Default: the recipe's.")
 ]
 Seeds = Annotated[
-    Word,
-    typer.Option(help="A count or a list: 5 means 0 to 4; 0,3 means 0 and 3; 3, means only 3. Default: the recipe's."),
+    Word, typer.Option(help="A count or a list: 5 means 0 to 4; 0,3 means 0 and 3; 3, means only 3. Default: the recipe's.")
 ]
 Methods = Annotated[Words, typer.Option(help="Rows of the recipe, comma-separated. Default: all.")]
 Shard = Annotated[Word, typer.Option(help="i/n: only the i-th of n equal parts of the runs, for several machines or GPUs.")]

@@ -120,12 +120,7 @@ class Handlers:
             self._changed.wait_for(lambda: self._running == 0, timeout)
 
     def stylize(
-        self,
-        content: str | Path | None,
-        styles: Mixture,
-        *,
-        model: str = "small",
-        **settings: Any,
+        self, content: str | Path | None, styles: Mixture, *, model: str = "small", **settings: Any
     ) -> tuple[Path, Path]:
         """Stylize a picture and return two files: the content as a JPEG for display, and the result as a PNG.
 
@@ -161,13 +156,7 @@ class Handlers:
         return found
 
     def stylize_video(
-        self,
-        video: str | Path | None,
-        styles: Mixture,
-        *,
-        model: str = "small",
-        progress: Report = ignore,
-        **settings: Any,
+        self, video: str | Path | None, styles: Mixture, *, model: str = "small", progress: Report = ignore, **settings: Any
     ) -> Path:
         """Stylize a video and return an MP4 file with its sound. ``settings`` are fields of `Options`."""
         if video is None:
@@ -187,10 +176,7 @@ class Handlers:
         return out
 
     def match_colors(
-        self,
-        content: str | Path | None,
-        references: Sequence[str | Path] | None,
-        **settings: Any,
+        self, content: str | Path | None, references: Sequence[str | Path] | None, **settings: Any
     ) -> tuple[Path, Path]:
         """Give a picture the colours of the references, and return two files as `stylize` does.
 

@@ -23,8 +23,7 @@ FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", ""
 def table(
     runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
     form: Annotated[
-        str,
-        typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out."),
+        str, typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out.")
     ] = "",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a .md, .csv, .tex or .txt file instead of printing.")

@@ -54,8 +54,7 @@ def train_command(
     iterations: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS} and at most {MAX_ITERATIONS} (digits: 600).",
+            min=1, help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS} and at most {MAX_ITERATIONS} (digits: 600)."
         ),
     ] = None,
     batch: Annotated[
