@@ -66,7 +66,7 @@ def measure(call: Callable[[int], object], device: str, budget: float) -> dict[s
     single = _seconds(call, 1, device)
     queue = 1 if device == "cpu" else max(3, min(50, int(2e-3 / single)))
     min_samples = 9 if device == "cuda" else 5 if single < budget else 2
-    times: list[float] = []
+    times = [single] if single >= budget else []
     start = time.perf_counter()
     while len(times) < min_samples or (time.perf_counter() - start < budget and len(times) < 100):
         times.append(_seconds(call, queue, device))
