@@ -77,9 +77,9 @@ class Match:
     options: MatchOptions
 
     def __call__(self, device: str) -> Process:
-        reference = read_references(self.references, replace(self.options, device=device))
-        named = {name: getattr(self.options, name) for name in ("strength", "ties", "tolerance", "nodata", "seed")}
-        return lambda picture: {"": match_picture(picture, reference, device=device, **named)}
+        options = replace(self.options, device=device)
+        reference = read_references(self.references, options)
+        return lambda picture: {"": match_picture(picture, reference, **options.arguments())}
 
 
 def match_job(

@@ -81,6 +81,10 @@ class MatchOptions:
         check_strength(self.strength, 1)
         check_tolerance(self.tolerance)
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `match_picture` with a prepared reference, except the mask."""
+        return {name: getattr(self, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
+
 
 @stoppable()
 def match_files(
@@ -180,7 +184,7 @@ def _mask(path: Path | None, picture: Any) -> Any:
 def _match_file(
     source: Source, reference: Reference, out: Path, options: MatchOptions, saving: Saving, progress: Report
 ) -> None:
-    plain = {name: getattr(options, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
+    plain = options.arguments()
     if source.member is None and source.path.suffix.lower() in ARRAYS and is_array_file(source.path):
         array = open_array(source.path)
         mask = _mask(options.mask, array)

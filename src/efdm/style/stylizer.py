@@ -155,7 +155,7 @@ class Stylizer:
             regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
                 stay unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
             tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
-            generator: of the draws with ``ties="random"``.
+            generator: draws the order of equal values with ``ties="random"``.
             options: defaults to ``PictureOptions()``.
             changes: fields of `PictureOptions` that override those of ``options``, such as ``strength=0.8``.
         """
