@@ -44,6 +44,7 @@ CANDIDATES: dict[str, Callable[[Tensor, PreparedStyle], Tensor]] = {
     "wct, efdm": partial(match_jointly, rotations=0),
     "10 rotations": partial(_unfinished, rotations=10, start="none"),
     **{f"wct, {k} rotations": partial(_unfinished, rotations=k) for k in (1, 2, 5, 10)},
+    "wct, principal axes, 9 rotations, step 1.5": partial(_unfinished, axes="principal", step=1.5),
     "wct, 5 rotations, efdm": partial(match_jointly, rotations=5),
     "wct, 10 rotations, efdm": match_jointly,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from tolerances import close
@@ -57,6 +59,20 @@ def test_one_rotation_is_the_definition(device: torch.device) -> None:
     twice = match_jointly(x, y, rotations=2, iterations=2, start="none", finish="none").flatten(2)
     assert (twice - again).abs().mean() < 1e-4  # roundings may swap ranks
     close(back @ b, torch.eye(6, device=device))
+
+
+def test_principal_axes_and_steps(device: torch.device) -> None:
+    x, y = pair(device, dtype=torch.float64)  # roundings would swap ranks
+    plain = partial(match_jointly, x, y, start="none", finish="none")
+    close(plain(rotations=1, axes="principal", step=1.5), match_principal(x, y))  # the last match is exact
+    turns, back = _rotations(x, 2, None)
+    a = turns[0] @ x.flatten(2)
+    moved = turns[1] @ torch.lerp(a, efdm(a, turns[0] @ y.flatten(2)), 1.5)
+    close(plain(rotations=2, step=1.5).flatten(2), back @ efdm(moved, turns[1] @ turns[0] @ y.flatten(2)))
+    axes = torch.linalg.eigh(y.flatten(2)[0].cov())[1]
+    first = axes @ efdm(axes.mT @ x.flatten(2), axes.mT @ y.flatten(2))
+    close(plain(rotations=2, axes="principal"), match_jointly(first.view_as(x), y, rotations=1, start="none", finish="none"))
+    assert torch.equal(plain(rotations=0, axes="principal"), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -195,6 +211,8 @@ def test_invalid_arguments() -> None:
         match_jointly(x, y, start="pca")
     with pytest.raises(SettingError, match="finish"):
         match_jointly(x, y, finish="rotation")
+    with pytest.raises(ValueError, match="step must be between 0 and 2, got 2"):
+        match_jointly(x, y, step=2)
     with pytest.raises(ValueError, match="rotations and iterations must be >= 0, got -1 and 1"):
         match_jointly(x, y, rotations=-1)
     with pytest.raises(ValueError, match=r"not only sorted values; use efdm.prepare"):
