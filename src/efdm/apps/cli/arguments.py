@@ -8,8 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import typer
-
+from efdm.apps.cli.options import option
 from efdm.errors import SettingError
 from efdm.lab.tasks import TASKS
 from efdm.text import suggest
@@ -18,14 +17,13 @@ OPTION = "options."  # prefix of a method's options in --set
 
 Word = str | None
 Words = list[str] | None
-Set = Annotated[Words, typer.Option("--set", help="Any other setting as NAME=VALUE; repeat for several.")]
-DeviceOrNone = Annotated[Word, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
+Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
+DeviceOrNone = Annotated[Word, option("cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
 Layouts = Annotated[
-    Words,
-    typer.Option(help="Layout of a set as NAME=LAYOUT, if it is not recognised; see `efdm reid list`. Repeat for several."),
+    Words, option("Layout of a set as NAME=LAYOUT, if it is not recognised; see `efdm reid list`. Repeat for several.")
 ]
 DamagedPictures = Annotated[
-    Literal["raise", "skip"], typer.Option(help="raise: stop at pictures that cannot be read; skip: leave them out.")
+    Literal["raise", "skip"], option("raise: stop at pictures that cannot be read; skip: leave them out.")
 ]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
@@ -17,11 +15,11 @@ from efdm.style.demo import write_sheets
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sheets.")],
+    out: Annotated[Path, option("Folder for the sheets.", "--out", "-o")],
     model: Model = "",
     weights: Weights = None,
     vgg: Vgg = None,
-    side: Annotated[int, typer.Option(min=32, help="Side of each picture in pixels.")] = 256,
+    side: Annotated[int, option("Side of each picture in pixels.", min=32)] = 256,
     device: Device = "",
 ) -> None:
     """Stylize the pictures in the package: a contact sheet, a sweep of strengths and mixtures of four styles."""

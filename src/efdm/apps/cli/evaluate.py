@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, parse_pairs, resolve_device
+from efdm.apps.cli.options import Device, choice, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import DEFAULT_NETWORK
@@ -31,35 +31,35 @@ WEIGHT_OPTIONS = {"vgg16": "--vgg FILE"}
 
 
 def style(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for records, outputs, table, plot and sheets.")],
-    content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
-    style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
+    out: Annotated[Path, option("Folder for records, outputs, table, plot and sheets.", "--out", "-o")],
+    content: Annotated[str, option("Photographs: a folder or a zip.")] = "",
+    style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
     model: Annotated[Names, choice(NETWORKS, "Trained network. Can be repeated.")] = None,
-    network: Annotated[Names, typer.Option(help="NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
+    network: Annotated[Names, option("NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
     method: Annotated[
         Names, choice(MATCHERS, "Matching method. Can be repeated. Defaults to the method that a network was trained with.")
     ] = None,
-    strength: Annotated[str, typer.Option(help="Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
+    strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
     optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Can be repeated.")] = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="Iterations of the optimisers. By default each uses its own number.")
+        int | None, option("Iterations of the optimisers. By default each uses its own number.", min=1)
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Maximum number of pairs.")] = 60,
+    pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 60,
     pairing: Annotated[
         str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
     ] = "order",
-    size: Annotated[int, typer.Option(min=0, help="Short side of the stylized pictures; 0 keeps their own size.")] = 512,
-    measured_at: Annotated[int, typer.Option(min=32, help="Short side at which pictures are measured.")] = MEASURED_AT,
+    size: Annotated[int, option("Short side of the stylized pictures; 0 keeps their own size.", min=0)] = 512,
+    measured_at: Annotated[int, option("Short side at which pictures are measured.", min=32)] = MEASURED_AT,
     content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[
-        str, typer.Option(help="ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`.")
+        str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`.")
     ] = "",
     encoder: Annotated[
-        Names, typer.Option(help=f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Defaults to --vgg for vgg16.")
+        Names, option(f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Defaults to --vgg for vgg16.")
     ] = None,
-    alexnet: Annotated[str, typer.Option(help="ImageNet weights of AlexNet, for a second LPIPS.")] = "",
+    alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = "",
-    table: Annotated[bool, typer.Option("--table", help="Only render the records in OUT again.")] = False,
+    table: Annotated[bool, option("Only render the records in OUT again.", "--table")] = False,
 ) -> None:
     """Stylize pairs of pictures, and measure how well content is preserved and style is matched.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg, Weights
@@ -18,10 +19,8 @@ from efdm.style.export import PARTS, export_onnx
 
 def export(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The ONNX file.")],
-    part: Annotated[
-        str, typer.Option(help="; ".join(f"{name}: {row.about}" for name, row in PARTS.items()) + ".")
-    ] = "whole",
+    out: Annotated[Path, option("The ONNX file.", "--out", "-o")],
+    part: Annotated[str, option("; ".join(f"{name}: {row.about}" for name, row in PARTS.items()) + ".")] = "whole",
     weights: Weights = None,
     vgg: Vgg = None,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple, get_args
 import typer
 
 from efdm.apps.cli.errors import sentence
-from efdm.apps.cli.options import choice, parse_shard
+from efdm.apps.cli.options import choice, option, parse_shard
 from efdm.apps.cli.printing import print_error, print_message, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.data import WRITABLE
@@ -30,15 +30,13 @@ PIPE = Path("-")
 SHOWN = 20  # failures of a job
 INTERRUPTED = "interrupted; the results written so far are complete, and --skip-existing continues"
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="A file for one result, a folder for several, or - for stdout.")]
+Out = Annotated[Path, option("A file for one result, a folder for several, or - for stdout.", "--out", "-o")]
 Format = Annotated[str, choice(FORMATS, "Format of results in a folder or on stdout. A file is written by its extension.")]
-Quality = Annotated[int, typer.Option(min=1, max=100, help="Quality of JPEG, WebP and AVIF.")]
-SkipExisting = Annotated[bool, typer.Option("--skip-existing", help="Skip results that already exist.")]
-Shard = Annotated[
-    str, typer.Option(help="i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")
-]
+Quality = Annotated[int, option("Quality of JPEG, WebP and AVIF.", min=1, max=100)]
+SkipExisting = Annotated[bool, option("Skip results that already exist.", "--skip-existing")]
+Shard = Annotated[str, option("i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")]
 Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
-Workers = Annotated[int, typer.Option(min=0, help="Workers of Ray. Defaults to one per GPU, or one per two cores.")]
+Workers = Annotated[int, option("Workers of Ray. Defaults to one per GPU, or one per two cores.", min=0)]
 Output = Annotated[
     str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Defaults to the form of CONTENT.")
 ]

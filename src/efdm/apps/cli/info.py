@@ -8,12 +8,11 @@ from importlib import metadata
 from typing import Annotated
 
 import torch
-import typer
 from rich.table import Table
 
 from efdm import kernels
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, resolve_device
+from efdm.apps.cli.options import Device, choice, option, resolve_device
 from efdm.apps.cli.printing import console, print_text
 from efdm.errors import MissingExtraError, SettingError
 from efdm.ops.choices import check_choice
@@ -27,9 +26,7 @@ PACKAGES = (
 
 
 def info(
-    shape: Annotated[
-        str, typer.Option(help="Feature shape: batch, channels and any number of spatial dimensions.")
-    ] = "1,512,64,64",
+    shape: Annotated[str, option("Feature shape: batch, channels and any number of spatial dimensions.")] = "1,512,64,64",
     dtype: Annotated[str, choice(DTYPES, "Data type of the features.")] = "float32",
     device: Device = "",
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, given_fields, resolve_device
+from efdm.apps.cli.options import Device, choice, given_fields, option, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import VIDEOS
@@ -32,26 +32,23 @@ def match(
     ],
     out: files.Out,
     reference: Annotated[
-        list[str],
-        typer.Option(help="A picture, a folder, a zip, an array or the name of a painted style. Repeat to pool several."),
+        list[str], option("A picture, a folder, a zip, an array or the name of a painted style. Repeat to pool several.")
     ],
     space: Annotated[str, choice(SPACES, "Colour space.")] = MatchOptions.space,
     method: Annotated[
         str, choice(get_args(Method), "channels: every channel exactly; joint: also the combinations of channels.")
     ] = MatchOptions.method,
-    strength: Annotated[
-        float, typer.Option(min=0, max=1, help="From the content (0) to the match (1).")
-    ] = MatchOptions.strength,
+    strength: Annotated[float, option("From the content (0) to the match (1).", min=0, max=1)] = MatchOptions.strength,
     ties: Annotated[str, choice(TIES, "Order of equal values.")] = MatchOptions.ties,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Standard deviations within which values share their match; 0: exact.")
+        float, option("Standard deviations within which values share their match; 0: exact.", min=0)
     ] = MatchOptions.tolerance,
-    mask: Annotated[Path | None, typer.Option(help="Change only where this picture is white.")] = None,
+    mask: Annotated[Path | None, option("Change only where this picture is white.")] = None,
     reference_mask: Annotated[
-        list[Path] | None, typer.Option(help="Use only the white part of a reference. Repeat it once per reference.")
+        list[Path] | None, option("Use only the white part of a reference. Repeat it once per reference.")
     ] = None,
-    nodata: Annotated[float | None, typer.Option(help="Value of pixels without data, which stay as they are.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the dither and of a joint match.")] = MatchOptions.seed,
+    nodata: Annotated[float | None, option("Value of pixels without data, which stay as they are.")] = None,
+    seed: Annotated[int, option("Random seed of the dither and of a joint match.")] = MatchOptions.seed,
     audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = MatchOptions.audio,
     format: files.Format = "",
     quality: files.Quality = 95,

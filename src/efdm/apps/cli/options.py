@@ -15,13 +15,18 @@ from efdm.training.device import check_device, default_device
 MAX_METAVAR = 22  # characters, the column in a terminal of 80
 
 
+def option(help: str, *names: str, **arguments: Any) -> Any:
+    """Return an option. ``names`` default to that of the parameter; ``arguments`` are those of `typer.Option`."""
+    return typer.Option(*names, help=help, **arguments)
+
+
 def choice(names: Iterable[str], help: str) -> Any:
     """Return an option whose help and completion list ``names``. The library checks the value."""
     listed = f"[{'|'.join(names)}]"
     is_short = len(listed) <= MAX_METAVAR
     if not is_short:  # lines would break inside names
         help = f"{help} One of {', '.join(names)}."
-    return typer.Option(help=help, metavar=listed if is_short else "NAME", autocompletion=complete(names))
+    return option(help, metavar=listed if is_short else "NAME", autocompletion=complete(names))
 
 
 def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -29,7 +34,7 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
+Device = Annotated[str, option("cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
 
 
 def resolve_device(name: str) -> torch.device:

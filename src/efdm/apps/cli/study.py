@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, resolve_device
+from efdm.apps.cli.options import Device, choice, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
@@ -25,28 +25,26 @@ Folder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the stu
 
 
 def make(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the study.")] = Path("study"),
-    content: Annotated[
-        Path | None, typer.Option(help="Photographs: a folder or a zip. Defaults to those of the demo.")
-    ] = None,
-    style: Annotated[Path | None, typer.Option(help="Paintings: a folder or a zip. Defaults to those of the demo.")] = None,
+    out: Annotated[Path, option("Folder for the study.", "--out", "-o")] = Path("study"),
+    content: Annotated[Path | None, option("Photographs: a folder or a zip. Defaults to those of the demo.")] = None,
+    style: Annotated[Path | None, option("Paintings: a folder or a zip. Defaults to those of the demo.")] = None,
     candidate: Annotated[
         list[str] | None,
-        typer.Option(
-            help="MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimiser:METHOD; NAME=FILE, a trained network; or "
+        option(
+            "MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimiser:METHOD; NAME=FILE, a trained network; or "
             f"NAME=FOLDER with pictures CONTENT__STYLE.png. Can be repeated. Defaults to {', '.join(DEFAULT_CANDIDATES)}."
         ),
     ] = None,
     question: Annotated[
         str, choice(get_args(Question), "favourite: the best of all; ab: the better of every two.")
     ] = "favourite",
-    pairs: Annotated[int, typer.Option(min=1, help="Maximum number of pairs.")] = 12,
+    pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 12,
     pairing: Annotated[
         str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
     ] = "order",
-    size: Annotated[int, typer.Option(min=32, help="Short side of the pictures.")] = 384,
-    iterations: Annotated[int | None, typer.Option(min=1, help="Iterations of the optimisers.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed for the orders in which raters see pictures.")] = 0,
+    size: Annotated[int, option("Short side of the pictures.", min=32)] = 384,
+    iterations: Annotated[int | None, option("Iterations of the optimisers.", min=1)] = None,
+    seed: Annotated[int, option("Random seed for the orders in which raters see pictures.")] = 0,
     vgg: Vgg = None,
     device: Device = "",
 ) -> None:
@@ -69,10 +67,8 @@ def make(
 
 def serve(
     study: Folder,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 lets phones in the same network take part.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 7870,
+    host: Annotated[str, option("Address to listen on; 0.0.0.0 lets phones in the same network take part.")] = "127.0.0.1",
+    port: Annotated[int, option("Port to listen on; 0 selects a free one.", min=0, max=65535)] = 7870,
 ) -> None:
     """Serve the page on which people vote, until Ctrl-C.
 

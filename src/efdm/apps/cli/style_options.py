@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from efdm.apps.cli.options import choice
+from efdm.apps.cli.options import choice, option
 from efdm.models import NETWORKS
 
 DEFAULT_NETWORK = next(iter(NETWORKS))
 Model = Annotated[str, choice(NETWORKS, f"Network. Defaults to that of --weights, or to {DEFAULT_NETWORK}.")]
-Weights = Annotated[Path | None, typer.Option(help="Network of `efdm train style`, or pytorch-AdaIN's decoder.pth.")]
-Vgg = Annotated[Path | None, typer.Option(help="Weights of the VGG encoder, for models that need one. See `efdm weights`.")]
+Weights = Annotated[Path | None, option("Network of `efdm train style`, or pytorch-AdaIN's decoder.pth.")]
+Vgg = Annotated[Path | None, option("Weights of the VGG encoder, for models that need one. See `efdm weights`.")]
 
 # row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
 WEIGHT_OPTIONS: Mapping[str, str] = {"vgg16": "--vgg FILE", "vgg19": "--vgg FILE", "vgg19-efdm": "--weights FILE"}

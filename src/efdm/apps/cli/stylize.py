@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, complete, given_fields, resolve_device
+from efdm.apps.cli.options import Device, choice, complete, given_fields, option, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
@@ -43,43 +43,34 @@ def stylize(
     out: files.Out,
     style: Annotated[
         list[str],
-        typer.Option(
-            help=f"A picture, a folder, a zip or a painted style ({', '.join(STYLES)}). Can be repeated.",
+        option(
+            f"A picture, a folder, a zip or a painted style ({', '.join(STYLES)}). Can be repeated.",
             autocompletion=complete(STYLES),
         ),
     ],
-    weight: Annotated[
-        list[float] | None, typer.Option(help="Mix all styles into one look. Repeat it once per style.")
-    ] = None,
+    weight: Annotated[list[float] | None, option("Mix all styles into one look. Repeat it once per style.")] = None,
     mix: Annotated[
         str, choice(get_args(Mix), "equal: mix all styles with equal weights; none: one result per style.")
     ] = "none",
     strength: Annotated[
         str,
-        typer.Option(
+        option(
+            "From the content (0) to the style (1); auto is 1, or less for nearly empty styles.",
             metavar="[FLOAT 0<=x<=1|auto]",
-            help="From the content (0) to the style (1); auto is 1, or less for nearly empty styles.",
         ),
     ] = "auto",
-    stroke: Annotated[
-        float, typer.Option(min=1, max=MAX_STROKE, help="Factor by which strokes become larger.")
-    ] = Options.stroke,
+    stroke: Annotated[float, option("Factor by which strokes become larger.", min=1, max=MAX_STROKE)] = Options.stroke,
     method: Annotated[str, choice(MATCHERS, "Matching method.")] = Options.method,
     preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = Options.preserve_color,
     photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = Options.photoreal,
     content_mask: Annotated[
-        Paths, typer.Option(help="Stylize only where this picture is white. Repeat it for several regions.")
+        Paths, option("Stylize only where this picture is white. Repeat it for several regions.")
     ] = None,
-    style_mask: Annotated[
-        Paths, typer.Option(help="Use only the white part of the style. Repeat it once per style or region.")
-    ] = None,
+    style_mask: Annotated[Paths, option("Use only the white part of the style. Repeat it once per style or region.")] = None,
     size: Annotated[
-        str,
-        typer.Option(
-            metavar=SIZES, help="Short side for the network; auto is full up to 1024. The output size is unchanged."
-        ),
+        str, option("Short side for the network; auto is full up to 1024. The output size is unchanged.", metavar=SIZES)
     ] = "auto",
-    style_size: Annotated[str, typer.Option(metavar=SIZES, help="Short side of the styles. Defaults to --size.")] = "",
+    style_size: Annotated[str, option("Short side of the styles. Defaults to --size.", metavar=SIZES)] = "",
     model: Model = "",
     weights: Weights = None,
     vgg: Vgg = None,
@@ -88,11 +79,9 @@ def stylize(
     ties: Annotated[str | None, choice(CHOICES["ties"], "Order of equal values with efdm.")] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(
-            min=0, help="Standard deviations within which content shares a style value; 0: exact. Default: the model's."
-        ),
+        option("Standard deviations within which content shares a style value; 0: exact. Default: the model's.", min=0),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed for --ties random.")] = Options.seed,
+    seed: Annotated[int, option("Random seed for --ties random.")] = Options.seed,
     temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = Options.temporal,
     audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = Options.audio,
     format: files.Format = "",

@@ -10,7 +10,7 @@ import typer
 
 from efdm import lab
 from efdm.apps.cli.arguments import Word, Words, collect_settings, parse_names, parse_seeds
-from efdm.apps.cli.options import choice, parse_shard
+from efdm.apps.cli.options import choice, option, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_skipped, print_tables
@@ -19,27 +19,22 @@ from efdm.lab.sweep import RECIPE
 from efdm.training import PRECISIONS, SPEEDS
 
 RecipeName = Annotated[str, typer.Argument(help="Name of a recipe (see `list`) or path of a recipe file.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for records, models and logs.")]
-Weights = Annotated[
-    Word, typer.Option(help="Initial weights: a .safetensors or .pth file, timm, or random. Default: the recipe's.")
-]
+Out = Annotated[Path, option("Folder for records, models and logs.", "--out", "-o")]
+Weights = Annotated[Word, option("Initial weights: a .safetensors or .pth file, timm, or random. Default: the recipe's.")]
 Seeds = Annotated[
-    Word, typer.Option(help="A count or a list: 5 means 0 to 4; 0,3 means 0 and 3; 3, means only 3. Default: the recipe's.")
+    Word, option("A count or a list: 5 means 0 to 4; 0,3 means 0 and 3; 3, means only 3. Default: the recipe's.")
 ]
-Methods = Annotated[Words, typer.Option(help="Rows of the recipe, comma-separated. Default: all.")]
-Shard = Annotated[Word, typer.Option(help="i/n: only the i-th of n equal parts of the runs, for several machines or GPUs.")]
-Iterations = Annotated[int | None, typer.Option(min=1, help="Length of each run. Default: the recipe's.")]
-SweepDevice = Annotated[
-    Word, typer.Option(help="cpu, cuda or cuda:1. Default: the recipe's, or the GPU if one is available.")
-]
+Methods = Annotated[Words, option("Rows of the recipe, comma-separated. Default: all.")]
+Shard = Annotated[Word, option("i/n: only the i-th of n equal parts of the runs, for several machines or GPUs.")]
+Iterations = Annotated[int | None, option("Length of each run. Default: the recipe's.", min=1)]
+SweepDevice = Annotated[Word, option("cpu, cuda or cuda:1. Default: the recipe's, or the GPU if one is available.")]
 Precision = Annotated[Word, choice(PRECISIONS, "Default: bf16 on a GPU.")]
 Speed = Annotated[Word, choice(SPEEDS, "Default: compile+graph on a GPU, plain on a CPU.")]
-Lanes = Annotated[int, typer.Option(min=1, help="Runs trained at the same time: on one GPU, or in CPU processes.")]
+Lanes = Annotated[int, option("Runs trained at the same time: on one GPU, or in CPU processes.", min=1)]
 Reuse = Annotated[
-    list[Path] | None,
-    typer.Option(help="Folder of another recipe whose records of the same runs are copied; repeat for several."),
+    list[Path] | None, option("Folder of another recipe whose records of the same runs are copied; repeat for several.")
 ]
-Note = Annotated[Words, typer.Option(help="A sentence to print under the tables; repeat for several.")]
+Note = Annotated[Words, option("A sentence to print under the tables; repeat for several.")]
 
 # recipe, out, changes, methods, domains, progress -> the arguments of `lab.run`: recipe, data, settings
 Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]

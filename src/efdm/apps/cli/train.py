@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, given_fields
+from efdm.apps.cli.options import Device, choice, given_fields, option
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
@@ -35,48 +35,43 @@ def _default_iterations() -> str:
 
 def style(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the network, the log, previews and checkpoints.")],
-    content: Annotated[str, typer.Option(help="Photographs: a folder or a zip.")] = "",
-    style: Annotated[str, typer.Option(help="Paintings: a folder or a zip.")] = "",
+    out: Annotated[Path, option("Folder for the network, the log, previews and checkpoints.", "--out", "-o")],
+    content: Annotated[str, option("Photographs: a folder or a zip.")] = "",
+    style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
     encoder: Annotated[str | None, choice(NETWORKS, f"Network to train. Defaults to {DEFAULT_NETWORK}.")] = None,
     method: Annotated[str | None, choice(STYLE_LOSSES, "Match and style loss. Defaults to efdm.")] = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help=f"Defaults to {_default_iterations()}, after those of --reconstruct.")
+        int | None, option(f"Defaults to {_default_iterations()}, after those of --reconstruct.", min=1)
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Contents per step, with as many styles. Divided among all processes.")
+        int | None, option("Contents per step, with as many styles. Divided among all processes.", min=1)
     ] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="Side of the random crops in pixels.")] = None,
-    short_side: Annotated[
-        int | None, typer.Option(min=1, help="Short side to which pictures are resized before cropping.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    size: Annotated[int | None, option("Side of the random crops in pixels.", min=1)] = None,
+    short_side: Annotated[int | None, option("Short side to which pictures are resized before cropping.", min=1)] = None,
+    lr: Annotated[float | None, option("Learning rate.")] = None,
     schedule: Annotated[str | None, choice(SCHEDULES, "Schedule of the learning rate.")] = None,
-    style_weight: Annotated[float | None, typer.Option(help="Weight of the style loss.")] = None,
-    sliced_weight: Annotated[
-        float | None, typer.Option(help="Weight of the style loss along random directions (small).")
-    ] = None,
+    style_weight: Annotated[float | None, option("Weight of the style loss.")] = None,
+    sliced_weight: Annotated[float | None, option("Weight of the style loss along random directions (small).")] = None,
     identity_weight: Annotated[
-        float | None, typer.Option(help="Weight of the loss for contents that are their own style (small).")
+        float | None, option("Weight of the loss for contents that are their own style (small).")
     ] = None,
     reconstruct: Annotated[
-        int | None,
-        typer.Option(min=0, help="Iterations of reconstruction before style transfer. Defaults to 2500 for small."),
+        int | None, option("Iterations of reconstruction before style transfer. Defaults to 2500 for small.", min=0)
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of initial weights and random draws. Defaults to 0.")] = None,
+    seed: Annotated[int | None, option("Seed of initial weights and random draws. Defaults to 0.")] = None,
     precision: Annotated[str | None, choice(PRECISIONS, "Defaults to bf16 on a GPU, otherwise fp32.")] = None,
     speed: Annotated[str | None, choice(SPEEDS, "Defaults to graph on a GPU, otherwise plain.")] = None,
     device: Device = "",
-    vgg: Annotated[str, typer.Option(help="ImageNet weights of the VGG. See `efdm weights`.")] = "",
-    start: Annotated[str, typer.Option(help="A network.safetensors to start from.")] = "",
-    start_iteration: Annotated[int | None, typer.Option(help="Iterations that --start was trained for.")] = None,
+    vgg: Annotated[str, option("ImageNet weights of the VGG. See `efdm weights`.")] = "",
+    start: Annotated[str, option("A network.safetensors to start from.")] = "",
+    start_iteration: Annotated[int | None, option("Iterations that --start was trained for.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the run in OUT. Only files, --device and --speed may change.")
+        bool, option("Resume the run in OUT. Only files, --device and --speed may change.", "--resume")
     ] = False,
-    log_every: Annotated[int | None, typer.Option(min=1, help="Iterations between log entries. Defaults to 50.")] = None,
-    save_every: Annotated[int | None, typer.Option(min=1, help="Iterations between checkpoints. Defaults to 5000.")] = None,
+    log_every: Annotated[int | None, option("Iterations between log entries. Defaults to 50.", min=1)] = None,
+    save_every: Annotated[int | None, option("Iterations between checkpoints. Defaults to 5000.", min=1)] = None,
     preview_every: Annotated[
-        int | None, typer.Option(min=0, help="Iterations between preview sheets; 0 for none. Defaults to 2000.")
+        int | None, option("Iterations between preview sheets; 0 for none. Defaults to 2000.", min=0)
     ] = None,
 ) -> None:
     """Train a style transfer network on your own pictures.

@@ -5,33 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, parse_pairs, resolve_device
+from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
 from efdm.apps.web.handlers import Handlers, Limits
 from efdm.apps.web.server import serve
 
 Words = list[str] | None
-Count = typer.Option(min=1)
 DEFAULT = Limits()
 
 
 def run_app(
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Defaults to the first free port from 7860.")] = None,
-    share: Annotated[bool, typer.Option("--share", help="Also open a public address at gradio.live for a week.")] = False,
-    network: Annotated[Words, typer.Option(help="NAME=FILE, a network written by `efdm train`. Can be repeated.")] = None,
+    port: Annotated[int | None, option("Defaults to the first free port from 7860.", min=1, max=65535)] = None,
+    share: Annotated[bool, option("Also open a public address at gradio.live for a week.", "--share")] = False,
+    network: Annotated[Words, option("NAME=FILE, a network written by `efdm train`. Can be repeated.")] = None,
     vgg: Vgg = None,
-    classifier: Annotated[
-        Words, typer.Option(help="NAME=FOLDER of `efdm dg train`, for the tab Domains. Can be repeated.")
-    ] = None,
-    max_megabytes: Annotated[int, typer.Option(min=1, help="Size limit of an uploaded file.")] = DEFAULT.megabytes,
-    max_megapixels: Annotated[int, typer.Option(min=1, help="Limit for pictures and video frames.")] = DEFAULT.megapixels,
-    max_seconds: Annotated[int, typer.Option(min=1, help="Length limit of a video.")] = DEFAULT.seconds,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests that run at the same time.")] = DEFAULT.concurrency,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; others are refused.")] = DEFAULT.queue,
+    classifier: Annotated[Words, option("NAME=FOLDER of `efdm dg train`, for the tab Domains. Can be repeated.")] = None,
+    max_megabytes: Annotated[int, option("Size limit of an uploaded file.", min=1)] = DEFAULT.megabytes,
+    max_megapixels: Annotated[int, option("Limit for pictures and video frames.", min=1)] = DEFAULT.megapixels,
+    max_seconds: Annotated[int, option("Length limit of a video.", min=1)] = DEFAULT.seconds,
+    concurrency: Annotated[int, option("Requests that run at the same time.", min=1)] = DEFAULT.concurrency,
+    queue: Annotated[int, option("Requests that may wait; others are refused.", min=1)] = DEFAULT.queue,
     device: Device = "",
 ) -> None:
     """Open a web page on this machine: stylize pictures and videos, and compare models.

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import WEIGHT_OPTIONS
@@ -55,10 +56,10 @@ def where(name: Annotated[str, typer.Argument(help=f"One of {', '.join(WEIGHTS)}
 @app.command(name="normalise")
 def normalise_encoder(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(CONVS_PER_BLOCK)}.")],
-    content: Annotated[str, typer.Option(help="Photographs: a folder or a zip. A few hundred are enough.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The safetensors file to write.")],
-    vgg: Annotated[str, typer.Option(help="File with the ImageNet weights. Defaults to the file found by name.")] = "",
-    pictures: Annotated[int, typer.Option(min=1, help="Maximum number of photographs.")] = 300,
+    content: Annotated[str, option("Photographs: a folder or a zip. A few hundred are enough.")],
+    out: Annotated[Path, option("The safetensors file to write.", "--out", "-o")],
+    vgg: Annotated[str, option("File with the ImageNet weights. Defaults to the file found by name.")] = "",
+    pictures: Annotated[int, option("Maximum number of photographs.", min=1)] = 300,
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1. Decoders are trained for such encoders."""
     with report_errors(weight_options=WEIGHT_OPTIONS), show_progress() as progress:

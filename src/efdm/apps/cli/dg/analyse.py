@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.lab.analyses import ANALYSES, analyse_classifier
@@ -17,20 +17,18 @@ from efdm.lab.analyses import ANALYSES, analyse_classifier
 
 def analyse(
     analysis: Annotated[str, typer.Argument(help="; ".join(f"{name}: {row.about}" for name, row in ANALYSES.items()) + ".")],
-    checkpoint: Annotated[Path, typer.Option(help=MODEL_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the figure and its numbers.")],
-    data: Annotated[list[Path] | None, typer.Option(help=f"{DATA_HELP} Not needed for the digits.")] = None,
+    checkpoint: Annotated[Path, option(MODEL_HELP)],
+    out: Annotated[Path, option("Folder for the figure and its numbers.", "--out", "-o")],
+    data: Annotated[list[Path] | None, option(f"{DATA_HELP} Not needed for the digits.")] = None,
     stage: Annotated[
         Words,
-        typer.Option(
-            help="Stage of the model, such as stage1. Default: the first mixed stage. ties takes several; default: all."
-        ),
+        option("Stage of the model, such as stage1. Default: the first mixed stage. ties takes several; default: all."),
     ] = None,
-    channel: Annotated[str, typer.Option(help="histogram only: a channel number, typical, or farthest.")] = "",
-    perplexity: Annotated[float | None, typer.Option(help="tsne only: the perplexity of t-SNE.")] = None,
-    per_domain: Annotated[int | None, typer.Option(min=1, help="Pictures per domain. Default: set by the analysis.")] = None,
-    domains: Annotated[Words, typer.Option(help="Domains, comma-separated. Default: all.")] = None,
-    classes: Annotated[Words, typer.Option(help="Classes, comma-separated. Default: all.")] = None,
+    channel: Annotated[str, option("histogram only: a channel number, typical, or farthest.")] = "",
+    perplexity: Annotated[float | None, option("tsne only: the perplexity of t-SNE.")] = None,
+    per_domain: Annotated[int | None, option("Pictures per domain. Default: set by the analysis.", min=1)] = None,
+    domains: Annotated[Words, option("Domains, comma-separated. Default: all.")] = None,
+    classes: Annotated[Words, option("Classes, comma-separated. Default: all.")] = None,
     device: Device = "",
 ) -> None:
     """Analyse the features of a trained classifier: draw a figure and write its numbers."""

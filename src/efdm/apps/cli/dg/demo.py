@@ -6,10 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from efdm.apps.cli.arguments import parse_seeds
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_tables
@@ -29,12 +28,10 @@ INTRODUCTION = (
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, pictures and models.")] = Path("dg-demo"),
-    seeds: Annotated[
-        str, typer.Option(help="Number of seeds. More seeds take longer and give more reliable results.")
-    ] = "1",
-    iterations: Annotated[int | None, typer.Option(min=1, help="Length of each run. Default: the recipe's.")] = None,
-    lanes: Annotated[int | None, typer.Option(min=1, help="Runs trained at the same time. Default: one per core.")] = None,
+    out: Annotated[Path, option("Folder for tables, pictures and models.", "--out", "-o")] = Path("dg-demo"),
+    seeds: Annotated[str, option("Number of seeds. More seeds take longer and give more reliable results.")] = "1",
+    iterations: Annotated[int | None, option("Length of each run. Default: the recipe's.", min=1)] = None,
+    lanes: Annotated[int | None, option("Runs trained at the same time. Default: one per core.", min=1)] = None,
 ) -> None:
     """Compare three methods on digits in four styles. Takes a few minutes and needs no download."""
     with report_errors("interrupted; repeat the command to resume"):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from efdm.apps.cli.arguments import MODEL_HELP
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.report import print_accuracy
@@ -35,16 +35,12 @@ def predict(
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, folders or zips.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Write a .csv or .json file instead of printing. JSON includes the confusion matrix."
-        ),
+        option("Write a .csv or .json file instead of printing. JSON includes the confusion matrix.", "--out", "-o"),
     ] = None,
     labels: Annotated[
-        Labels, typer.Option(help="folders: report accuracy, with folders domain/class/picture as true labels.")
+        Labels, option("folders: report accuracy, with folders domain/class/picture as true labels.")
     ] = "none",
-    columns: Annotated[
-        Columns, typer.Option(help="top: the most probable class; all: also the probability of every class.")
-    ] = "top",
+    columns: Annotated[Columns, option("top: the most probable class; all: also the probability of every class.")] = "top",
     device: Device = "",
 ) -> None:
     """Predict classes and their probabilities.

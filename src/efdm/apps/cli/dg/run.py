@@ -11,6 +11,7 @@ import typer
 from efdm.apps.cli import sweeps
 from efdm.apps.cli.arguments import DATA_HELP, Set, Word, Words
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option
 from efdm.apps.cli.report import print_data_warnings
 from efdm.lab.preparation import prepare_sweep
 
@@ -19,11 +20,11 @@ def run(
     context: typer.Context,
     recipe: sweeps.RecipeName,
     out: sweeps.Out,
-    data: Annotated[list[Path] | None, typer.Option(help=DATA_HELP)] = None,
+    data: Annotated[list[Path] | None, option(DATA_HELP)] = None,
     weights: sweeps.Weights = None,
     seeds: sweeps.Seeds = None,
     methods: sweeps.Methods = None,
-    domains: Annotated[Words, typer.Option(help="Columns of the recipe, comma-separated. Default: all.")] = None,
+    domains: Annotated[Words, option("Columns of the recipe, comma-separated. Default: all.")] = None,
     shard: sweeps.Shard = None,
     iterations: sweeps.Iterations = None,
     set_: Set = None,
@@ -32,14 +33,13 @@ def run(
     speed: sweeps.Speed = None,
     lanes: sweeps.Lanes = 1,
     split: Annotated[
-        Word,
-        typer.Option(help="PACS only. official (default): the authors' lists; own: a tenth of each class for validation."),
+        Word, option("PACS only. official (default): the authors' lists; own: a tenth of each class for validation.")
     ] = None,
     lists: Annotated[
-        Path | None, typer.Option(help="PACS only: folder of the authors' lists. Default: a folder in or next to --data.")
+        Path | None, option("PACS only: folder of the authors' lists. Default: a folder in or next to --data.")
     ] = None,
     copy: Annotated[
-        Word, typer.Option(help="PACS only. complete (default): require all pictures; partial: use those that exist.")
+        Word, option("PACS only. complete (default): require all pictures; partial: use those that exist.")
     ] = None,
     note: sweeps.Note = None,
     reuse: sweeps.Reuse = None,

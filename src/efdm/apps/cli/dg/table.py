@@ -10,6 +10,7 @@ import typer
 
 from efdm import lab
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.report import print_tables
 from efdm.data.images import write_bytes
@@ -22,16 +23,12 @@ FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", ""
 
 def table(
     runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
-    form: Annotated[
-        str, typer.Option("--format", help=f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out.")
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write a .md, .csv, .tex or .txt file instead of printing.")
-    ] = None,
+    form: Annotated[str, option(f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out.", "--format")] = "",
+    out: Annotated[Path | None, option("Write a .md, .csv, .tex or .txt file instead of printing.", "--out", "-o")] = None,
     selection: Annotated[
-        str, typer.Option(help=f"One of {', '.join(lab.SELECTIONS)}. Default: all; for CSV the first of the recipe.")
+        str, option(f"One of {', '.join(lab.SELECTIONS)}. Default: all; for CSV the first of the recipe.")
     ] = "",
-    std: Annotated[str, typer.Option(help=f"Deviation after the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
+    std: Annotated[str, option(f"Deviation after the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
 ) -> None:
     """Print or write the tables of a run, finished or not, from its records."""
     with report_errors("interrupted; nothing was written"):

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from efdm.apps.cli.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
 from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
@@ -26,54 +25,46 @@ MAX_CLASSES = 12  # listed by name
 
 
 def train_command(
-    data: Annotated[list[Path], typer.Option(help=f"{DATA_HELP} The word digits selects the built-in data set.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
-    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
+    data: Annotated[list[Path], option(f"{DATA_HELP} The word digits selects the built-in data set.")],
+    out: Annotated[Path, option("Folder of the run, for the model, records and log.", "--out", "-o")],
+    method: Annotated[Word, option(f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
     backbone: Annotated[
-        Word, typer.Option(help=f"Any timm model, or {', '.join(BACKBONES)}. Default: resnet18.tv_in1k (digits: tiny).")
+        Word, option(f"Any timm model, or {', '.join(BACKBONES)}. Default: resnet18.tv_in1k (digits: tiny).")
     ] = None,
     weights: Annotated[
         Word,
-        typer.Option(
-            help="Initial weights: a .safetensors or .pth file, timm (may download), or random. "
+        option(
+            "Initial weights: a .safetensors or .pth file, timm (may download), or random. "
             f"Default: timm (digits, {', '.join(BACKBONES)}: random)."
         ),
     ] = None,
-    train_domains: Annotated[
-        Words, typer.Option(help="Training domains, comma-separated. Default: all except --test-domains.")
-    ] = None,
+    train_domains: Annotated[Words, option("Training domains, comma-separated. Default: all except --test-domains.")] = None,
     test_domains: Annotated[
-        Words, typer.Option(help="Held-out domains, comma-separated. Default: all except --train-domains, or none.")
+        Words, option("Held-out domains, comma-separated. Default: all except --train-domains, or none.")
     ] = None,
     stages: Annotated[
-        Words,
-        typer.Option(
-            help="Stages after which features are mixed, comma-separated. Default: the last of stride 4, 8 and 16."
-        ),
+        Words, option("Stages after which features are mixed, comma-separated. Default: the last of stride 4, 8 and 16.")
     ] = None,
     iterations: Annotated[
         int | None,
-        typer.Option(
-            min=1, help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS} and at most {MAX_ITERATIONS} (digits: 600)."
-        ),
+        option(f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS} and at most {MAX_ITERATIONS} (digits: 600).", min=1),
     ] = None,
     batch: Annotated[
-        int | None,
-        typer.Option(min=1, help="Pictures per step, over all processes. Default: 64, or all if there are fewer."),
+        int | None, option("Pictures per step, over all processes. Default: 64, or all if there are fewer.", min=1)
     ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.001 (digits: 0.1).")] = None,
-    size: Annotated[int | None, typer.Option(min=8, help="Input size in pixels. Default: 224 (digits: 32).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the initial weights and all random draws. Default: 0.")] = None,
+    lr: Annotated[float | None, option("Learning rate. Default: 0.001 (digits: 0.1).")] = None,
+    size: Annotated[int | None, option("Input size in pixels. Default: 224 (digits: 32).", min=8)] = None,
+    seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
     storage: Annotated[
-        Storage, typer.Option(help="memory, or stream to read pictures when they are needed, if they do not fit in memory.")
+        Storage, option("memory, or stream to read pictures when they are needed, if they do not fit in memory.")
     ] = "memory",
     set_: Set = None,
     device: DeviceOrNone = None,
-    precision: Annotated[Word, typer.Option(help="bf16, fp32 or fp64. Default: bf16 on a GPU (digits: fp32).")] = None,
+    precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU (digits: fp32).")] = None,
     speed: Annotated[
-        Word, typer.Option(help="plain, graph, compile or compile+graph. Default: graph on a GPU (digits: plain).")
+        Word, option("plain, graph, compile or compile+graph. Default: graph on a GPU (digits: plain).")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with the same settings.")] = False,
+    resume: Annotated[bool, option("Continue the run in --out with the same settings.", "--resume")] = False,
 ) -> None:
     """Train one classifier on your own pictures.
 

@@ -10,7 +10,7 @@ import typer
 from efdm.apps.cli import sweeps
 from efdm.apps.cli.arguments import SETS_HELP, DamagedPictures, Layouts, Set, Words, parse_sets
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import parse_pairs
+from efdm.apps.cli.options import option, parse_pairs
 from efdm.apps.cli.reid.report import print_notes, print_trials
 from efdm.lab.people import prepare_reid_sweep, save_trials
 from efdm.lab.tasks import protocols_of
@@ -20,11 +20,11 @@ def run(
     context: typer.Context,
     recipe: sweeps.RecipeName,
     out: sweeps.Out,
-    data: Annotated[Words, typer.Option(help=f"{SETS_HELP} The recipe sets the names, such as market=PATH.")] = None,
+    data: Annotated[Words, option(f"{SETS_HELP} The recipe sets the names, such as market=PATH.")] = None,
     weights: sweeps.Weights = None,
     seeds: sweeps.Seeds = None,
     methods: sweeps.Methods = None,
-    domains: Annotated[Words, typer.Option(help="Test sets, comma-separated. Default: all.")] = None,
+    domains: Annotated[Words, option("Test sets, comma-separated. Default: all.")] = None,
     shard: sweeps.Shard = None,
     iterations: sweeps.Iterations = None,
     layout: Layouts = None,

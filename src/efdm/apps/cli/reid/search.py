@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli.arguments import MODEL_HELP
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, resolve_device
+from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.data import WRITABLE
@@ -24,11 +24,11 @@ PRINTED = 10  # queries
 def search(
     query: Annotated[Path, typer.Argument(help="A picture, or a folder or zip of pictures; it may be part of GALLERY.")],
     gallery: Annotated[Path, typer.Argument(help="The folder or zip to search.")],
-    model: Annotated[Path, typer.Option(help=MODEL_HELP)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Picture file for the sheet, such as sheet.png.")],
-    top: Annotated[int, typer.Option(min=1, help="Pictures per query.")] = 10,
-    rows: Annotated[int, typer.Option(min=1, help="Queries on the sheet, evenly spaced if there are more.")] = 8,
-    layout: Annotated[str, typer.Option(help="Layout of the file names, see `efdm reid list`.")] = "auto",
+    model: Annotated[Path, option(MODEL_HELP)],
+    out: Annotated[Path, option("Picture file for the sheet, such as sheet.png.", "--out", "-o")],
+    top: Annotated[int, option("Pictures per query.", min=1)] = 10,
+    rows: Annotated[int, option("Queries on the sheet, evenly spaced if there are more.", min=1)] = 8,
+    layout: Annotated[str, option("Layout of the file names, see `efdm reid list`.")] = "auto",
     device: Device = "",
 ) -> None:
     """Search pictures for people and draw the ranked results.

@@ -10,7 +10,7 @@ import typer
 
 from efdm.apps.cli.arguments import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, parse_pairs, resolve_device
+from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.reid.report import print_notes, print_scores
@@ -23,20 +23,20 @@ from efdm.reid.evaluate import Reranking
 
 def measure(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
-    data: Annotated[list[str], typer.Option(help=SETS_HELP)],
+    data: Annotated[list[str], option(SETS_HELP)],
     protocol: Annotated[
         str,
-        typer.Option(
-            help=f"One of {', '.join(PROTOCOLS)}. Default: official if the set has queries and a gallery, otherwise "
+        option(
+            f"One of {', '.join(PROTOCOLS)}. Default: official if the set has queries and a gallery, otherwise "
             "camera-pair for two cameras and person-camera for more."
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the queries that person-camera draws.")] = 0,
-    split: Annotated[int, typer.Option(min=0, help="One of several published splits, such as the 10 of GRID.")] = 0,
-    rerank: Annotated[bool, typer.Option("--rerank", help="Re-rank the gallery by k-reciprocal encoding.")] = False,
+    seed: Annotated[int, option("Seed of the queries that person-camera draws.")] = 0,
+    split: Annotated[int, option("One of several published splits, such as the 10 of GRID.", min=0)] = 0,
+    rerank: Annotated[bool, option("Re-rank the gallery by k-reciprocal encoding.", "--rerank")] = False,
     layout: Layouts = None,
     damaged: DamagedPictures = "raise",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores to a .json file.")] = None,
+    out: Annotated[Path | None, option("Also write the scores to a .json file.", "--out", "-o")] = None,
     device: Device = "",
 ) -> None:
     """Measure mAP and CMC of a trained network."""

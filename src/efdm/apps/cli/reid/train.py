@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from efdm.apps.cli.arguments import (
     SETS_HELP,
     DamagedPictures,
@@ -21,7 +19,7 @@ from efdm.apps.cli.arguments import (
     parse_sets,
 )
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import parse_pairs
+from efdm.apps.cli.options import option, parse_pairs
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
@@ -36,36 +34,30 @@ from efdm.text import plural
 
 
 def train_command(
-    data: Annotated[list[str], typer.Option(help=f"Training sets. {SETS_HELP}")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run, for the model, records and log.")],
-    test: Annotated[Words, typer.Option(help="Test sets, as --data. Default: none.")] = None,
-    method: Annotated[Word, typer.Option(help=f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
-    backbone: Annotated[
-        Word, typer.Option(help=f"Any timm model, or {', '.join(BACKBONES)}. Default: {Settings.backbone}.")
-    ] = None,
+    data: Annotated[list[str], option(f"Training sets. {SETS_HELP}")],
+    out: Annotated[Path, option("Folder of the run, for the model, records and log.", "--out", "-o")],
+    test: Annotated[Words, option("Test sets, as --data. Default: none.")] = None,
+    method: Annotated[Word, option(f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
+    backbone: Annotated[Word, option(f"Any timm model, or {', '.join(BACKBONES)}. Default: {Settings.backbone}.")] = None,
     weights: Annotated[
-        Word, typer.Option(help="Initial weights: a .safetensors or .pth file, timm (may download), or random (default).")
+        Word, option("Initial weights: a .safetensors or .pth file, timm (may download), or random (default).")
     ] = None,
     stages: Annotated[
-        Words, typer.Option(help="Stages after which features are mixed, comma-separated. Default: the first two.")
+        Words, option("Stages after which features are mixed, comma-separated. Default: the first two.")
     ] = None,
-    iterations: Annotated[
-        int | None, typer.Option(min=1, help=f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS}.")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help=f"Pictures per step, over all processes. Default: {Settings.batch}.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help=f"Learning rate. Default: {Settings.lr}.")] = None,
-    size: Annotated[Word, typer.Option(help="Input height,width in pixels. Default: 256,128.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the initial weights and all random draws. Default: 0.")] = None,
-    split: Annotated[int, typer.Option(min=0, help="One of several published splits, such as the 10 of GRID.")] = 0,
+    iterations: Annotated[int | None, option(f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS}.", min=1)] = None,
+    batch: Annotated[int | None, option(f"Pictures per step, over all processes. Default: {Settings.batch}.", min=1)] = None,
+    lr: Annotated[float | None, option(f"Learning rate. Default: {Settings.lr}.")] = None,
+    size: Annotated[Word, option("Input height,width in pixels. Default: 256,128.")] = None,
+    seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
+    split: Annotated[int, option("One of several published splits, such as the 10 of GRID.", min=0)] = 0,
     layout: Layouts = None,
     damaged: DamagedPictures = "raise",
     set_: Set = None,
     device: DeviceOrNone = None,
-    precision: Annotated[Word, typer.Option(help="bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
-    speed: Annotated[Word, typer.Option(help="plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with the same settings.")] = False,
+    precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
+    speed: Annotated[Word, option("plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
+    resume: Annotated[bool, option("Continue the run in --out with the same settings.", "--resume")] = False,
 ) -> None:
     """Train a network on pictures of people.
 
