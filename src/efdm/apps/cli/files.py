@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
 
@@ -36,7 +36,7 @@ Quality = Annotated[int, option("Quality of JPEG, WebP and AVIF.", min=1, max=10
 SkipExisting = Annotated[bool, option("Skip results that already exist.", "--skip-existing")]
 Shard = Annotated[str, option("i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")]
 Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
-Workers = Annotated[int, option("Workers of Ray. Defaults to one per GPU, or one per two cores.", min=0)]
+Workers = Annotated[int | None, option("Workers of Ray. Defaults to one per GPU, or one per two cores.", min=1)]
 Output = Annotated[
     str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Defaults to the form of CONTENT.")
 ]
@@ -47,7 +47,7 @@ class JobOptions(NamedTuple):
 
     shard: str
     engine: str
-    workers: int
+    workers: int | None
     output: str
 
     def is_job(self, contents: Sequence[Path], out: Path) -> bool:
@@ -64,9 +64,9 @@ class JobOptions(NamedTuple):
 
     def run(self, job: Job, factory: Factory, device: str) -> None:
         """Run a job, print its counts and failures, and exit as `finish` does."""
-        part, workers = parse_shard(self.shard or None), self.workers or None
+        given: dict[str, Any] = {"engine": self.engine, "shard": parse_shard(self.shard or None), "workers": self.workers}
         with show_progress() as progress:
-            done = run_job(job, factory, engine=self.engine, shard=part, device=device, workers=workers, progress=progress)
+            done = run_job(job, factory, device=device, progress=progress, **given)
         for name, reason in list(done.failed.items())[:SHOWN]:
             print_error(reason if name in reason else f"{name}: {reason}")
         if len(done.failed) > SHOWN:

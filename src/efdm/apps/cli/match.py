@@ -56,7 +56,7 @@ def match(
     device: Device = "",
     shard: files.Shard = "",
     engine: files.Engine = "plain",
-    workers: files.Workers = 0,
+    workers: files.Workers = None,
     output: files.Output = "",
 ) -> None:
     """Give pictures or a video exactly the colours of a reference.

@@ -89,7 +89,7 @@ def stylize(
     skip_existing: files.SkipExisting = False,
     shard: files.Shard = "",
     engine: files.Engine = "plain",
-    workers: files.Workers = 0,
+    workers: files.Workers = None,
     output: files.Output = "",
 ) -> None:
     """Stylize pictures or a video.
