@@ -2,17 +2,14 @@
 
     OMP_NUM_THREADS=1 python benchmarks/bulk.py [--out FILE]
 
-Times are CPU seconds of one thread, which other programs on the machine hardly change; "job" is a whole job of the plain
-engine. "folder" rows are rates of `stylize_files` with as many threads as cores, in both precisions, with one picture or
-several pictures at a time.
+Times are CPU seconds of one thread, which other programs on the machine hardly change. The last row is a whole job of the
+plain engine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
 import statistics
 import tempfile
 import time
@@ -27,9 +24,8 @@ from efdm.data.embedded import photos
 from efdm.data.images import encode_picture
 from efdm.environment import environment
 from efdm.models.weights import pretrained
-from efdm.style import Stylizer, jobs
 from efdm.style.bulk import Stylize
-from efdm.style.plan import Options, find_styles, make_looks, plan_files
+from efdm.style.plan import Options, find_styles, make_looks
 
 HERE = Path(__file__).parent
 SIDE, COUNT = 512, 24
@@ -66,23 +62,8 @@ def measure(folder: Path) -> list[dict[str, object]]:
     assert run_job(job, lambda device: process).done == COUNT
     stages["job"] = (time.process_time() - start) / COUNT
     rows: list[dict[str, object]] = [{"stage": name, "cpu_seconds": round(seconds, 5)} for name, seconds in stages.items()]
-    rows += [folder_rates(folder, precision) for precision in ("fp32", "bf16")]
     read = statistics.mean(file.stat().st_size for file in files)
     return [*rows, {"stage": "bytes", "read": round(read), "written": round(size)}]
-
-
-def folder_rates(folder: Path, precision: str) -> dict[str, object]:
-    """Return pictures per second, the best of two runs each."""
-    stylizer, plan = Stylizer(pretrained("small"), "cpu", precision=precision), plan_files(folder / "in", ["starry"], folder)
-    seconds: dict[int, float] = {}
-    torch.set_num_threads(os.cpu_count() or 1)
-    for _ in range(2):
-        for jobs.MAX_WORKERS in (1, 4):
-            start = time.perf_counter()
-            jobs.stylize_files(plan, stylizer)
-            seconds[jobs.MAX_WORKERS] = min(seconds.get(jobs.MAX_WORKERS, math.inf), time.perf_counter() - start)
-    one, several = (round(COUNT / each, 2) for each in seconds.values())
-    return {"stage": f"folder, {precision}", "cores": os.cpu_count(), "one_at_a_time": one, "several_at_a_time": several}
 
 
 if __name__ == "__main__":
