@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -76,7 +77,12 @@ def test_mixing_with_gradient_in_a_cuda_graph() -> None:
 @pytest.mark.parametrize("n", SIZES)
 def test_writes_every_element(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     empty_like = torch.empty_like
-    monkeypatch.setattr(torch, "empty_like", lambda t, **k: empty_like(t, **k).fill_(torch.nan))
+
+    def filled(*args: Any, **kwargs: Any) -> torch.Tensor:
+        made = empty_like(*args, **kwargs)
+        return made.fill_(torch.nan) if made.is_floating_point() else made
+
+    monkeypatch.setattr(torch, "empty_like", filled)
     x, y = torch.randn(5, n, device="cuda"), torch.randn(5, n, device="cuda")
     assert not kernels.sort_match(x, y).isnan().any()
     assert not kernels.sort_rank(x)[0].isnan().any()
