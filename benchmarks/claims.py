@@ -19,7 +19,7 @@ class Claim:
     selection: str = "last"
 
 
-# settings of recipes that the name of their network does not tell
+# shown after the network, to distinguish recipes with the same one
 VARIANTS = {"pacs_paper_schedule_resnet18": ", paper's schedule", "pacs_relu_mobilenetv2": ", mixed after ReLU"}
 NETWORKS = {
     "resnet18": "ResNet-18", "resnet18_prelu": "ResNet-18 with PReLU", "resnet50_v1": "ResNet-50",

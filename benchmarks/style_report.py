@@ -13,13 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from documents import ROOT, Table, markdown, parse_update_flag, update_documents
+from documents import ROOT, Table, main, markdown
 from pictures_report import method_sweeps, speed
 from reproduction import ABSENT, FAILS, HOLDS, OPEN, PAGE, Row
 from scipy import stats
 
-from efdm.lab.compare import ALPHA
-from efdm.stats import standard_error
+from efdm.lab.compare import ALPHA, p_text
+from efdm.stats import standard_error, with_error
 
 STYLE = ROOT / "results" / "style"
 FIGURES = ROOT / "docs" / "figures" / "paper"
@@ -37,11 +37,12 @@ PHOTO_ROWS = {
 
 
 def read(path: Path) -> Any:
-    """Return the content of a record, or None if it was not made yet."""
+    """Return the content of a record, or None if the file does not exist."""
     return json.loads(path.read_text()) if path.is_file() else None
 
 
 def link(path: Path) -> str:
+    """Return a link to a file, for documents in docs/."""
     name = path.relative_to(ROOT).as_posix()
     return f"[{path.parent.name}/{path.name}](../{name})"
 
@@ -53,19 +54,18 @@ def judged(holds: bool) -> str:
 # --- claims ----------------------------------------------------------------------------------------------------------
 
 
-def of_pairs(place: str, claim: str, first: str, second: str, measure: str) -> Row:
+def pairs_row(place: str, claim: str, first: str, second: str, measure: str) -> Row:
     """Compare two decoders on the same pairs at strength 1: ``second`` has the lower ``measure``. Paired t-test."""
     both = [method_sweeps()[method].groups[-1].values(measure) for method in (first, second)]
     change = [b - a for a, b in zip(*both, strict=True)]
     mean, p = statistics.fmean(change), float(stats.ttest_rel(*both).pvalue)
     words = " → ".join(f"{statistics.fmean(values):.3f}" for values in both)
-    chance = f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
-    found = f"{words} ({mean:+.3f} ± {standard_error(change):.3f}, {chance}; {len(change)} pairs)"
+    found = f"{words} ({with_error(mean, standard_error(change), '+.3f')}, {p_text(p)}; {len(change)} pairs)"
     said = OPEN if p >= ALPHA else judged(mean < 0)
     return Row(place, claim, "VGG-16", "figure", found, said, link(STYLE / "evaluation" / "records.jsonl"))
 
 
-def of_curves(claim: str, key: str) -> Row:
+def curves_row(claim: str, key: str) -> Row:
     """Compare EFDM and AdaIN with VGG-19 over style weights, strengths and seeds; errors by bootstrap."""
     path = STYLE / "methods" / "comparison.json"
     record = read(path)
@@ -73,10 +73,11 @@ def of_curves(claim: str, key: str) -> Row:
         return Row("Figure 5", claim, "VGG-19", "figure", "-", ABSENT, "`benchmarks/style_methods.py`")
     found = record["comparison"][f"{key}, efdm - adain"]
     said = OPEN if abs(found["mean"]) < 2 * found["error"] else judged(found["mean"] < 0)
-    return Row("Figure 5", claim, "VGG-19", "figure", f"{found['mean']:+.4f} ± {found['error']:.4f}", said, link(path))
+    ours = with_error(found["mean"], found["error"], "+.4f")
+    return Row("Figure 5", claim, "VGG-19", "figure", ours, said, link(path))
 
 
-def of_example() -> Row:
+def example_row() -> Row:
     path = FIGURES / "figure-2.json"
     found = {name: row["values"] for name, row in json.loads(path.read_text())["numbers"].items()}
     equal = {name: sorted(found[name]) == sorted(found["style y"]) for name in ("AdaIN", "HM", "EFDM")}
@@ -85,7 +86,7 @@ def of_example() -> Row:
     return Row("Figure 2", claim, "-", "figure", words, judged(list(equal.values()) == [False, False, True]), link(path))
 
 
-def of_strength() -> Row:
+def strength_row() -> Row:
     path = FIGURES / "figure-6.json"
     record = json.loads(path.read_text())
     sweeps: dict[str, list[Any]] = {}
@@ -105,7 +106,7 @@ def of_strength() -> Row:
     return Row("Figure 6", claim, record["model"], "figure", words, judged(holds), link(path))
 
 
-def of_mixtures() -> Row:
+def mixtures_row() -> Row:
     path = FIGURES / "figure-7.json"
     record = json.loads(path.read_text())
     mixtures = record["numbers"]["mixtures"]
@@ -115,7 +116,7 @@ def of_mixtures() -> Row:
     return Row("Figure 7", claim, record["model"], "figure", words, judged(min(nearest) >= 0.75), link(path))
 
 
-def of_times() -> Iterator[Row]:
+def time_rows() -> Iterator[Row]:
     gpu, place, setting = speed()["cuda"], "Table 3", "VGG-16, H200, bf16"
     measured = link(ROOT / "benchmarks" / "results" / "pictures-cuda.json")
     efdm, adain = (1e3 * gpu["vgg16", method, "encoded", 1]["seconds"] for method in ("efdm", "adain"))
@@ -145,18 +146,18 @@ def rows() -> list[Row]:
     """Return the claims in the order of the paper."""
     five, eight = "Figure 5", "Figure 8"
     return [
-        of_example(),
-        of_pairs(five, "EFDM preserves more content than AdaIN (LPIPS)", "adain", "efdm", "lpips"),
-        of_pairs(five, "EFDM is closer to the style than AdaIN (style distance)", "adain", "efdm", "style_distance"),
-        of_pairs(five, "EFDM matches skewness better than AdaIN (relative error)", "adain", "efdm", "skewness_error"),
-        of_curves("EFDM is closer to the style than AdaIN at equal content", "style_distance at equal lpips"),
-        of_curves("EFDM preserves more content than AdaIN at equal style", "lpips at equal style_distance"),
-        of_strength(),
-        of_mixtures(),
-        of_pairs(eight, "AdaStd gives a wrong tone: AdaIN has the lower error of means", "adastd", "adain", "mean_error"),
-        of_pairs(eight, "AdaIN preserves more content than AdaMean (LPIPS)", "adamean", "adain", "lpips"),
-        of_pairs(eight, "EFDM preserves more content than HM (LPIPS)", "hm", "efdm", "lpips"),
-        *of_times(),
+        example_row(),
+        pairs_row(five, "EFDM preserves more content than AdaIN (LPIPS)", "adain", "efdm", "lpips"),
+        pairs_row(five, "EFDM is closer to the style than AdaIN (style distance)", "adain", "efdm", "style_distance"),
+        pairs_row(five, "EFDM matches skewness better than AdaIN (relative error)", "adain", "efdm", "skewness_error"),
+        curves_row("EFDM is closer to the style than AdaIN at equal content", "style_distance at equal lpips"),
+        curves_row("EFDM preserves more content than AdaIN at equal style", "lpips at equal style_distance"),
+        strength_row(),
+        mixtures_row(),
+        pairs_row(eight, "AdaStd gives a wrong tone: AdaIN has the lower error of means", "adastd", "adain", "mean_error"),
+        pairs_row(eight, "AdaIN preserves more content than AdaMean (LPIPS)", "adamean", "adain", "lpips"),
+        pairs_row(eight, "EFDM preserves more content than HM (LPIPS)", "hm", "efdm", "lpips"),
+        *time_rows(),
     ]
 
 
@@ -176,7 +177,7 @@ def table3() -> str:
     for method in ("gatys", "cmd", "hm-skimage", "hm", "efdm", "adain"):
         found = [f"{times[method]:.3g} s" if method in times else "-" for times in columns]
         measured = gpu.get("quality", {}).get(method)
-        distances = ("{:.3f} ± {:.3f}".format(*measured[m]) if measured else "-" for m in MEASURES)
+        distances = (with_error(*measured[m], ".3f") if measured else "-" for m in MEASURES)
         lines.append([TITLES[method], *found, *distances])
     table = markdown(["method", "paper, V100", "H200", "H200, bf16 graph", "2 cores", *MEASURES.values()], lines)
     if not (FIGURES / "figure-5.webp").is_file():
@@ -202,7 +203,4 @@ TABLES = (
 
 
 if __name__ == "__main__":
-    if parse_update_flag(__doc__):
-        update_documents(TABLES)
-    for place in TABLES:
-        print(place.render(), end="\n\n")
+    main(TABLES, __doc__)

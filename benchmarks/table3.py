@@ -12,7 +12,7 @@ deep-photo-styletransfer.
 Gatys and CMD optimise pixels, starting from the content: Gram matrices of relu1_1 to relu4_1 and the content at relu4_1, by
 L-BFGS; moments of conv1_1 to conv4_1, by Adam. AdaIN, HM and EFDM include both encodings and the decoding. "hm-skimage" is
 the published form of HM: scikit-image on the CPU. A method without ``--decoder`` uses that of EFDM, which defaults to the
-shipped decoder. With ``--iterations``, times of optimisers are extrapolated to their own number. "fp32" means torch's
+weights "vgg19-efdm". With ``--iterations``, times of optimisers are extrapolated to their own number. "fp32" means torch's
 defaults: on a GPU, TF32 in convolutions.
 """
 
@@ -70,17 +70,17 @@ Method = Callable[[Tensor, Tensor], Tensor]  # content and style, (1, 3, h, w) -
 
 
 def pictures(options: argparse.Namespace, pairs: Sequence[Pair], size: int) -> Iterator[tuple[str, list[Tensor]]]:
-    """Yield the name, and content and style, of the pairs whose pictures were given."""
+    """Yield the name, the content and the style of every pair whose pictures are found."""
     folders = [find_pictures(path) for path in (options.inputs, options.photos) if path]
     found = {Path(source.stem).name: source for folder in folders for source in folder}
     for pair in pairs:
         if set(pair) <= set(found):
             rgb = (found[name].read().rgb for name in pair)
-            yield "__".join(pair), [last(resize_short_side(each, size)[None].to(options.device)) for each in rgb]
+            yield "__".join(pair), [channels_last(resize_short_side(each, size)[None].to(options.device)) for each in rgb]
 
 
-def last(pictures: Tensor) -> Tensor:
-    return pictures.contiguous(memory_format=torch.channels_last)
+def channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def trained(network: StyleNetwork, method: str) -> Method:
@@ -116,7 +116,7 @@ def load(file: str | None, device: str) -> StyleNetwork:
 def times(networks: dict[str, StyleNetwork], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return a row of seconds for every method and precision."""
     device, rows = options.device, []
-    inputs = [last(torch.rand(1, 3, options.side, options.side, device=device)) for _ in range(2)]
+    inputs = [channels_last(torch.rand(1, 3, options.side, options.side, device=device)) for _ in range(2)]
 
     def add(method: str, call: Callable[[], Tensor], rounds: int, *, precision: str = "fp32", share: float = 1) -> None:
         found = statistics.median(seconds(call, device) for _ in range(rounds)) / share
@@ -142,7 +142,7 @@ def times(networks: dict[str, StyleNetwork], options: argparse.Namespace) -> lis
 
 
 def make(options: argparse.Namespace) -> None:
-    """Write the times, and the pictures of all methods."""
+    """Measure the times, stylize all pairs with all methods, and write both."""
     start = time.perf_counter()
     loaded = {file: load(file, options.device) for file in set(options.files.values())}
     networks = {method: loaded[file] for method, file in options.files.items()}
@@ -166,7 +166,7 @@ def make(options: argparse.Namespace) -> None:
 
 @torch.inference_mode()
 def judge(options: argparse.Namespace) -> None:
-    """Measure the pictures and write the record."""
+    """Measure the pictures, and write the record and Figure 5."""
     metrics, rows = load_metrics(device=options.device), []
     record = json.loads((options.out / "times.json").read_text())
     for name, pair in pictures(options, PAIRS[: options.pairs], record["size"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
@@ -48,6 +49,19 @@ def packages_imported(file: Path) -> list[tuple[int, str]]:
             if parts[0] == "efdm" and len(parts) > 1 and parts[1] in MAY_IMPORT:
                 found.append((node.lineno, parts[1]))
     return found
+
+
+def test_the_document_names_every_module() -> None:
+    """Except for commands, analyses and recipes, which the document describes together."""
+    rows = [line for line in (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text().splitlines() if line.startswith("| `")]
+    for row in rows:
+        folder = ROOT / row.split("`")[1]
+        if not folder.is_dir():
+            continue
+        named = set(re.findall(r"`([\w/]+\.(?:py|cu|html))`", row))
+        assert not [name for name in named if not (folder / name).is_file()], folder.name
+        if folder.name not in ("apps", "recipes"):
+            assert {path.name for path in folder.glob("*.py")} - {"__init__.py"} <= named, folder.name
 
 
 def test_every_package_has_a_row() -> None:

@@ -47,7 +47,7 @@ STYLE, MATCHED = "#d1495b", "#00798c"
 Drawn = tuple[Tensor, Any]  # sheet and numbers
 
 
-class Workshop:
+class Setup:
     """The pictures, the model and the metrics of the figures."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -94,7 +94,7 @@ def example() -> tuple[plt.Figure, Any]:
             below.step(ends, [0, *((i + 1) / 5 for i in range(5)), 1], where="post", color=color, lw=1.4)
         words = (f"{field.replace('_', ' ')} {numbers[name][field]:.2f}" for field in ChannelStats._fields)
         below.text(0.99, 0.03, "\n".join(words), transform=below.transAxes, ha="right", va="bottom", fontsize=7)
-    axes[1, 0].set_ylabel("share of values up to it", fontsize=8)
+    axes[1, 0].set_ylabel("cumulative share", fontsize=8)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=7)
@@ -102,26 +102,26 @@ def example() -> tuple[plt.Figure, Any]:
     return figure, numbers
 
 
-def strength(shop: Workshop) -> Drawn:
+def strength(setup: Setup) -> Drawn:
     """Draw Figure 6: from the content to the style."""
     rows, numbers = [], []
     for names in SWEEPS:
-        content, style = map(shop.picture, names)
-        look, references = shop.stylizer.prepare(style), [shop.features(picture) for picture in (content, style)]
-        made = [shop.stylizer.stylize(content, look, strength=s) for s in STRENGTHS]
+        content, style = map(setup.picture, names)
+        look, references = setup.stylizer.prepare(style), [setup.features(picture) for picture in (content, style)]
+        made = [setup.stylizer.stylize(content, look, strength=s) for s in STRENGTHS]
         rows.append([*made, style])
         numbers += [
-            {"pair": names, "strength": s, **shop.distances(output, *references)}
+            {"pair": names, "strength": s, **setup.distances(output, *references)}
             for s, output in zip(STRENGTHS, made, strict=True)
         ]
     labels = ["content", *(f"strength {s:g}" for s in STRENGTHS[1:]), "style"]  # strength 0 is the content
     return sheet(rows, column_labels=labels, cell=160, gap=5), numbers
 
 
-def styles(shop: Workshop) -> Drawn:
+def styles(setup: Setup) -> Drawn:
     """Draw Figure 7: mixtures of four styles, with the style distance to each of them."""
-    content, corners = shop.picture(MIXED), [shop.picture(name) for name in CORNERS]
-    look, references = shop.stylizer.prepare(corners), [shop.features(picture).style for picture in corners]
+    content, corners = setup.picture(MIXED), [setup.picture(name) for name in CORNERS]
+    look, references = setup.stylizer.prepare(corners), [setup.features(picture).style for picture in corners]
     shares = [i / (STEPS - 1) for i in range(STEPS)]
     rows: list[list[Tensor | None]] = []
     numbers = []
@@ -129,8 +129,8 @@ def styles(shop: Workshop) -> Drawn:
         rows.append([None] * (STEPS + 2))
         for column, across in enumerate(shares, 1):
             weights = corner_weights(across, down)
-            output = rows[-1][column] = shop.stylizer.stylize(content, look.mixed(weights), strength=1.0)
-            found = shop.features(output).style
+            output = rows[-1][column] = setup.stylizer.stylize(content, look.mixed(weights), strength=1.0)
+            found = setup.features(output).style
             distances = [sum(style_distance(f, s).item() for f, s in zip(found, r, strict=True)) / 4 for r in references]
             numbers.append({"weights": list(weights), "style_distances": [round(d, 4) for d in distances]})
     for k, picture in enumerate(corners):
@@ -139,20 +139,20 @@ def styles(shop: Workshop) -> Drawn:
     return sheet(rows, cell=128, gap=4), {"content": MIXED, "styles": CORNERS, "mixtures": numbers}
 
 
-def orders(shop: Workshop) -> Drawn:
+def orders(setup: Setup) -> Drawn:
     """Draw Figure 8: the role of the orders of statistics."""
-    by_method = {m: shop.load(shop.decoders[m]) if m in shop.decoders else shop.stylizer for m in ORDERS}
+    by_method = {m: setup.load(setup.decoders[m]) if m in setup.decoders else setup.stylizer for m in ORDERS}
     rows, numbers = [], []
     for names in COMPARED:
-        content, style = map(shop.picture, names)
-        references = [shop.features(picture) for picture in (content, style)]
+        content, style = map(setup.picture, names)
+        references = [setup.features(picture) for picture in (content, style)]
         made = {m: each.stylize(content, style, method=m, strength=1.0) for m, each in by_method.items()}
         rows.append([content, style, *made.values()])
-        numbers += [{"pair": names, "method": m, **shop.distances(output, *references)} for m, output in made.items()]
+        numbers += [{"pair": names, "method": m, **setup.distances(output, *references)} for m, output in made.items()]
     return sheet(rows, column_labels=["content", "style", *ORDERS], cell=160, gap=5), numbers
 
 
-FIGURES: dict[str, tuple[str, Callable[[Workshop], Drawn]]] = {
+FIGURES: dict[str, tuple[str, Callable[[Setup], Drawn]]] = {
     "strength": ("figure-6", strength), "styles": ("figure-7", styles), "orders": ("figure-8", orders),
 }  # fmt: skip
 
@@ -175,7 +175,7 @@ def main(words: Sequence[str] | None = None) -> None:
     else:
         name, draw = FIGURES[options.figure]
         stem = options.folder / name
-        picture, numbers = draw(Workshop(options))
+        picture, numbers = draw(Setup(options))
         record |= {"model": options.model, "size": options.size, "decoders": options.decoder, "numbers": numbers}
         write_picture(stem.with_suffix(".webp"), picture, quality=72)
     stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
