@@ -53,8 +53,8 @@ def packages_imported(file: Path) -> list[tuple[int, str]]:
 
 def test_the_document_names_every_module() -> None:
     """Except for commands, analyses and recipes, which the document describes together."""
-    rows = [line for line in (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text().splitlines() if line.startswith("| `")]
-    for row in rows:
+    document = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text()
+    for row in re.findall(r"^\| `.*", document, re.MULTILINE):
         folder = ROOT / row.split("`")[1]
         if not folder.is_dir():
             continue
