@@ -210,7 +210,8 @@ def test_speed_targets() -> None:
     for record in match_report.records():
         assert all(row["exact"] for row in record["rows"])
         missed = [what for what, *_, met in match_report.targets(record) if not met]
-        assert [what for what in missed if "tolerance" not in what] == []  # 1.5 times the exact match is not reached yet
+        # with a tolerance, 1.5 times the exact match is not reached in bfloat16 on a GPU
+        assert [what for what in missed if not ("tolerance" in what and "bfloat16" in what)] == []
 
 
 @pytest.mark.slow
