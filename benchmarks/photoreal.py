@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=384)
     parser.add_argument("--most", type=int, help="maximum number of pairs")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "photoreal.json")
-    parser.add_argument("--sheet", type=Path, default=HERE.parent / "docs" / "figures" / "photoreal-pairs.webp")
+    parser.add_argument("--sheet", type=Path, default=HERE.parent / "docs" / "figures" / "paper" / "photoreal.webp")
     options = parser.parse_args()
     record: dict[str, Any] = {"environment": environment("cpu"), "model": options.model, "size": options.size}
     pictures = {source.stem: source for source in find_pictures(options.pairs)}
