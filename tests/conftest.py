@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -34,12 +35,37 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with four contents, three styles and a VGG with random weights, to train style transfer."""
+    from training import noise_pictures, vgg_file
+
+    folder = tmp_path_factory.mktemp("training")
+    noise_pictures(folder / "content", 4, seed=1)
+    noise_pictures(folder / "style", 3, seed=2)
+    vgg_file(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def quickly() -> Iterator[None]:
-    """Move indices of few iterations at a time, so that a run has several blocks; disable TensorBoard."""
+    """Draw few iterations at a time, so that a run has several blocks; disable TensorBoard and reports by the clock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("efdm.recognition.training.BLOCK", 4)
+        patch.setattr("efdm.style.training.BLOCK", 2)
+        patch.setattr("efdm.style.training.SECONDS", math.inf)
         patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def narrow_vgg() -> Iterator[None]:
+    """Compute the losses of small style networks in the features of a VGG with few channels."""
+    from slim import slim_vgg
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("efdm.style.training.SLICED_CHANNELS", (8, 8))
+        patch.setattr("efdm.style.objective.load_encoder", lambda *_, **__: slim_vgg(until="relu4_3"))
         yield
 
 

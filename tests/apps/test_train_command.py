@@ -15,7 +15,8 @@ import torch
 
 pytest.importorskip("typer")
 
-from training import noise_pictures, vgg_file
+from runs import lines, without_clock
+from training import noise_pictures
 from typer.testing import CliRunner
 
 from efdm.apps.cli.group import app
@@ -25,15 +26,6 @@ from efdm.progress import Progress
 from efdm.style import training
 
 runner = CliRunner()
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("training")
-    noise_pictures(folder / "content", 3, seed=1)
-    noise_pictures(folder / "style", 2, seed=2)
-    vgg_file(folder)
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +48,7 @@ def run(*arguments: str):
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    """Return the log without times."""
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "per_second"} for line in lines]
+    return without_clock(lines(out / "log.jsonl"))
 
 
 def test_a_run(place: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from dg_runs import Watch, settings, weights, without_clock
+from dg_runs import settings
+from runs import Watch, weights, without_clock
 from small_digits import small_digits
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -13,7 +13,8 @@ from typing import Any
 import dg_lanes
 import pytest
 import torch
-from dg_runs import Watch, settings, weights
+from dg_runs import settings
+from runs import Watch, weights
 from small_digits import small_digits
 from torch import Tensor
 
@@ -47,7 +48,7 @@ def test_an_interrupted_sweep_resumes_and_repeats_nothing(data: DomainSet, tmp_p
     runs = [settings(seed=s, evaluate_every=0) for s in range(3)]
     expected = [weights(train(wanted, data)) for wanted in runs]
     with pytest.raises(KeyboardInterrupt):
-        train_together(runs, data, tmp_path, progress=Watch(3, run=run_label(runs[1])))
+        train_together(runs, data, tmp_path, progress=Watch(3, label=run_label(runs[1])))
     after, made = Watch(), []
     train_together(runs, data, tmp_path, progress=after, finished=made.append)
     assert [t.settings.seed for t in made] == [0, 1, 2]

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from dg_runs import settings, without_clock
+from dg_runs import settings
+from runs import without_clock
 from small_digits import small_digits
 
 from efdm.data.domains import DomainSet

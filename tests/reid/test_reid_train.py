@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from dg_runs import Watch, lines, weights, without_clock
 from reid_runs import SIZE, seen_by_cameras, settings
+from runs import Watch, lines, weights
 
 from efdm.data.people import PersonSet
-from efdm.errors import RunFolderError, SettingError
+from efdm.errors import SettingError
 from efdm.models.backbones import build_backbone
 from efdm.recognition.settings import identity, resolved, run_label
 from efdm.reid.evaluate import evaluate
@@ -121,33 +121,6 @@ def test_several_training_sets_are_joined(data: dict[str, PersonSet]) -> None:
     assert pictures.images is training_pictures(both, sets).images, "runs share one copy"
     cameras = training_pictures(dataclasses.replace(both, domain_labels="cameras"), sets)
     assert len(cameras.domains[cameras.indices].unique()) == 8
-
-
-@pytest.mark.parametrize("stop", [1, 3])
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    whole: tuple[Settings, Trained, Watch], data: dict[str, PersonSet], tmp_path: Path, stop: int
-) -> None:
-    """Losses, weights and scores are bit-identical when interrupted before or at an evaluation, or inside a block."""
-    wanted, expected, watch = whole
-    before, after = Watch(stop), Watch()
-    with pytest.raises(KeyboardInterrupt):
-        train(wanted, data, tmp_path / "run", progress=before)
-    found = train(wanted, data, tmp_path / "run", progress=after, resume=True)
-    assert {**before.losses, **after.losses} == watch.losses
-    assert min(i for _, i in after.losses) == stop + 1
-    assert torch.equal(weights(found), weights(expected))
-    assert without_clock(found.records) == without_clock(expected.records)
-    assert lines(tmp_path / "run" / "records.jsonl") == found.records
-
-
-def test_a_run_is_resumed_only_with_its_settings_and_the_sets_it_uses(data: dict[str, PersonSet], tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train(settings(), data, tmp_path / "run", progress=Watch(2))
-    with pytest.raises(RunFolderError, match=r"label_smoothing=0\.1, not 0\.2"):
-        train(settings(label_smoothing=0.2), data, tmp_path / "run", resume=True)
-    with pytest.raises(RunFolderError, match="other data"):
-        train(settings(), {"seen": seen_by_cameras(19)}, tmp_path / "run", resume=True)
-    train(settings(), {"seen": data["seen"]}, tmp_path / "run", resume=True)
 
 
 def test_files_of_a_finished_run(data: dict[str, PersonSet], tmp_path: Path) -> None:
