@@ -36,7 +36,7 @@ def _seed() -> None:
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def style_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with four contents, three styles and a VGG with random weights, to train style transfer."""
     from training import noise_pictures, vgg_file
 

@@ -15,14 +15,14 @@ import torch
 
 pytest.importorskip("typer")
 
-from runs import lines, without_clock
+from runs import Watch, lines, without_clock
+from style_runs import settings
 from training import noise_pictures
 from typer.testing import CliRunner
 
 from efdm.apps.cli.group import app
 from efdm.models import NETWORKS
 from efdm.models.weights import read
-from efdm.progress import Progress
 from efdm.style import training
 
 runner = CliRunner()
@@ -33,12 +33,12 @@ def _no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
 
 
-def options(place: Path, folder: Path, **changes: Any) -> list[str]:
+def options(style_data: Path, folder: Path, **changes: Any) -> list[str]:
     """Return the command line of a tiny run; None removes an option."""
     common = {
-        "content": place / "content", "style": place / "style", "out": folder, "vgg": place / "random-vgg16.safetensors",
-        "encoder": "vgg16", "iterations": 3, "batch": 2, "size": 16, "short-side": 20, "device": "cpu",
-        "log-every": 1, "preview-every": 0,
+        "content": style_data / "content", "style": style_data / "style", "out": folder,
+        "vgg": style_data / "random-vgg16.safetensors", "encoder": "vgg16", "iterations": 3, "batch": 2,
+        "size": 16, "short-side": 20, "device": "cpu", "log-every": 1, "preview-every": 0,
     }  # fmt: skip
     return ["train", "style", *(w for k, v in {**common, **changes}.items() if v is not None for w in (f"--{k}", str(v)))]
 
@@ -51,10 +51,10 @@ def records(out: Path) -> list[dict[str, Any]]:
     return without_clock(lines(out / "log.jsonl"))
 
 
-def test_a_run(place: Path, tmp_path: Path) -> None:
+def test_a_run(style_data: Path, tmp_path: Path) -> None:
     noise_pictures(tmp_path / "style", 2, seed=4)
     (tmp_path / "style" / "torn.png").write_bytes(b"PNG")
-    result = run(*options(place, tmp_path / "run", style=tmp_path / "style", lr=0.002, seed=3))
+    result = run(*options(style_data, tmp_path / "run", style=tmp_path / "style", lr=0.002, seed=3))
     assert result.exit_code == 0, result.output
     assert f"trained vgg16: {tmp_path / 'run' / 'network.safetensors'}" in result.output
     assert "style: 3/3, iterations/s" in result.output
@@ -79,8 +79,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[training.Settings]:
     return found
 
 
-def test_settings_default_to_the_recipe_of_the_network(place: Path, tmp_path: Path, seen: list[training.Settings]) -> None:
-    result = run(*options(place, tmp_path / "[run]", encoder="small", iterations=None, batch=None))
+def test_settings_default_to_the_recipe_of_the_network(
+    style_data: Path, tmp_path: Path, seen: list[training.Settings]
+) -> None:
+    result = run(*options(style_data, tmp_path / "[run]", encoder="small", iterations=None, batch=None))
     assert result.exit_code == 130
     assert f"efdm train style --resume -o {shlex.quote(str(tmp_path / '[run]'))}" in result.output
     recipe = NETWORKS["small"].recipe
@@ -91,25 +93,17 @@ def test_settings_default_to_the_recipe_of_the_network(place: Path, tmp_path: Pa
 
 
 @pytest.fixture(scope="module")
-def interrupted(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def interrupted(style_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that was interrupted after two of three iterations."""
     folder = tmp_path_factory.mktemp("interrupted") / "run"
-
-    def stop(report: Progress) -> None:
-        if (report.label, report.done) == ("style", 2):
-            raise KeyboardInterrupt
-
-    settings = training.Settings.for_encoder(
-        "vgg16", content=str(place / "content"), style=str(place / "style"), vgg=str(place / "random-vgg16.safetensors"),
-        iterations=3, batch=2, size=16, short_side=20, device="cpu", speed="graph", log_every=1, preview_every=0,
-    )  # fmt: skip
+    changes = {"lr": 1e-4, "speed": "graph", "log_every": 1, "preview_every": 0, **NETWORKS["vgg16"].recipe}
     with pytest.raises(KeyboardInterrupt):
-        training.train(settings, folder, progress=stop)
+        training.train(settings(style_data, **changes), folder, progress=Watch(2))
     return folder
 
 
-def test_resuming_needs_only_the_folder(place: Path, tmp_path: Path, interrupted: Path) -> None:
-    assert run(*options(place, tmp_path / "whole")).exit_code == 0
+def test_resuming_needs_only_the_folder(style_data: Path, tmp_path: Path, interrupted: Path) -> None:
+    assert run(*options(style_data, tmp_path / "whole")).exit_code == 0
     shutil.copytree(interrupted, tmp_path / "run")
     result = run("train", "style", "--resume", "-o", str(tmp_path / "run"), "--device", "cpu")
     assert result.exit_code == 0, result.output
@@ -118,13 +112,15 @@ def test_resuming_needs_only_the_folder(place: Path, tmp_path: Path, interrupted
     assert all(torch.equal(one[k], two[k]) for k in two)
 
 
-def test_files_and_speed_may_change_when_resuming(place: Path, interrupted: Path, seen: list[training.Settings]) -> None:
+def test_files_and_speed_may_change_when_resuming(
+    style_data: Path, interrupted: Path, seen: list[training.Settings]
+) -> None:
     resume = ("train", "style", "--resume", "-o", str(interrupted))
     run(*resume, "--content", "moved")
     run(*resume, "--speed", "plain")
     first, second = seen
-    assert (first.content, first.style) == ("moved", str(place / "style"))
-    assert first.vgg == str(place / "random-vgg16.safetensors")
+    assert (first.content, first.style) == ("moved", str(style_data / "style"))
+    assert first.vgg == str(style_data / "random-vgg16.safetensors")
     assert (first.device, first.speed, first.encoder) == ("cpu", "graph", "vgg16")
     assert second.speed == "plain"
 
@@ -168,8 +164,8 @@ def test_other_settings_are_refused_when_resuming(
         ({"batch": 1, "encoder": "small"}, "--batch"),
     ],
 )
-def test_invalid_arguments(place: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    result = run(*options(place, tmp_path / "run", **changes))
+def test_invalid_arguments(style_data: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    result = run(*options(style_data, tmp_path / "run", **changes))
     assert result.exit_code == 2, result.output
     assert message in result.output
     assert "Traceback" not in result.output
@@ -177,10 +173,10 @@ def test_invalid_arguments(place: Path, tmp_path: Path, changes: dict[str, Any],
 
 @pytest.mark.parametrize("encoder", ["small", "vgg16"])
 def test_a_missing_vgg_is_reported_with_its_option(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: str
+    style_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: str
 ) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path / "nowhere"])
-    result = run(*options(place, tmp_path / "run", encoder=encoder, vgg=None))
+    result = run(*options(style_data, tmp_path / "run", encoder=encoder, vgg=None))
     assert result.exit_code == 2
     assert result.output.endswith("or pass its path with --vgg FILE\n")
 
@@ -191,9 +187,9 @@ def test_only_a_started_run_can_be_resumed(tmp_path: Path) -> None:
     assert "--resume" in result.output
 
 
-def test_resuming_a_finished_run_changes_nothing(place: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(style_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert run(*options(place, out, iterations=1)).exit_code == 0
+    assert run(*options(style_data, out, iterations=1)).exit_code == 0
     before = (out / "network.safetensors").stat().st_mtime_ns
     result = run("train", "style", "--resume", "-o", str(out))
     assert result.exit_code == 0, result.output
@@ -206,7 +202,7 @@ def test_resuming_a_finished_run_changes_nothing(place: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_two_processes_train_like_one(place: Path, tmp_path: Path) -> None:
+def test_two_processes_train_like_one(style_data: Path, tmp_path: Path) -> None:
     small = {
         "encoder": "small", "reconstruct": 0, "schedule": "constant", "style-weight": 2, "sliced-weight": 1,
         "identity-weight": 1, "batch": 4, "iterations": 2, "precision": "fp64",
@@ -218,12 +214,12 @@ def test_two_processes_train_like_one(place: Path, tmp_path: Path) -> None:
     workers = []
     for rank in "01":  # as torchrun starts them
         variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        command = [sys.executable, "-c", without_tensorboard, *options(place, tmp_path / "two", **small)]
+        command = [sys.executable, "-c", without_tensorboard, *options(style_data, tmp_path / "two", **small)]
         environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
         workers.append(
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         )
-    assert run(*options(place, tmp_path / "one", **small)).exit_code == 0
+    assert run(*options(style_data, tmp_path / "one", **small)).exit_code == 0
     output = [worker.communicate(timeout=180)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], output
     assert ["trained small" in text for text in output] == [True, False]

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.usefixtures("quickly", "narrow_vgg")
 
 
 @pytest.mark.parametrize("make", [settings, small])
-def test_the_loss_decreases(place: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
+def test_the_loss_decreases(style_data: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
     content, style = (str(one_picture(tmp_path / str(n), seed=n, side=16)) for n in (1, 3))
-    wanted = make(place, content=content, style=style, short_side=16, sliced_weight=0.0, lr=4e-4, seed=1)
+    wanted = make(style_data, content=content, style=style, short_side=16, sliced_weight=0.0, lr=4e-4, seed=1)
     wanted = dataclasses.replace(wanted, iterations=12, reconstruct=4 * wanted.reconstruct)
     watch = Watch()
     train(wanted, tmp_path / "run", log_every=1, preview_every=0, progress=watch)
@@ -39,19 +39,21 @@ def test_the_loss_decreases(place: Path, tmp_path: Path, make: Callable[..., Set
 
 
 def test_slow_iterations_are_counted_between_log_entries(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    style_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "SECONDS", 0.0)
     seen = []
-    train(small(place, iterations=2, reconstruct=3, log_every=50, preview_every=0), tmp_path / "run", progress=seen.append)
+    train(
+        small(style_data, iterations=2, reconstruct=3, log_every=50, preview_every=0), tmp_path / "run", progress=seen.append
+    )
     steps = [(p.label, p.done, p.total) for p in seen if p.label in ("reconstruct", "style")]
     assert [step for step in steps if step[0] == "reconstruct"] == [("reconstruct", i, 3) for i in range(4)]
     assert [step for step in steps if step[0] == "style"] == [("style", i, 2) for i in range(3)]
 
 
-def test_files_of_a_finished_run(place: Path, tmp_path: Path) -> None:
+def test_files_of_a_finished_run(style_data: Path, tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
-    wanted = small(place, iterations=5, reconstruct=2, log_every=2, preview_every=3)
+    wanted = small(style_data, iterations=5, reconstruct=2, log_every=2, preview_every=3)
     network = train(wanted, run)
     assert Settings(**json.loads((run / "settings.json").read_text())) == wanted
     environment = json.loads((run / "environment.json").read_text())
@@ -68,8 +70,8 @@ def test_files_of_a_finished_run(place: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(weights(again), weights(network), rtol=1e-3, atol=1e-4)
 
 
-def test_the_averaged_weights_are_saved(place: Path, tmp_path: Path) -> None:
-    wanted = small(place, reconstruct=0, ema_decay=0.5)
+def test_the_averaged_weights_are_saved(style_data: Path, tmp_path: Path) -> None:
+    wanted = small(style_data, reconstruct=0, ema_decay=0.5)
     with pytest.raises(KeyboardInterrupt):
         train(wanted, tmp_path / "run", log_every=1, progress=Watch(3))  # the last iteration
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["step"]
@@ -81,56 +83,56 @@ def test_the_averaged_weights_are_saved(place: Path, tmp_path: Path) -> None:
     assert any(not torch.equal(saved[n], state["modules"]["network"][n].half()) for n in names)
 
 
-def test_a_run_can_start_from_a_network(place: Path, tmp_path: Path) -> None:
-    first = train(small(place, reconstruct=0), tmp_path / "first")
+def test_a_run_can_start_from_a_network(style_data: Path, tmp_path: Path) -> None:
+    first = train(small(style_data, reconstruct=0), tmp_path / "first")
     start = str(tmp_path / "first" / "network.safetensors")
     still = {"reconstruct": 0, "iterations": 1, "weight_decay": 0.0, "seed": 5}
-    second = train(small(place, lr=0.0, start=start, **still), tmp_path / "second")
+    second = train(small(style_data, lr=0.0, start=start, **still), tmp_path / "second")
     torch.testing.assert_close(weights(second), weights(first).half().double(), rtol=0, atol=0)
-    other = train(small(place, lr=0.0, **still), tmp_path / "other")
+    other = train(small(style_data, lr=0.0, **still), tmp_path / "other")
     assert not torch.equal(weights(other), weights(second))
 
 
-def test_a_run_can_continue_the_iterations_of_another(place: Path, tmp_path: Path) -> None:
+def test_a_run_can_continue_the_iterations_of_another(style_data: Path, tmp_path: Path) -> None:
     """It has the learning rates and the crops of the longer run."""
     still = {"reconstruct": 0, "lr": 1e-9, "weight_decay": 0.0, "iterations": 4}
-    train(small(place, **still), tmp_path / "long", log_every=1)
-    train(small(place, **{**still, "iterations": 2}), tmp_path / "first", log_every=1)
+    train(small(style_data, **still), tmp_path / "long", log_every=1)
+    train(small(style_data, **{**still, "iterations": 2}), tmp_path / "first", log_every=1)
     start = str(tmp_path / "first" / "network.safetensors")
-    train(small(place, **still, start=start, start_iteration=2), tmp_path / "second", log_every=1)
+    train(small(style_data, **still, start=start, start_iteration=2), tmp_path / "second", log_every=1)
     wanted, found = lines(tmp_path / "long" / "log.jsonl")[2:], lines(tmp_path / "second" / "log.jsonl")
     assert [r["iteration"] for r in found] == [3, 4]
     assert [r["lr"] for r in found] == [r["lr"] for r in wanted]
     assert [r["loss"] for r in found] == pytest.approx([r["loss"] for r in wanted], rel=1e-2)  # stored in half precision
 
 
-def test_a_run_without_a_checkpoint_starts_again(place: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_starts_again(style_data: Path, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
-        train(settings(place), tmp_path / "run", log_every=1, progress=Watch(2, RuntimeError))
+        train(settings(style_data), tmp_path / "run", log_every=1, progress=Watch(2, RuntimeError))
     with pytest.raises(ValueError, match=r"no checkpoint\.pt"):
-        train(settings(place), tmp_path / "run", resume=True)
-    train(settings(place), tmp_path / "run", log_every=1)
+        train(settings(style_data), tmp_path / "run", resume=True)
+    train(settings(style_data), tmp_path / "run", log_every=1)
     assert [r["iteration"] for r in lines(tmp_path / "run" / "log.jsonl")] == [1, 2, 3]
 
 
-def test_a_run_resumes_without_its_initial_network(place: Path, tmp_path: Path) -> None:
-    train(small(place, reconstruct=0, iterations=1), tmp_path / "first")
+def test_a_run_resumes_without_its_initial_network(style_data: Path, tmp_path: Path) -> None:
+    train(small(style_data, reconstruct=0, iterations=1), tmp_path / "first")
     start = tmp_path / "first" / "network.safetensors"
-    wanted = small(place, reconstruct=0, start=str(start))
+    wanted = small(style_data, reconstruct=0, start=str(start))
     with pytest.raises(KeyboardInterrupt):
         train(wanted, tmp_path / "run", log_every=1, progress=Watch(2))
     start.unlink()
     train(wanted, tmp_path / "run", resume=True)
 
 
-def test_skipped_images_are_named_with_their_source(place: Path, tmp_path: Path) -> None:
+def test_skipped_images_are_named_with_their_source(style_data: Path, tmp_path: Path) -> None:
     for name, seed in {"photos": 3, "paintings": 4}.items():
         noise_pictures(tmp_path / name, 1, seed=seed)
         (tmp_path / name / "broken.png").touch()
         shutil.make_archive(str(tmp_path / name), "zip", tmp_path / name)
     for content, style in (("photos.zip", "paintings.zip"), ("photos", "photos")):
         run = tmp_path / f"run-{content}-{style}"
-        train(settings(place, content=str(tmp_path / content), style=f"{tmp_path / style}", iterations=1), run)
+        train(settings(style_data, content=str(tmp_path / content), style=f"{tmp_path / style}", iterations=1), run)
         text = (run / "environment.json").read_text()
         found = json.loads(text)["skipped"]
         assert [line.partition(" is ")[0] for line in found] == [
@@ -150,9 +152,9 @@ def test_reasons_for_skipping_contain_no_folders(tmp_path: Path) -> None:
     assert training._skipped(str(one), "1.png", "1.png is empty") == "1.png is empty"
 
 
-def test_batches_are_the_same_wherever_a_run_starts(place: Path) -> None:
-    wanted = small(place)
-    sets = [ImageSet.load(place / n, short_side=20) for n in ("content", "style")]
+def test_batches_are_the_same_wherever_a_run_starts(style_data: Path) -> None:
+    wanted = small(style_data)
+    sets = [ImageSet.load(style_data / n, short_side=20) for n in ("content", "style")]
     crops, other = CropPairs(*sets, wanted), CropPairs(*sets, dataclasses.replace(wanted, seed=1))
     forward = list(islice(crops.batches(0, 0), 7))
     for i in reversed(range(7)):
@@ -164,9 +166,9 @@ def test_batches_are_the_same_wherever_a_run_starts(place: Path) -> None:
     assert not torch.equal(next(other.batches(0, 0))[0], forward[0][0])
 
 
-def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = small(place, batch=4)
-    sets = [ImageSet.load(place / n, short_side=20) for n in ("content", "style")]
+def test_processes_share_the_batch_of_one(style_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = small(style_data, batch=4)
+    sets = [ImageSet.load(style_data / n, short_side=20) for n in ("content", "style")]
     whole = next(CropPairs(*sets, wanted).batches(0, 5))
     shares = []
     for rank in range(2):
@@ -177,7 +179,7 @@ def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.Monke
     assert all(torch.equal(s[3], whole[3]) for s in shares)
     monkeypatch.setattr("efdm.training.distributed.processes", lambda: (0, 2))
     with pytest.raises(ValueError, match="batch must be a multiple of the 2 processes, got 3"):
-        CropPairs(*sets, small(place, batch=3))
+        CropPairs(*sets, small(style_data, batch=3))
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,8 @@ def test_processes_share_the_batch_of_one(place: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_wrong_settings_are_refused_and_write_nothing(
-    place: Path, tmp_path: Path, changes: dict[str, Any], message: str
+    style_data: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        train(settings(place, **changes), tmp_path / "run")
+        train(settings(style_data, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.usefixtures("quickly")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("make", [settings, small])
 @pytest.mark.parametrize("before", ["cpu", "cuda"])
-def test_a_run_resumes_on_a_gpu(place: Path, tmp_path: Path, make: Callable[..., Settings], before: str) -> None:
+def test_a_run_resumes_on_a_gpu(style_data: Path, tmp_path: Path, make: Callable[..., Settings], before: str) -> None:
     """Its losses are close to those of the run on a CPU, up to the rounding of sums on a GPU."""
-    wanted, whole = make(place), Watch()
+    wanted, whole = make(style_data), Watch()
     train(wanted, tmp_path / "whole", log_every=1, preview_every=0, progress=whole)
     speeds = {"cpu": "plain", "cuda": "graph"}
     here, there = (dataclasses.replace(wanted, device=name, speed=speeds[name]) for name in (before, "cuda"))
@@ -41,8 +41,8 @@ def test_a_run_resumes_on_a_gpu(place: Path, tmp_path: Path, make: Callable[...,
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("make", [settings, small])
-def test_a_captured_run_in_bf16_resumes(place: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
-    wanted = make(place, device="cuda", precision="bf16", speed="graph", iterations=5, lr=1e-4)
+def test_a_captured_run_in_bf16_resumes(style_data: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
+    wanted = make(style_data, device="cuda", precision="bf16", speed="graph", iterations=5, lr=1e-4)
     whole, before, after = Watch(), Watch(3, label="style"), Watch()
     train(wanted, tmp_path / "whole", log_every=1, preview_every=0, progress=whole)
     with pytest.raises(KeyboardInterrupt):

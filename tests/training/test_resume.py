@@ -39,23 +39,23 @@ class Case:
     quiet: dict[str, int]  # no evaluation before the end
 
 
-def dg(place: Path, method: str = "efdmix") -> Case:
+def dg(style_data: Path, method: str = "efdmix") -> Case:
     data = small_digits(60)
     renamed = dataclasses.replace(data, names=[f"other {name}" for name in data.names])
     return Case(train_dg, dg_runs.settings(method=method), data, data, (small_digits(70), renamed), {"evaluate_every": 0})
 
 
-def reid(place: Path) -> Case:
+def reid(style_data: Path) -> Case:
     seen, other = reid_runs.seen_by_cameras(), reid_runs.seen_by_cameras(9, 2, name="other", seed=1)
     settings = reid_runs.settings(method="efdmix", augmentation=("flip", "crop", "jitter", "erase"))
     others = ({"seen": reid_runs.seen_by_cameras(19)},)
     return Case(train_reid, settings, {"seen": seen, "other": other}, {"seen": seen}, others, {"evaluate_every": 0})
 
 
-def style(place: Path) -> Case:
+def style(style_data: Path) -> Case:
     """Two phases of three iterations each; data are the folder of contents."""
-    data = place / "content"
-    moved, renamed = place / "moved", place / "renamed"
+    data = style_data / "content"
+    moved, renamed = style_data / "moved", style_data / "renamed"
     for copy in (moved, renamed):
         shutil.copytree(data, copy, dirs_exist_ok=True)
     (renamed / "0.png").rename(renamed / "another.png")
@@ -63,16 +63,16 @@ def style(place: Path) -> Case:
     def train(settings: Any, content: Path, folder: Path, **options: Any) -> Any:
         return train_style(dataclasses.replace(settings, content=str(content)), folder, **options)
 
-    settings = style_runs.small(place, log_every=1, save_every=2, preview_every=2)
+    settings = style_runs.small(style_data, log_every=1, save_every=2, preview_every=2)
     return Case(train, settings, data, moved, (renamed,), {"preview_every": 0})
 
 
-CASES = {"dg": dg, "dg mixup": lambda place: dg(place, "mixup"), "reid": reid, "style": style}
+CASES = {"dg": dg, "dg mixup": lambda style_data: dg(style_data, "mixup"), "reid": reid, "style": style}
 
 
 @pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest, place: Path) -> Case:
-    return CASES[request.param](place)
+def case(request: pytest.FixtureRequest, style_data: Path) -> Case:
+    return CASES[request.param](style_data)
 
 
 @dataclasses.dataclass(frozen=True)
