@@ -26,6 +26,8 @@ TOLERANCE = 0.5  # percentage points: about the standard error of an accuracy ne
 
 @dataclass(frozen=True)
 class Table:
+    """A table of text with a title, and a caption of sentences."""
+
     title: str
     head: list[str]
     rows: list[list[str]]
@@ -179,7 +181,7 @@ def comparison_table(
 ) -> Table:
     """Return the paired differences for the orders and contrasts of a recipe, with p-values corrected for their number.
 
-    ``family="separate"`` compares the ``separate_contrasts`` instead.
+    ``family="separate"`` compares the ``separate_contrasts`` instead, whose p-values are corrected by themselves.
     """
     recipe = study.recipe
     if family == "separate":

@@ -114,6 +114,7 @@ def _workers(stylizer: Stylizer, options: Options, pictures: int) -> Iterator[An
 def stylize_picture(
     stylizer: Stylizer, content: Picture, spec: LookSpec, looks: Sequence[Look], options: Options
 ) -> Picture:
+    """Return a picture in the looks of ``spec``, one for each content mask."""
     masks = [read_mask_for(path, content) for path in spec.content_masks]
     return stylizer.stylize(
         content,

@@ -91,7 +91,7 @@ class Study:
         return random.Random(f"{self.seed} {rater} {item}").sample(labels, len(labels))
 
     def next_item(self, rater: str) -> int | None:
-        """Return an item without a vote of this rater, or None at the end. Every rater has an own order of items."""
+        """Return an item without a vote of this rater, or None at the end. Every rater has their own order of items."""
         with self._database() as database:
             done = {row[0] for row in database.execute("select item from votes where rater = ?", (rater,))}
         order = random.Random(f"{self.seed} {rater}").sample(range(len(self.items)), len(self.items))

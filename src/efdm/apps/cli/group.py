@@ -36,7 +36,7 @@ DG: Mapping[str, Command] = {
     "train": Command("dg.train:train_command", "Train one classifier on your own pictures.", "dg"),
     "predict": Command("dg.predict:predict", "Predict classes and their probabilities.", "dg"),
     "run": Command("dg.run:run", "Train all runs of a recipe and print its tables.", "dg"),
-    "table": Command("dg.table:table", "Print or write the tables of a run.", "dg"),
+    "table": Command("table:table", "Print or write the tables of a run.", "dg"),
     "analyse": Command("dg.analyse:analyse", "Analyse the features of a trained classifier.", "dg"),
     "list": Command("dg.list:list_command", "List recipes, methods and backbones.", "dg"),
 }
@@ -45,7 +45,7 @@ REID: Mapping[str, Command] = {
     "test": Command("reid.test:measure", "Measure mAP and CMC of a trained network.", "reid"),
     "search": Command("reid.search:search", "Search pictures for people and draw the ranked results.", "reid"),
     "run": Command("reid.run:run", "Train all runs of a recipe and print its tables.", "reid"),
-    "table": Command("dg.table:table", "Print or write the tables of a run.", "reid"),
+    "table": Command("table:table", "Print or write the tables of a run.", "reid"),
     "list": Command("reid.list:list_command", "List recipes, methods, backbones, protocols and layouts.", "reid"),
 }
 TRAIN = {"style": Command("train:style", "Train a style transfer network on your own pictures.", "style")}

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from efdm import lab
-from efdm.apps.cli.arguments import Word, Words, collect_settings, parse_names, parse_seeds
 from efdm.apps.cli.options import choice, option, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import Word, Words, collect_settings, parse_names, parse_seeds
 from efdm.apps.cli.report import print_skipped, print_tables
 from efdm.errors import SettingError
 from efdm.lab.sweep import RECIPE

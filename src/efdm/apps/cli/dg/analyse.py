@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from efdm.apps.cli.arguments import DATA_HELP, MODEL_HELP, Words, parse_names
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import DATA_HELP, MODEL_HELP, Words, parse_names
 from efdm.lab.analyses import ANALYSES, analyse_classifier
 
 

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from efdm.apps.cli.arguments import parse_seeds
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import parse_seeds
 from efdm.apps.cli.report import print_tables
 from efdm.dg import Settings
 from efdm.lab import Study

@@ -11,11 +11,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from efdm.apps.cli.arguments import MODEL_HELP
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import console, print_error, print_text, print_warning
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import MODEL_HELP
 from efdm.apps.cli.report import print_accuracy
 from efdm.dg.classifier import load_classifier
 from efdm.dg.predictions import (

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli import sweeps
-from efdm.apps.cli.arguments import DATA_HELP, Set, Word, Words
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
+from efdm.apps.cli.recognition_options import DATA_HELP, Set, Word, Words
 from efdm.apps.cli.report import print_data_warnings
 from efdm.lab.preparation import prepare_sweep
 

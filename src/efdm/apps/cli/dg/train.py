@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from efdm.apps.cli.arguments import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage

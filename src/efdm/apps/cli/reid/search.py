@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from efdm.apps.cli.arguments import MODEL_HELP
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import MODEL_HELP
 from efdm.data import WRITABLE
 from efdm.errors import SettingError
 from efdm.reid import load_embedder

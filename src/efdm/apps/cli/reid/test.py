@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from efdm.apps.cli.arguments import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
 from efdm.apps.cli.reid.report import print_notes, print_scores
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError

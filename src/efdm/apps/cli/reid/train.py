@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from efdm.apps.cli.arguments import (
+from efdm.apps.cli.errors import report_errors
+from efdm.apps.cli.options import option, parse_pairs
+from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.processes import joined_processes
+from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.recognition_options import (
     SETS_HELP,
     DamagedPictures,
     DeviceOrNone,
@@ -18,11 +23,6 @@ from efdm.apps.cli.arguments import (
     parse_names,
     parse_sets,
 )
-from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import option, parse_pairs
-from efdm.apps.cli.printing import print_text
-from efdm.apps.cli.processes import joined_processes
-from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.reid.report import print_notes, print_scores, print_trials
 from efdm.apps.cli.report import print_run, resume_hint
 from efdm.lab.people import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials

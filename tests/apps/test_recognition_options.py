@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("typer")
 
-from efdm.apps.cli.arguments import collect_settings, parse_names, parse_seeds, parse_settings
 from efdm.apps.cli.options import parse_shard
+from efdm.apps.cli.recognition_options import collect_settings, parse_names, parse_seeds, parse_settings
 from efdm.errors import SettingError
 
 

@@ -1,4 +1,4 @@
-"""``efdm dg table``."""
+"""``efdm dg table`` and ``efdm reid table``."""
 
 from __future__ import annotations
 
