@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from efdm.data.folders import Source, scan_pictures
 from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, encode_picture, write_bytes
@@ -28,6 +28,7 @@ from efdm.files import atomic_write
 from efdm.progress import Progress, Report, ignore
 from efdm.text import make_unique
 
+T = TypeVar("T")
 Output = Literal["files", "shards"]
 Process = Callable[[Picture], Mapping[str, Picture]]  # endings of names -> results
 Factory = Callable[[str], Process]  # makes the process on a device, in every worker
@@ -216,10 +217,7 @@ def run_job(
     """
     if engine not in ENGINES:
         raise SettingError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}", "engine")
-    index, count = shard
-    if not 1 <= index <= count:
-        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got {shard}", "shard")
-    units = job.units[index - 1 :: count]
+    units = take_shard(job.units, shard)
     found = {unit.name: done for unit in units if (done := job.finished(unit)) is not None}
     waiting = [unit for unit in units if unit.name not in found]
     progress(Progress("units", len(found), len(units)))
@@ -228,7 +226,15 @@ def run_job(
             found[done.unit] = done
             progress(Progress("units", len(found), len(units)))
     failed = {name: reason for done in found.values() for name, reason in done.failed.items()}
-    return Done(f"{index}/{count}", sum(done.done for done in found.values()), failed)
+    return Done("{}/{}".format(*shard), sum(done.done for done in found.values()), failed)
+
+
+def take_shard(items: Sequence[T], shard: tuple[int, int]) -> Sequence[T]:
+    """Return every n-th item, starting with the i-th (counted from 1), for the shard ``(i, n)``."""
+    index, count = shard
+    if not 1 <= index <= count:
+        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got {shard}", "shard")
+    return items[index - 1 :: count]
 
 
 def _run_plain(job: Job, units: Sequence[Unit], factory: Factory, device: str, workers: int | None) -> Iterator[Done]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from efdm.data.bulk import take_shard
 from efdm.data.datasets import DIGITS, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.fingerprint import check_same, describe
@@ -116,11 +117,8 @@ def run(
     recipe = replace(recipe, notes=(*recipe.notes, *notes))
     size = changes.get("size", 0)
     pictures = data if isinstance(data, DomainSet | PersonSets) else load_data(recipe, data, size=size, progress=progress)
-    jobs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
-    index, count = shard
-    if not 1 <= index <= count:
-        raise SettingError(f"shard must be (i, n) with 1 <= i <= n, got {shard}", "shard")
-    jobs = jobs[index - 1 :: count]
+    planned_runs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
+    jobs = take_shard(planned_runs, shard)
     _check_runs(recipe, [settings for _, settings in jobs], pictures)
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages(recipe, (settings for planned, settings in jobs if planned.run not in finished_before))

@@ -92,9 +92,11 @@ def fast_forwards(
 
     Single convolutions are not compiled. Max pooling is, because its backward in channels_last format is slow otherwise.
     Layers between stages are never compiled, so all methods share the compiled code. In bfloat16 on a GPU the stem of a
-    ResNet has kernels of its own. ``hooked`` modules get a hook later.
-    The result is empty unless ``settings.speed`` includes "compile".
+    ResNet has kernels of its own. ``hooked`` modules get a hook later. The result is empty unless ``settings.speed``
+    includes "compile".
     """
+    if "compile" not in settings.speed:
+        return {}
     ends = {*hooked, *(model.get_submodule(name) for name in stages_of(model).values())}
 
     def parts(module: nn.Module) -> Iterator[nn.Module]:
@@ -107,8 +109,6 @@ def fast_forwards(
             ):
                 yield child
 
-    if "compile" not in settings.speed:
-        return {}
     forwards = dict.fromkeys(parts(model), compiled())
     on_gpu = torch.device(settings.device).type == "cuda"
     return forwards | (stem_forwards(model, ends) if on_gpu and settings.precision == "bf16" else {})
