@@ -16,18 +16,19 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 CORE = ("src/efdm/kernels", "src/efdm/ops")
 TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
+PIXELS = tuple(f"src/efdm/recognition/{name}" for name in ("stem.py", "pixels.py", "cuda.py", "cuda.cu"))
 RETRIEVAL = (*CORE, "src/efdm/reid/retrieval.py", "src/efdm/reid/rerank.py")
 STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
 COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels", "levels_cpu", "planes", "spaces"))
 # record -> the code that it measures
 MEASURED: dict[str, tuple[str, ...]] = {
-    "gpu-tests.json": TRAINING,
+    "gpu-tests.json": (*TRAINING, *PIXELS),
     "joint-cpu.json": ("src/efdm/ops/joint.py",),
     "joint-cuda.json": CORE,
     "cpu.json": CORE,
     "cuda.json": CORE,
     "dg-cpu.json": TRAINING,
-    "dg-cuda.json": TRAINING,
+    "dg-cuda.json": (*TRAINING, *PIXELS),
     "colours-cpu.json": COLOURS,
     "colours-cuda.json": COLOURS,
     "large-cpu.json": (),  # a one-time check of a file with more than 2^31 values

@@ -113,6 +113,26 @@ def test_efdm_commands(command: str, workplace: Path, monkeypatch: pytest.Monkey
         assert out.is_file() or any(out.iterdir())
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_commands_and_their_options_exist(document: Path) -> None:
+    """Including the commands that no test runs."""
+    pytest.importorskip("typer")
+    from efdm.apps.cli.group import COMMANDS, load
+
+    for line in commands(document.read_text().replace("\\\n", " ")):
+        name, *words = shlex.split(line, comments=True) or [""]
+        if name != "efdm" or words[0].startswith("-"):
+            continue
+        row = COMMANDS[words.pop(0)]
+        while not isinstance(row.target, str):
+            row = row.target[words.pop(0)]
+        command = load(row)
+        while subcommands := getattr(command, "commands", None):
+            command = subcommands[words.pop(0)]
+        accepted = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= accepted, line
+
+
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
 def test_make_targets_exist(command: str) -> None:
     done = subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)

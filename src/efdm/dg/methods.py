@@ -36,7 +36,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table.
+    """A row of `METHODS`.
 
     Args:
         make: called with the number of stages, the generator and all options.

@@ -15,7 +15,10 @@ from efdm.training.settings import Count, NonNegative, validated
 
 @validated
 class Settings(RecognitionSettings):
-    """One run. The defaults are the paper's for PACS, leave one domain out (random shuffle), except for ``weights``."""
+    """Settings of a run. The defaults are the paper's for PACS, leave one domain out (random shuffle).
+
+    Only ``weights`` differ: random here, those of ImageNet in the paper.
+    """
 
     iterations: Count = 5000  # paper: 50 epochs of about 100
     batches: Literal["uniform", "domains"] = "uniform"

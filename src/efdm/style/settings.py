@@ -20,7 +20,7 @@ from efdm.training.settings import Count, Natural, NonNegative, Share, Text, Tra
 
 @validated
 class Settings(TrainSettings):
-    """One run. The defaults are the paper's; `Settings.for_encoder` starts from the recipe of a network."""
+    """Settings of a run. The defaults are the paper's; `Settings.for_encoder` starts from the recipe of a network."""
 
     content: Text = Field(kw_only=False)
     style: Text = Field(kw_only=False)
