@@ -29,7 +29,7 @@ from efdm.models.vgg import VGG
 from efdm.models.weights import load_normalised_encoder
 from efdm.nn.losses import random_directions, sliced_loss
 from efdm.ops import PreparedStyle, match_jointly, match_principal, wct
-from efdm.style.evaluate import make_pairs, open_picture
+from efdm.style.evaluate import make_pairs, read_resized
 from efdm.style.measures import gram_distance
 
 HERE = Path(__file__).parent
@@ -81,7 +81,7 @@ def encode(options: argparse.Namespace) -> Iterable[dict[str, tuple[Tensor, Tens
     encoder = load_normalised_encoder(VGG("vgg19", LAYERS[-1]), path=options.vgg).eval().to(options.device)
     contents, styles = find_pictures(options.content), find_pictures(options.style)
     for pair in make_pairs(contents, styles, most=options.pairs):
-        pictures = [open_picture(source, SIDE)[..., :SIDE, :SIDE].to(options.device) for source in pair]
+        pictures = [read_resized(source, SIDE)[..., :SIDE, :SIDE].to(options.device) for source in pair]
         taps = [encoder.taps(picture, LAYERS) for picture in pictures]
         yield {layer: (x.flatten(2), y.flatten(2)) for layer, x, y in zip(LAYERS, *taps, strict=True)}
 

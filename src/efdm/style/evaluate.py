@@ -58,7 +58,7 @@ def make_pairs(
     return found[:most]
 
 
-def open_picture(source: Source, size: int | None) -> Tensor:
+def read_resized(source: Source, size: int | None) -> Tensor:
     """Return the image ``(1, 3, h, w)`` over white, resized to the short side ``size`` unless that is None."""
     picture = source.read()
     rgb = picture.rgb if picture.alpha is None else on_white(picture.rgb, picture.alpha)
@@ -144,7 +144,7 @@ def evaluate(
         if not missing:
             continue
         try:
-            content, style = (open_picture(source, size).to(device) for source in pair)
+            content, style = (read_resized(source, size).to(device) for source in pair)
         except PictureError as error:
             if unreadable is None:
                 raise

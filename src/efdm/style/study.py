@@ -29,7 +29,7 @@ from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate, load_candidates, load_stylizer, network_candidate, user_encoders
 from efdm.style.demo import PAINTINGS, PHOTOS
-from efdm.style.evaluate import Pair, make_pairs, open_picture
+from efdm.style.evaluate import Pair, make_pairs, read_resized
 from efdm.training.files import write_json
 
 FORMAT = "efdm study 1"
@@ -164,7 +164,7 @@ def make_study(
         raise SettingError(f"a study needs two candidates and a pair, got {len(renders)} and {len(pairs)}", "candidate")
     items: list[Item] = []
     for done, pair in enumerate(pairs):
-        content, style = (open_picture(source, size) for source in pair)
+        content, style = (read_resized(source, size) for source in pair)
         content_file, style_file = (_write(folder, image) for image in (content, style))
         outputs: dict[str, str] = {}
         for label, (render, _) in renders.items():
@@ -258,7 +258,7 @@ def _folder(path: Path, pairs: Sequence[Pair]) -> Render:
     pictures = {source.stem: source for source in find_pictures(path)}
     if absent := [name for pair in pairs if (name := _stem(pair)) not in pictures]:
         raise SettingError(f"{path} has no picture {absent[0]}; name pictures CONTENT__STYLE", "candidate")
-    return lambda pair, content, style: open_picture(pictures[_stem(pair)], None)
+    return lambda pair, content, style: read_resized(pictures[_stem(pair)], None)
 
 
 def _stem(pair: Pair) -> str:
