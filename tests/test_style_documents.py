@@ -47,7 +47,7 @@ def test_the_comparison_of_methods() -> None:
     for measure in ("skewness_error", "kurtosis_error", "infinity_norm_error"):
         mean, error = lead(measure)
         assert mean < -4 * error
-        less.append(f"{-100 * mean / mean_and_error(adain.values(measure))[0]:.0f}%")
+        less.append(f"{-100 * mean / mean_and_error(adain.values(measure))[0]:.0f} %")
     assert "{} lower for skewness, {} for kurtosis and {} for the infinity norm".format(*less) in words
     weakest = [mean_and_error(s.groups[0].values("lpips"))[0] for s in sweeps.values()]
     assert f"at strength 0.25 LPIPS is still {min(weakest):.2f} to {max(weakest):.2f}" in words
