@@ -34,16 +34,14 @@ def style(
     out: Annotated[Path, option("Folder for records, outputs, table, plot and sheets.", "--out", "-o")],
     content: Annotated[str, option("Photographs: a folder or a zip.")] = "",
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
-    model: Annotated[Names, choice(NETWORKS, "Trained network. Can be repeated.")] = None,
-    network: Annotated[Names, option("NAME=FILE of `efdm train`, or a decoder.pth. Can be repeated.")] = None,
+    model: Annotated[Names, choice(NETWORKS, "Trained network. Repeat for several.")] = None,
+    network: Annotated[Names, option("NAME=FILE of `efdm train`, or a decoder.pth. Repeat for several.")] = None,
     method: Annotated[
-        Names, choice(MATCHERS, "Matching method. Can be repeated. Defaults to the method that a network was trained with.")
+        Names, choice(MATCHERS, "Matching method. Repeat for several. Default: the method that a network was trained with.")
     ] = None,
     strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
-    optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Can be repeated.")] = None,
-    iterations: Annotated[
-        int | None, option("Iterations of the optimisers. By default each uses its own number.", min=1)
-    ] = None,
+    optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Repeat for several.")] = None,
+    iterations: Annotated[int | None, option("Iterations of the optimisers. Default: their own.", min=1)] = None,
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 60,
     pairing: Annotated[
         str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
@@ -55,7 +53,7 @@ def style(
         str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`.")
     ] = "",
     encoder: Annotated[
-        Names, option(f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Defaults to --vgg for vgg16.")
+        Names, option(f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Default: --vgg for vgg16.")
     ] = None,
     alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = "",

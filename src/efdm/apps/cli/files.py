@@ -36,9 +36,9 @@ Quality = Annotated[int, option("Quality of JPEG, WebP and AVIF.", min=1, max=10
 SkipExisting = Annotated[bool, option("Skip results that already exist.", "--skip-existing")]
 Shard = Annotated[str, option("i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")]
 Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
-Workers = Annotated[int | None, option("Workers of Ray. Defaults to one per GPU, or one per two cores.", min=1)]
+Workers = Annotated[int | None, option("Workers of Ray. Default: one per GPU, or one per two cores.", min=1)]
 Output = Annotated[
-    str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Defaults to the form of CONTENT.")
+    str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Default: the form of CONTENT.")
 ]
 
 

@@ -34,7 +34,8 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-Device = Annotated[str, option("cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
+DEVICE_HELP = "cpu, cuda or cuda:1. Default: the GPU if one is available."
+Device = Annotated[str, option(DEVICE_HELP)]
 
 
 def resolve_device(name: str) -> torch.device:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from efdm.apps.cli.options import option
+from efdm.apps.cli.options import DEVICE_HELP, option
 from efdm.errors import SettingError
 from efdm.lab.tasks import TASKS
 from efdm.text import suggest
@@ -18,7 +18,7 @@ OPTION = "options."  # prefix of a method's options in --set
 Word = str | None
 Words = list[str] | None
 Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
-DeviceOrNone = Annotated[Word, option("cpu, cuda or cuda:1. Defaults to the GPU if one is available.")]
+DeviceOrNone = Annotated[Word, option(DEVICE_HELP)]
 Layouts = Annotated[
     Words, option("Layout of a set as NAME=LAYOUT, if it is not recognised; see `efdm reid list`. Repeat for several.")
 ]

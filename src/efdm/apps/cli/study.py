@@ -26,13 +26,13 @@ Folder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the stu
 
 def make(
     out: Annotated[Path, option("Folder for the study.", "--out", "-o")] = Path("study"),
-    content: Annotated[Path | None, option("Photographs: a folder or a zip. Defaults to those of the demo.")] = None,
-    style: Annotated[Path | None, option("Paintings: a folder or a zip. Defaults to those of the demo.")] = None,
+    content: Annotated[Path | None, option("Photographs: a folder or a zip. Default: those of the demo.")] = None,
+    style: Annotated[Path | None, option("Paintings: a folder or a zip. Default: those of the demo.")] = None,
     candidate: Annotated[
         list[str] | None,
         option(
             "MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimiser:METHOD; NAME=FILE, a trained network; or "
-            f"NAME=FOLDER with pictures CONTENT__STYLE.png. Can be repeated. Defaults to {', '.join(DEFAULT_CANDIDATES)}."
+            f"NAME=FOLDER with pictures CONTENT__STYLE.png. Repeat for several. Default: {', '.join(DEFAULT_CANDIDATES)}."
         ),
     ] = None,
     question: Annotated[

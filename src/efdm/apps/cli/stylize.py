@@ -44,7 +44,7 @@ def stylize(
     style: Annotated[
         list[str],
         option(
-            f"A picture, a folder, a zip or a painted style ({', '.join(STYLES)}). Can be repeated.",
+            f"A picture, a folder, a zip or a painted style ({', '.join(STYLES)}). Repeat for several.",
             autocompletion=complete(STYLES),
         ),
     ],
@@ -70,7 +70,7 @@ def stylize(
     size: Annotated[
         str, option("Short side for the network; auto is full up to 1024. The output size is unchanged.", metavar=SIZES)
     ] = "auto",
-    style_size: Annotated[str, option("Short side of the styles. Defaults to --size.", metavar=SIZES)] = "",
+    style_size: Annotated[str, option("Short side of the styles. Default: --size.", metavar=SIZES)] = "",
     model: Model = "",
     weights: Weights = None,
     vgg: Vgg = None,

@@ -38,10 +38,10 @@ def style(
     out: Annotated[Path, option("Folder for the network, the log, previews and checkpoints.", "--out", "-o")],
     content: Annotated[str, option("Photographs: a folder or a zip.")] = "",
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
-    encoder: Annotated[str | None, choice(NETWORKS, f"Network to train. Defaults to {DEFAULT_NETWORK}.")] = None,
-    method: Annotated[str | None, choice(STYLE_LOSSES, "Match and style loss. Defaults to efdm.")] = None,
+    encoder: Annotated[str | None, choice(NETWORKS, f"Network to train. Default: {DEFAULT_NETWORK}.")] = None,
+    method: Annotated[str | None, choice(STYLE_LOSSES, "Match and style loss. Default: efdm.")] = None,
     iterations: Annotated[
-        int | None, option(f"Defaults to {_default_iterations()}, after those of --reconstruct.", min=1)
+        int | None, option(f"Default: {_default_iterations()}, after those of --reconstruct.", min=1)
     ] = None,
     batch: Annotated[
         int | None, option("Contents per step, with as many styles. Divided among all processes.", min=1)
@@ -56,11 +56,11 @@ def style(
         float | None, option("Weight of the loss for contents that are their own style (small).")
     ] = None,
     reconstruct: Annotated[
-        int | None, option("Iterations of reconstruction before style transfer. Defaults to 2500 for small.", min=0)
+        int | None, option("Iterations of reconstruction before style transfer. Default: 2500 for small.", min=0)
     ] = None,
-    seed: Annotated[int | None, option("Seed of initial weights and random draws. Defaults to 0.")] = None,
-    precision: Annotated[str | None, choice(PRECISIONS, "Defaults to bf16 on a GPU, otherwise fp32.")] = None,
-    speed: Annotated[str | None, choice(SPEEDS, "Defaults to graph on a GPU, otherwise plain.")] = None,
+    seed: Annotated[int | None, option("Seed of initial weights and random draws. Default: 0.")] = None,
+    precision: Annotated[str | None, choice(PRECISIONS, "Default: bf16 on a GPU, otherwise fp32.")] = None,
+    speed: Annotated[str | None, choice(SPEEDS, "Default: graph on a GPU, otherwise plain.")] = None,
     device: Device = "",
     vgg: Annotated[str, option("ImageNet weights of the VGG. See `efdm weights`.")] = "",
     start: Annotated[str, option("A network.safetensors to start from.")] = "",
@@ -68,10 +68,10 @@ def style(
     resume: Annotated[
         bool, option("Resume the run in OUT. Only files, --device and --speed may change.", "--resume")
     ] = False,
-    log_every: Annotated[int | None, option("Iterations between log entries. Defaults to 50.", min=1)] = None,
-    save_every: Annotated[int | None, option("Iterations between checkpoints. Defaults to 5000.", min=1)] = None,
+    log_every: Annotated[int | None, option("Iterations between log entries. Default: 50.", min=1)] = None,
+    save_every: Annotated[int | None, option("Iterations between checkpoints. Default: 5000.", min=1)] = None,
     preview_every: Annotated[
-        int | None, option("Iterations between preview sheets; 0 for none. Defaults to 2000.", min=0)
+        int | None, option("Iterations between preview sheets; 0 for none. Default: 2000.", min=0)
     ] = None,
 ) -> None:
     """Train a style transfer network on your own pictures.

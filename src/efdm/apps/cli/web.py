@@ -17,11 +17,11 @@ DEFAULT = Limits()
 
 
 def run_app(
-    port: Annotated[int | None, option("Defaults to the first free port from 7860.", min=1, max=65535)] = None,
+    port: Annotated[int | None, option("Default: the first free port from 7860.", min=1, max=65535)] = None,
     share: Annotated[bool, option("Also open a public address at gradio.live for a week.", "--share")] = False,
-    network: Annotated[Words, option("NAME=FILE, a network written by `efdm train`. Can be repeated.")] = None,
+    network: Annotated[Words, option("NAME=FILE, a network written by `efdm train`. Repeat for several.")] = None,
     vgg: Vgg = None,
-    classifier: Annotated[Words, option("NAME=FOLDER of `efdm dg train`, for the tab Domains. Can be repeated.")] = None,
+    classifier: Annotated[Words, option("NAME=FOLDER of `efdm dg train`, for the tab Domains. Repeat for several.")] = None,
     max_megabytes: Annotated[int, option("Size limit of an uploaded file.", min=1)] = DEFAULT.megabytes,
     max_megapixels: Annotated[int, option("Limit for pictures and video frames.", min=1)] = DEFAULT.megapixels,
     max_seconds: Annotated[int, option("Length limit of a video.", min=1)] = DEFAULT.seconds,

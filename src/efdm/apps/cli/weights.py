@@ -58,7 +58,7 @@ def normalise_encoder(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(CONVS_PER_BLOCK)}.")],
     content: Annotated[str, option("Photographs: a folder or a zip. A few hundred are enough.")],
     out: Annotated[Path, option("The safetensors file to write.", "--out", "-o")],
-    vgg: Annotated[str, option("File with the ImageNet weights. Defaults to the file found by name.")] = "",
+    vgg: Annotated[str, option("File with the ImageNet weights. Default: the file found by name.")] = "",
     pictures: Annotated[int, option("Maximum number of photographs.", min=1)] = 300,
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1. Decoders are trained for such encoders."""
