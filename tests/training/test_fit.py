@@ -207,7 +207,7 @@ def test_only_steps_count_as_training_time(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Step, "_step", slow_step)
     monkeypatch.setattr(loop, "write_checkpoint", slow_write)
     monkeypatch.setattr(LinearTask, "evaluate", slow_evaluate)
-    fit(LinearTask(settings()), tmp_path)
+    fit(LinearTask(settings(save_every=2)), tmp_path)
     assert seconds == {"first": 3, "second": 4 + 3}
 
 

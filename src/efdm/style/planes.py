@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from efdm.data import Picture
 from efdm.data.arrays import KINDS, is_array_file, open_array
 from efdm.data.images import LEVELS
 from efdm.errors import SettingError
-from efdm.style.pictures import AnyPicture, open_picture
+from efdm.style.pictures import AnyPicture, convert_back, open_picture
 
 LEVELS_OF = {"uint8": 256, "uint16": 65536}  # others are floats
 
@@ -105,6 +103,4 @@ def convert_planes(values: Tensor, given: AnyPicture, opened: Any) -> Any:
         return values.permute(1, 2, 0).cpu().numpy().astype(opened.dtype).reshape(opened.shape)
     if isinstance(opened, Tensor):
         return values.to(opened)
-    rgb = values.cpu().float() / LEVELS[opened.depth]
-    picture: Picture = replace(opened, rgb=rgb)
-    return picture.to_pil() if isinstance(given, Image.Image) else picture
+    return convert_back(values.cpu().float() / LEVELS[opened.depth], given, opened)
