@@ -160,15 +160,16 @@ def test_errors_keep_their_fields_between_processes(error: Exception) -> None:
     assert (str(found), vars(found)) == (str(error), vars(error))
 
 
+# Imports are guarded because every worker runs the file again, up to the guard.
 SWEEP = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from dg_runs import settings
-from small_digits import small_digits
-from efdm.dg.training import ClassifierTask
-from efdm.recognition.workers import train_runs
 if __name__ == "__main__":
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[2])
+    from dg_runs import settings
+    from small_digits import small_digits
+    from efdm.dg.training import ClassifierTask
+    from efdm.recognition.workers import train_runs
     runs = [settings(seed=seed, iterations=10**6, log_every=10, evaluate_every=0, save_every=0) for seed in range(2)]
     train_runs(ClassifierTask, runs, small_digits(60), Path(sys.argv[1]), lanes=2)
 """

@@ -92,5 +92,5 @@ def test_reranking_is_a_choice() -> None:
     expected = rank_distances(k_reciprocal(query, gallery), query, gallery)
     found = score(features, [trial], reranking="k-reciprocal")
     assert found.mean_ap == expected.mean_ap != score(features, [trial]).mean_ap
-    with pytest.raises(SettingError, match="none, k-reciprocal, got 'k'"):
+    with pytest.raises(SettingError, match="'k' is not one of 'none', 'k-reciprocal'"):
         score(features, [trial], reranking="k")  # type: ignore[arg-type]
