@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,12 +56,15 @@ def test_files_of_an_interrupted_write_are_removed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
-    code = "import sys, time, pathlib; from efdm.training.folder import lock_folder\n"
-    code += "with lock_folder(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with pytest.raises(RunFolderError, match="another process"):
-            check_unlocked(tmp_path)
-        holder.send_signal(signal.SIGKILL)
+    read, write = os.pipe()
+    if (holder := os.fork()) == 0:
+        with lock_folder(tmp_path):
+            os.write(write, b"locked")
+            time.sleep(60)
+        os._exit(0)
+    os.read(read, 6)
+    with pytest.raises(RunFolderError, match="another process"):
+        check_unlocked(tmp_path)
+    os.kill(holder, signal.SIGKILL)
+    os.waitpid(holder, 0)
     check_unlocked(tmp_path)
