@@ -27,7 +27,10 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+LONG = {"export.md": pytest.mark.long}  # traces the shipped network; tests/style/test_export.py traces a small one
+
+
+@pytest.mark.parametrize("document", [pytest.param(p, marks=LONG.get(p.name, ()), id=p.name) for p in DOCUMENTS])
 def test_python_examples(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "\n".join(blocks(document.read_text(), "python"))
     assert script, "a document without an example"
