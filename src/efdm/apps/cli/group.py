@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
@@ -100,8 +102,9 @@ def load(row: Command) -> Any:
             raise
         raise MissingExtraError(error.name, row.extra) from error
     if not isinstance(found, typer.Typer):
+        text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(found) or "")  # the terminal wraps paragraphs
         command, found = found, typer.Typer(add_completion=False)
-        found.command()(command)
+        found.command(help=text)(command)
     return typer.main.get_command(found)
 
 
