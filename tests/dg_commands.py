@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 pytest.importorskip("typer")
 
+from runs import lines
 from typer.testing import CliRunner
 
 from efdm.apps.cli.group import app
@@ -100,4 +100,4 @@ def labels_of(out: Path) -> list[str]:
 
 def runs_of(out: Path) -> list[str]:
     """Return the run of every record in a folder."""
-    return [json.loads(line)["run"] for line in (out / "records.jsonl").read_text().splitlines()]
+    return [record["run"] for record in lines(out / "records.jsonl")]

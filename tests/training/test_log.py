@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from runs import lines
 from torn import tear_files
 
 from efdm.training.log import Log
@@ -17,7 +17,7 @@ PHASES = ("reconstruct", "style")
 
 
 def records(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return lines(run / "log.jsonl")
 
 
 def test_a_log_keeps_the_lines_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
 import pytest
+from dg_commands import run as run_dg
+from dg_commands import runs_of
 from reid_commands import SMALL, run, sets, sweeping
+from runs import lines
 
 from efdm.lab import read_study
-
-
-def runs_of(out: Path) -> list[str]:
-    return [json.loads(line)["run"] for line in (out / "records.jsonl").read_text().splitlines()]
 
 
 def test_the_papers_recipe_runs_on_small_copies(folder: Path, tmp_path: Path) -> None:
@@ -52,7 +50,7 @@ def test_a_recipe_is_run_once_and_its_tables_are_written(folder: Path, tmp_path:
         for direction in ("market → cuhk01", "cuhk01 → market")
         for score in ("mAP", "R1", "R5", "R10")
     ]
-    record = next(json.loads(line) for line in (out / "records.jsonl").read_text().splitlines())
+    record = lines(out / "records.jsonl")[0]
     assert float(first[3]) == pytest.approx(100 * record["test"]["cuhk01"]["mAP"], abs=1e-3)
 
 
@@ -90,8 +88,6 @@ def test_a_copy_without_queries_is_refused_before_training(folder: Path, tmp_pat
 
 
 def test_recipes_of_the_other_group_are_refused(tmp_path: Path) -> None:
-    from dg_commands import run as run_dg
-
     for result, right in (
         (run("run", "digits_demo", "-o", tmp_path / "out"), "efdm dg run digits_demo"),
         (run_dg("run", "reid_market_grid_osnet", "-o", tmp_path / "out"), "efdm reid run reid_market_grid_osnet"),
@@ -101,8 +97,6 @@ def test_recipes_of_the_other_group_are_refused(tmp_path: Path) -> None:
 
 
 def test_lists_have_the_recipes_of_their_group() -> None:
-    from dg_commands import run as run_dg
-
     here, there = run("list").output, run_dg("list").output
     for text in ("reid_market_grid_osnet", "camera-pair", "msmt17", "osnet_x1_0", "efdmix-flow"):
         assert text in here, text

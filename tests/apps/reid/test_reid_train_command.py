@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from reid_commands import run, sets, training
+from runs import lines
 
 from efdm.data.people import read_people
 from efdm.progress import Progress
@@ -13,7 +13,7 @@ from efdm.reid.protocols import make_trials, read_trials
 
 
 def last_record(out: Path) -> dict[str, object]:
-    return json.loads((out / "records.jsonl").read_text().splitlines()[-1])
+    return lines(out / "records.jsonl")[-1]
 
 
 def test_a_run_writes_a_model_records_and_drawn_queries(trained: Path, folder: Path) -> None:
