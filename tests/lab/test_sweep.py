@@ -224,6 +224,14 @@ def test_a_damaged_recipe_is_named(damage: Callable[[str], str], trainer: Traine
         assert error.value.path == path
 
 
+def test_a_folder_of_sweeps_names_them(tmp_path: Path) -> None:
+    for name in ("ties", "grid"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.json").write_text("{}")
+    with pytest.raises(ValueError, match="grid, ties"):
+        read_study(tmp_path)
+
+
 def test_other_folders_are_refused(trainer: Trainer, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match="not empty"):

@@ -50,6 +50,13 @@ def test_missing_file_of_the_package_is_named(tmp_path: Path, monkeypatch: pytes
         pretrained("small")
 
 
+@pytest.mark.parametrize("name", [n for n, row in WEIGHTS.items() if row.place == "package" and not row.sha256])
+def test_a_file_that_is_not_shipped_yet_needs_its_card(name: str) -> None:
+    with pytest.raises(MissingWeights, match=f"docs/models/{WEIGHTS[name].card}") as caught:
+        find(name)
+    assert "reinstall" not in str(caught.value)
+
+
 def test_default_folder_is_the_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EFDM_WEIGHTS")
     assert folders()[0] == folder.parent / "cache" / "efdm" / "weights"

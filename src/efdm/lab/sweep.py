@@ -265,7 +265,9 @@ def _read(folder: Path) -> dict[str, Any]:
     """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
     path = folder / RECIPE
     if not path.is_file():
-        raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found)")
+        inside = sorted(found.parent.name for found in folder.glob(f"*/{RECIPE}"))
+        instead = f"; choose one of its folders {', '.join(inside)}" if inside else ""
+        raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found){instead}")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         made = {"recipe": Recipe(**content["recipe"]), "plan": plan_from_json(content["plan"])}

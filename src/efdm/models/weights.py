@@ -134,7 +134,8 @@ def find(name: str, path: str | Path | None = None) -> Path:
         return Path(path)
     if weight.place == "package":
         if not (SHIPPED / weight.files[0]).is_file():
-            missing = f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; reinstall efdm"
+            remedy = "reinstall efdm" if weight.sha256 else f"see docs/models/{weight.card}"  # no checksum: not shipped yet
+            missing = f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; {remedy}"
             raise MissingWeights(missing, name if weight.argument else "")
         return SHIPPED / weight.files[0]
     if found := find_file(*weight.files):

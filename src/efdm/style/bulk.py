@@ -9,6 +9,7 @@ from typing import Any
 
 from efdm.data import Picture
 from efdm.data.bulk import Job, Output, Process, open_job
+from efdm.data.folders import Source
 from efdm.data.results import Saving
 from efdm.errors import SettingError
 from efdm.models import StyleNetwork
@@ -64,7 +65,7 @@ def stylize_job(
     looks = make_looks(find_styles(styles)[0], weights, mix, (), ())
     settings = {
         "options": asdict(options), "precision": precision, "network": _network_digest(network),
-        "looks": [[look.name, look.weights, [_digest(style.open().read()) for style in look.styles]] for look in looks],
+        "looks": [[look.name, look.weights, [_file_digest(style) for style in look.styles]] for look in looks],
     }  # fmt: skip
     return open_job(str(content), str(out), settings, output, saving), Stylize(network, looks, options, precision)
 
@@ -95,7 +96,7 @@ def match_job(
     if options.mask is not None:
         raise SettingError("a mask is for single pictures, not for a job", "mask")
     described: dict[str, Any] = {**asdict(options), "reference_masks": list(map(str, options.reference_masks)), "device": ""}
-    files = [_digest(source.open().read()) for source in find_styles(references)[0]]
+    files = [_file_digest(source) for source in find_styles(references)[0]]
     factory = Match(tuple(references), options)
     return open_job(str(content), str(out), {"options": described, "references": files}, output, saving), factory
 
@@ -103,6 +104,11 @@ def match_job(
 def _network_digest(network: StyleNetwork) -> str:
     values = [values.cpu().numpy().tobytes() for values in network.state_dict().values()]
     return f"{network.name} {_digest(b''.join(values))}"
+
+
+def _file_digest(source: Source) -> str:
+    with source.open() as file:
+        return _digest(file.read())
 
 
 def _digest(data: bytes) -> str:

@@ -63,7 +63,7 @@ def match(
 
     A video is matched as a whole, so it does not flicker. Pictures of a folder are matched one by one and written to OUT.
 
-    With --shard, --engine ray, --output or shards, the command is a job: run it again to continue it.
+    With --shard, --engine ray or --output, or with shards as contents, the command is a job: run it again to continue it.
     """
     with report_errors(files.INTERRUPTED), files.piped(content, out, format) as (contents, target):
         parsed = {"reference_masks": tuple(reference_mask or ()), "device": resolve_device(device)}

@@ -102,7 +102,7 @@ def stylize(
     With --content-mask, each region gets its own style, or with --style-mask its own part of one style. The rest of the
     content is unchanged.
 
-    With --shard, --engine ray, --output or shards, the command is a job: run it again to continue it.
+    With --shard, --engine ray or --output, or with shards as contents, the command is a job: run it again to continue it.
     """
     with (
         report_errors(files.INTERRUPTED, weight_options=WEIGHT_OPTIONS),
