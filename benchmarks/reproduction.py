@@ -167,7 +167,7 @@ def larger_gain(single: str, several: str, network: str) -> Row:
     test = stats.ttest_ind(*gains[::-1], equal_var=False)
     change = " → ".join(mean_with_error(gain, "+.1f") for gain in gains)
     said = OPEN if test.pvalue >= ALPHA else HOLDS if test.statistic > 0 else FAILS
-    return row._replace(ours=f"{change} (p = {test.pvalue:.3f}; {len(gains[1])} seeds)", verdict=said)
+    return row._replace(ours=f"{change} ({p_text(test.pvalue)}; {len(gains[1])} seeds)", verdict=said)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from efdm.lab.compare import compared, contrast_sentence, difference, holm, order_sentence
+from efdm.lab.compare import compared, contrast_sentence, difference, holm, order_sentence, p_value
 from efdm.lab.results import Numbers
 
 
@@ -84,3 +84,8 @@ def test_every_seed_needs_every_column(seeds: dict[str, list[int]], counts: tupl
     found = {row: {c: {s: 50.0 + s + (row == "x") for s in seeds.get(c, ())} for c in "ab"} for row in ("erm", "x")}
     d = difference(Numbers(["erm", "x"], ["a", "b"], found, {"erm": seeds, "x": seeds}), "erm", "x")
     assert (d.verdict, d.pairs, d.expected) == ("incomplete", *counts)
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0004, "< 0.001"), (0.0123, "0.012"), (0.0496, "0.0496"), (0.0502, "0.0502")])
+def test_a_p_value_is_told_from_the_limit(p: float, text: str) -> None:
+    assert p_value(p) == text

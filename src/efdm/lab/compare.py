@@ -132,4 +132,13 @@ def contrast_sentence(d: Difference) -> str:
 
 
 def p_text(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    """Return a p-value as in "p = 0.012"."""
+    value = p_value(p)
+    return f"p {value}" if value.startswith("<") else f"p = {value}"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value with three digits, or as many as tell it from `ALPHA`."""
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.3f}" if round(p, 3) != ALPHA else f"{p:.4f}"

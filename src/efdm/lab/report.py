@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_sentences, score_words
-from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence
+from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence, p_value
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
 from efdm.lab.results import Numbers, numbers, row_name, tabled
@@ -220,13 +220,9 @@ def _difference_row(where: str, d: Difference, columns: Sequence[str]) -> list[s
     name = where + d.name
     if d.verdict == "incomplete":
         return [name, f"{d.pairs} of {d.expected} pairs", *[MISSING] * 3, d.verdict, *[MISSING] * (2 + len(columns))]
-    tested = [MISSING] * 3 if math.isnan(d.error) else [f"{d.error:.2f}", _p(d.p), _p(d.p_holm)]
+    tested = [MISSING] * 3 if math.isnan(d.error) else [f"{d.error:.2f}", p_value(d.p), p_value(d.p_holm)]
     by_column = [f"{d.by_column[c]:+.1f}" if c in d.by_column else MISSING for c in columns]
     return [name, f"{d.mean:+.2f}", *tested, d.verdict, str(d.seeds), f"{d.better} of {d.pairs}", *by_column]
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def summary_table(study: Study, score: str = "", std: str = "") -> Table:

@@ -55,7 +55,7 @@ def match_jointly(
     Args:
         rotations: Number of different rotations, each of which needs one match.
         iterations: Number of passes over the rotations.
-        axes: ``"principal"`` replaces the first random rotation by the principal axes of the style.
+        axes: ``"principal"`` replaces the very first random rotation by the principal axes of the style.
         step: Factor, below 2, by which values move in all matches but the last. With principal axes, 1.5 comes closer to the
             style in as many rotations.
         start: ``"wct"`` matches means and covariances first.
@@ -290,10 +290,13 @@ def _draw(channels: int, count: int, generator: torch.Generator) -> Tensor:
     return torch.cat([bases, eye]) @ before
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def fixed_rotations(channels: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return the rotations of calls without a generator and, last, the one back to the channels: ``(count + 1, c, c)``."""
     return _made_once(channels, count, device, dtype)
+
+
+# as torch.compiler.assume_constant_result does, which would import the compiler with this module
+fixed_rotations._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=16)
