@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -259,6 +260,13 @@ def reproduction_table() -> str:
     return markdown(head, lines)
 
 
+def summary() -> str:
+    """Return how many rows have each verdict."""
+    verdicts = Counter(row.verdict for row in rows())
+    counts = ", ".join(f"{verdicts[name]} {name}" for name in (HOLDS, FAILS, OPEN, INCOMPLETE, ABSENT) if verdicts[name])
+    return f"Domain generalization and re-identification, {verdicts.total()} rows: {counts}."
+
+
 def agreement(a: Difference, b: Difference) -> str:
     """Return whether two networks agree: no if their differences differ significantly (t-test, p < 0.05)."""
     error = math.hypot(a.error, b.error)
@@ -283,6 +291,7 @@ def networks_table() -> str:
 
 
 TABLES = (
+    Table(PAGE, "summary", "reproduction.py", summary),
     Table(PAGE, "reproduction table", "reproduction.py", reproduction_table),
     Table(PAGE, "networks table", "reproduction.py", networks_table),
 )
