@@ -87,5 +87,5 @@ def test_every_seed_needs_every_column(seeds: dict[str, list[int]], counts: tupl
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0004, "< 0.001"), (0.0123, "0.012"), (0.0496, "0.0496"), (0.0502, "0.0502")])
-def test_a_p_value_is_told_from_the_limit(p: float, text: str) -> None:
+def test_p_values_near_the_limit_have_four_digits(p: float, text: str) -> None:
     assert p_value(p) == text

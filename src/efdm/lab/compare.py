@@ -138,7 +138,7 @@ def p_text(p: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value with three digits, or as many as tell it from `ALPHA`."""
+    """Return a p-value with three digits, or with four if it would round to `ALPHA`."""
     if p < 0.001:
         return "< 0.001"
     return f"{p:.3f}" if round(p, 3) != ALPHA else f"{p:.4f}"
