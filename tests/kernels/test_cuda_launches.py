@@ -1,4 +1,4 @@
-"""The launches of cuda.py pass the arguments that the kernels of sort_match.cu declare. Runs without a GPU."""
+"""All CUDA launches pass the arguments that the kernels of sort_match.cu declare. Runs without a GPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from efdm.kernels import cuda
+from efdm.kernels import cuda, cuda_launch
 
 KERNEL = re.compile(r"^(?!__device__).*?(\w+)\((const raw \*[^)]*)\) {$", re.MULTILINE)
-SIGNATURES = {name: parameters.split(",") for name, parameters in KERNEL.findall(cuda._SOURCE.read_text())}
+SIGNATURES = {name: parameters.split(",") for name, parameters in KERNEL.findall(cuda_launch.SOURCE.read_text())}
 POINTERS = {
     "int": torch.int32, "half_word": torch.int16, "float": torch.float32, "double": torch.float64, "long": torch.int64,
     "Totals": torch.float64,
@@ -37,11 +37,10 @@ class Recorder:
 
 def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder()
-    monkeypatch.setattr(cuda, "_module", lambda *_: recorder)
-    monkeypatch.setattr(cuda, "_max_shared", lambda _: 1 << 17)
-    monkeypatch.setattr(cuda, "max_block_length", lambda *_: 64)
-    for launcher in (cuda._block_launcher, cuda._chunk_launcher):
-        launcher.cache_clear()
+    monkeypatch.setattr(cuda_launch, "_module", lambda *_: recorder)
+    monkeypatch.setattr(cuda_launch, "_max_shared", lambda _: 1 << 17)
+    monkeypatch.setattr(cuda_launch, "max_block_length", lambda *_: 64)
+    cuda_launch._launcher.cache_clear()
     partner, weight = torch.arange(4), torch.rand(4)
     for functions, n in ((cuda.block, 50), (cuda.chunks, 200)):
         x, rank = torch.randn(4, 6, n), torch.zeros(4, 6, n, dtype=torch.int32)
@@ -58,6 +57,5 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
         for matrix in (torch.randn(4, 4), torch.randn(6, 4, 4)):
             out, order = cuda.block.combine_order(grad, matrix)
             assert out.stride() == cuda.block.combine_backward(grad, order, matrix).stride() == grad.stride()
-    for launcher in (cuda._block_launcher, cuda._chunk_launcher):
-        launcher.cache_clear()
+    cuda_launch._launcher.cache_clear()
     assert recorder.launched == set(SIGNATURES)

@@ -1,4 +1,4 @@
-// Sort-matching with one thread block per row. Compiled at run time by cuda.py, which defines
+// Sort-matching with one thread block per row. Compiled at run time by cuda_launch.py, which defines
 //   THREADS  threads per block          ITEMS  elements per thread (THREADS * ITEMS >= row length)
 //   BLOCKS_BOTH_SIDES, BLOCKS_ONE_SIDE  desired blocks per multiprocessor, which cap the registers of kernels that sort
 //                                       content and style, or only one of them
@@ -244,8 +244,8 @@ __device__ __forceinline__ bool all_weights_zero(const float *weights, int batch
 
 // Writes the sorted values and either the rank of every element or the position of every sorted value: one of `rank` and
 // `order` is null. With `weights`, does nothing if they are all zero.
-KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, half_word *order, const float *weights, int batch, int n,
-                                  word infinity) {
+KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, half_word *order, const float *weights, int batch,
+                                  int n, word infinity) {
   if (weights && all_weights_zero(weights, batch)) return;
   word *keys;
   Shared &shared = shared_memory(keys);
@@ -381,8 +381,8 @@ template <class Condition> __device__ __forceinline__ int partition_point(int lo
 }
 
 // Calls write(k, rank, value) for the 32 * GROUPS ranks of this warp, which start at `begin`. `sum_to(i)` is the sum of the
-// values up to rank i. The first similar rank and the end of the similar ranks are monotone, so those of the first and the last rank of a
-// group, which the lanes search together, bound the searches of the others.
+// values up to rank i. The first similar rank and the end of the similar ranks are monotone, so those of the first and the
+// last rank of a group, which the lanes search together, bound the searches of the others.
 template <int GROUPS, class Content, class Sum, class Write>
 __device__ void average_values(Content content, Sum sum_to, const raw *values, const Totals &row, double tolerance, int begin,
                                int n, word infinity, Write write) {
@@ -477,25 +477,25 @@ extern "C" __global__ void mix_ranked(const raw *x, const raw *sorted, const int
 // weights are zero, the first two do nothing and the last one copies. The gradient takes two more, order_gradient and
 // add_gradients.
 
-const int SIDE = 64;  // side of a square transposed in shared memory; an odd number of words per line avoids bank conflicts
+const int TRANSPOSE_SIDE = 64;  // of squares in shared memory; an odd number of words per line avoids bank conflicts
 
 // Transposes samples from (n, channels) to (channels, n).
 extern "C" __global__ void to_rows(const raw *x, raw *rows, const float *weights, int batch, int channels, int n) {
-  __shared__ raw square[SIDE][SIDE + 4 / sizeof(raw)];
+  __shared__ raw square[TRANSPOSE_SIDE][TRANSPOSE_SIDE + 4 / sizeof(raw)];
   if (all_weights_zero(weights, batch)) return;
-  int across = (channels + SIDE - 1) / SIDE, along = (n + SIDE - 1) / SIDE;
-  int channel = blockIdx.x % across * SIDE, first = blockIdx.x / across % along * SIDE;
+  int across = (channels + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE, along = (n + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE;
+  int channel = blockIdx.x % across * TRANSPOSE_SIDE, first = blockIdx.x / across % along * TRANSPOSE_SIDE;
   size_t sample = (size_t)(blockIdx.x / across / along) * channels * n;
 #pragma unroll 4
-  for (int k = threadIdx.x; k < SIDE * SIDE; k += blockDim.x) {
-    int c = channel + k % SIDE, i = first + k / SIDE;
-    if (c < channels && i < n) square[k / SIDE][k % SIDE] = x[sample + (size_t)i * channels + c];
+  for (int k = threadIdx.x; k < TRANSPOSE_SIDE * TRANSPOSE_SIDE; k += blockDim.x) {
+    int c = channel + k % TRANSPOSE_SIDE, i = first + k / TRANSPOSE_SIDE;
+    if (c < channels && i < n) square[k / TRANSPOSE_SIDE][k % TRANSPOSE_SIDE] = x[sample + (size_t)i * channels + c];
   }
   __syncthreads();
 #pragma unroll 4
-  for (int k = threadIdx.x; k < SIDE * SIDE; k += blockDim.x) {
-    int c = channel + k / SIDE, i = first + k % SIDE;
-    if (c < channels && i < n) rows[sample + (size_t)c * n + i] = square[k % SIDE][k / SIDE];
+  for (int k = threadIdx.x; k < TRANSPOSE_SIDE * TRANSPOSE_SIDE; k += blockDim.x) {
+    int c = channel + k / TRANSPOSE_SIDE, i = first + k % TRANSPOSE_SIDE;
+    if (c < channels && i < n) rows[sample + (size_t)c * n + i] = square[k % TRANSPOSE_SIDE][k / TRANSPOSE_SIDE];
   }
 }
 
@@ -510,14 +510,14 @@ __device__ void copy(const raw *x, raw *out, size_t count) {
 // In the kernels below, a block handles `group` channels of a sample (a power of two, at most its warps) in shared memory, so
 // channels-last features are read and written in groups of neighbors. Each channel is a line of `stride` values, an odd number
 // of words. By rank, a warp processes values first, first + step, ... of channel c.
-const int MIXERS = 512;
-#define MIX_KERNEL extern "C" __global__ void __launch_bounds__(MIXERS, 2)
+const int MIX_THREADS = 512;
+#define MIX_KERNEL extern "C" __global__ void __launch_bounds__(MIX_THREADS, 2)
 #define LINES_OF_BLOCK                                                                                                     \
   raw *lines = reinterpret_cast<raw *>(memory);                                                                            \
   int groups = (channels + group - 1) / group, sample = blockIdx.x / groups, channel = blockIdx.x % groups * group;        \
   int count = min(group, channels - channel), warp = threadIdx.x / 32;                                                     \
   size_t start = (size_t)sample * channels * n;                                                                            \
-  int c = warp % group, first = warp / group * 32 + threadIdx.x % 32, step = MIXERS / group;                               \
+  int c = warp % group, first = warp / group * 32 + threadIdx.x % 32, step = MIX_THREADS / group;                          \
   size_t row = start + (size_t)(channel + c) * n;
 
 // Executes the statement for every value of this block: lines[line] is the value, `feature` its index in the features.
@@ -567,7 +567,7 @@ MIX_KERNEL order_gradient(const raw *grad, const half_word *__restrict__ order, 
     int *found = reinterpret_cast<int *>(memory);  // first giver of this sample, and next giver to the same partner
     if (threadIdx.x < 2) found[threadIdx.x] = batch;
     __syncthreads();
-    for (int a = threadIdx.x; a < batch; a += MIXERS)
+    for (int a = threadIdx.x; a < batch; a += MIX_THREADS)
       if (weights[a] != 0) {
         if (partner[a] == sample) atomicMin(found, a);
         if (a > sample && partner[a] == partner[sample]) atomicMin(found + 1, a);
@@ -651,8 +651,8 @@ KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word 
 }
 
 #define MERGE_THREADS 256
-#define MERGED 8  // elements per thread
-const int TILE = MERGE_THREADS * MERGED;
+#define MERGE_ITEMS 8  // elements per thread
+const int TILE = MERGE_THREADS * MERGE_ITEMS;
 
 // Returns how many of the first `diagonal` elements of the merged sequence come from a. Equal keys come from a first.
 template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_size, int diagonal) {
@@ -665,9 +665,10 @@ template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_siz
   return low;
 }
 
-// Computes this block's TILE elements of the output of merging runs of `run` elements in pairs. Sets the keys of this thread and
-// their source indices in the row, and returns the first output index of the tile. Ends with a barrier.
-__device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, raw (&merged)[MERGED], int (&from)[MERGED]) {
+// Computes this block's TILE elements of the output of merging runs of `run` elements in pairs. Sets the keys of this thread
+// and their source indices in the row, and returns the first output index of the tile. Ends with a barrier.
+__device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, raw (&merged)[MERGE_ITEMS],
+                          int (&from)[MERGE_ITEMS]) {
   __shared__ raw tile[TILE];
   __shared__ int splits[2];
   int first = tile_of_row * TILE, pair = first / (2 * run) * 2 * run;
@@ -680,10 +681,10 @@ __device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, 
   for (int i = threadIdx.x; i < count; i += MERGE_THREADS) tile[i] = i < a_count ? a[a_begin + i] : b[b_begin + i - a_count];
   __syncthreads();
   const raw *ta = tile, *tb = tile + a_count;
-  int b_count = count - a_count, diagonal = min((int)threadIdx.x * MERGED, count);
+  int b_count = count - a_count, diagonal = min((int)threadIdx.x * MERGE_ITEMS, count);
   int i = split(ta, a_count, tb, b_count, diagonal), j = diagonal - i;
 #pragma unroll
-  for (int k = 0; k < MERGED; k++) {
+  for (int k = 0; k < MERGE_ITEMS; k++) {
     bool from_a = j >= b_count || (i < a_count && ta[i] <= tb[j]);
     int source = from_a ? i : a_count + j;
     merged[k] = tile[min(source, TILE - 1)];
@@ -695,11 +696,11 @@ __device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, 
   return first;
 }
 
-// Thread t holds elements t * MERGED + k of the tile. They are exchanged first, so that writes are coalesced.
-template <class T, class Write> __device__ void write_tile(T (&mine)[MERGED], int count, Write write) {
+// Thread t holds elements t * MERGE_ITEMS + k of the tile. They are exchanged first, so that writes are coalesced.
+template <class T, class Write> __device__ void write_tile(T (&mine)[MERGE_ITEMS], int count, Write write) {
   __shared__ T tile[TILE];
 #pragma unroll
-  for (int k = 0; k < MERGED; k++) tile[threadIdx.x * MERGED + k] = mine[k];
+  for (int k = 0; k < MERGE_ITEMS; k++) tile[threadIdx.x * MERGE_ITEMS + k] = mine[k];
   __syncthreads();
   for (int i = threadIdx.x; i < count; i += MERGE_THREADS) write(i, tile[i]);
   __syncthreads();
@@ -708,8 +709,8 @@ template <class T, class Write> __device__ void write_tile(T (&mine)[MERGED], in
 #define MERGE_KERNEL extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
 #define TILE_OF_BLOCK(keys)                                                                     \
   ROW_AND_TILE(TILE)                                                                            \
-  raw merged[MERGED];                                                                           \
-  int from[MERGED];                                                                             \
+  raw merged[MERGE_ITEMS];                                                                      \
+  int from[MERGE_ITEMS];                                                                        \
   int first = merge_tile(keys + row, tile, n, run, merged, from), count = min(TILE, n - first); \
   size_t start = row + first;
 
@@ -725,8 +726,8 @@ MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out
   write_tile(from, count, [&](int i, int source) { out_positions[start + i] = positions[row + source]; });
 }
 
-// The last merge of content, fused with its use. `out` receives `values` placed by rank; `sorted` and `rank` are as in sort_rank. Each of these
-// outputs may be null.
+// The last merge of content, fused with its use. `out` receives `values` scattered by rank, `sorted` and `rank` are as in
+// sort_rank. Each of these outputs may be null.
 MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out, raw *sorted,
                            int *rank, int n, int run) {
   TILE_OF_BLOCK(keys)
@@ -741,13 +742,13 @@ MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const ra
 // Tolerant matching of long rows, given their sorted content. The first kernel sums the tiles, and the second one needs the
 // cumulative totals of the tiles of each row.
 MERGE_KERNEL sum_tiles(const raw *content, const raw *values, double *sums, Totals *totals, int n, word infinity) {
-  __shared__ double shared_sums[sums_size(MERGE_THREADS, MERGED)];
+  __shared__ double shared_sums[sums_size(MERGE_THREADS, MERGE_ITEMS)];
   ROW_AND_TILE(TILE)
   size_t start = row + tile * TILE;
   int size = min(TILE, n - tile * TILE);
   auto ordered = [&](int i) { return to_float(content[start + i], infinity); };
   float shift = to_float(content[row], infinity);
-  Totals mine = sum_values<MERGE_THREADS, MERGED>(ordered, shift, values + start, size, infinity, shared_sums);
+  Totals mine = sum_values<MERGE_THREADS, MERGE_ITEMS>(ordered, shift, values + start, size, infinity, shared_sums);
   for (int i = threadIdx.x; i < size; i += MERGE_THREADS) sums[start + i] = shared_sums[padded(i)];
   if (threadIdx.x == 0) totals[blockIdx.x] = mine;
 }
@@ -759,7 +760,7 @@ MERGE_KERNEL average_tiles(const raw *content, const raw *values, const double *
   const Totals *upto = totals + blockIdx.x - tile;
   auto ordered = [&](int i) { return to_float(content[row + i], infinity); };
   auto sum_to = [&](int i) { return sums[row + i] + (i < TILE ? 0 : upto[(word)i / TILE - 1].values); };
-  int begin = tile * TILE + (threadIdx.x & ~31) * MERGED;
-  average_values<MERGED>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
+  int begin = tile * TILE + (threadIdx.x & ~31) * MERGE_ITEMS;
+  average_values<MERGE_ITEMS>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
                          [&](int, int rank, raw value) { out[row + (positions ? positions[row + rank] : rank)] = value; });
 }
