@@ -109,6 +109,9 @@ class PretendGraph:
     def register_generator_state(self, generator: torch.Generator) -> None:
         self.generators.append(generator)
 
+    def capture_begin(self) -> None: ...
+    def capture_end(self) -> None: ...
+
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -128,7 +131,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     default = Stream()
     for name, value in {
-        "CUDAGraph": PretendGraph, "graph": Block, "stream": Block, "Stream": Stream, "device": Block,
+        "CUDAGraph": PretendGraph, "stream": Block, "Stream": Stream, "device": Block, "mem_get_info": lambda: (3, 4),
         "default_stream": lambda: default, "current_stream": lambda: default, "current_device": lambda: 0,
         "default_generators": (torch.default_generator,),
     }.items():  # fmt: skip
@@ -206,32 +209,27 @@ def test_the_default_stream_is_replaced_and_any_other_is_captured(
 ) -> None:
     learner = Learner(CPU, "plain")
     learner.run._record([torch.rand(4, 3, 8, 8)])
-    assert pretend[-1][1] is not torch.cuda.default_stream()
+    assert pretend[-1][0] is not torch.cuda.default_stream()
     mine = torch.cuda.Stream()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: mine)
     learner.run._record([torch.rand(4, 3, 8, 8)])
-    assert pretend[-1][1] is mine
+    assert pretend[-1][0] is mine
 
 
 def test_a_step_that_cannot_be_captured_is_reported(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing:
-        def __init__(self, *given: Any, **named: Any) -> None: ...
-        def __enter__(self) -> None:
+    class Refusing(PretendGraph):
+        def capture_begin(self) -> None:
             raise RuntimeError("operation not permitted when stream is capturing")
 
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(torch.cuda, "graph", Refusing)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Refusing)
     with pytest.raises(RuntimeError, match=r"cannot be captured as a CUDA graph.*speed='plain'.*not permitted"):
         Learner(CPU, "plain").run._record([torch.rand(4, 3, 8, 8)])
 
 
-class BreakingCapture:
-    """A capture that fails to end after its step has failed, as in torch."""
+class BreakingGraph(PretendGraph):
+    """A graph whose capture fails to end after its step has failed, as in torch."""
 
-    def __init__(self, *given: Any, **named: Any) -> None: ...
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None:
+    def capture_end(self) -> None:
         raise RuntimeError("capture invalidated")
 
 
@@ -248,18 +246,7 @@ class BreakingCapture:
 def test_the_error_of_the_step_is_raised(
     pretend: list[Any], monkeypatch: pytest.MonkeyPatch, fails: BaseException, kind: type[BaseException], message: str | None
 ) -> None:
-    restored: list[object] = []
-
-    class On:
-        def __init__(self, stream: object) -> None:
-            self.stream = stream
-
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None:
-            restored.append(self.stream)
-
-    monkeypatch.setattr(torch.cuda, "graph", BreakingCapture)
-    monkeypatch.setattr(torch.cuda, "stream", On)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", BreakingGraph)
     learner, count = Learner(CPU, "plain"), iter(range(10))
 
     def step(images: Tensor) -> dict[str, Tensor]:
@@ -271,9 +258,19 @@ def test_the_error_of_the_step_is_raised(
     learner.run.step = step
     with pytest.raises(kind, match=message):
         learner.run._record([torch.rand(4, 3, 8, 8)])
-    assert restored[-1] is torch.cuda.current_stream()
     assert gc.isenabled()
     assert learner.run.graph is None
+
+
+@pytest.mark.parametrize(("free", "freed"), [(3, 0), (1, 1)])
+def test_memory_is_released_only_if_little_is_free(
+    pretend: list[Any], monkeypatch: pytest.MonkeyPatch, free: int, freed: int
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 4))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty"))
+    Learner(CPU, "plain").run._record([torch.rand(4, 3, 8, 8)])
+    assert len(calls) == freed
 
 
 def test_a_released_step_cannot_be_called() -> None:
@@ -304,6 +301,22 @@ def test_a_replayed_graph_equals_plain_steps(name: str, optimizer: str, stream: 
     for key, value in one.state().items():
         close(two.state()[key].float(), value.float())
     two.run.release()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_capturing_does_not_wait_for_other_streams() -> None:
+    learner, images = Learner(torch.device("cuda"), "graph"), torch.rand(4, 3, 8, 8, device="cuda")
+    learner.run.prepare(images)  # libraries are loaded
+    second, busy = Learner(torch.device("cuda"), "graph"), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(busy):
+        torch.cuda._sleep(10**10)  # several seconds
+    with torch.cuda.stream(torch.cuda.Stream()):
+        second.run.prepare(images)
+        second.run(images)["loss"].item()
+    assert not busy.query()
+    torch.cuda.synchronize()
 
 
 @pytest.mark.gpu

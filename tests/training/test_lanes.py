@@ -161,3 +161,34 @@ def test_fast_lanes_do_not_wait_for_slow_ones(monkeypatch: pytest.MonkeyPatch) -
     side_by_side(works, device=torch.device("cuda"), lanes=2, finished=lambda _: None)
     assert device.now == pytest.approx(50, abs=6)  # concurrently: neither 90 nor 40 x 5
     assert list(log)[:16].count("fast") > list(log)[:16].count("slow")
+
+
+def test_a_lane_that_waits_does_not_empty_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "AHEAD", 4)
+    device, queued = Device(monkeypatch), []
+
+    def reading() -> Work[str]:
+        yield from device.work("a", 4, 1.0, [])
+        yield lanes.WAIT
+        queued.append([device.busy_until[stream] - device.now for stream in device.busy_until])
+        return "a"
+
+    works = [reading(), device.work("b", 30, 1.0, [])]
+    side_by_side(works, device=torch.device("cuda"), lanes=2, finished=lambda _: None)
+    ((mine, other),) = queued
+    assert mine <= 0
+    assert other >= 3
+
+
+def test_a_run_starts_while_the_others_have_full_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "AHEAD", 4)
+    device, queued = Device(monkeypatch), []
+
+    def starting(name: str) -> Work[str]:
+        queued.append([busy - device.now for busy in device.busy_until.values()])
+        device.now += 2  # set-up
+        return (yield from device.work(name, 30, 1.0, []))
+
+    side_by_side(map(starting, "ab"), device=torch.device("cuda"), lanes=2, finished=lambda _: None)
+    assert queued[0] == []
+    assert queued[1][0] >= 3

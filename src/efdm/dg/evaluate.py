@@ -11,7 +11,7 @@ from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages, batches_of
 from efdm.nn.stages import eval_mode
 from efdm.recognition.inference import BATCH, equal_batches, infer
-from efdm.training.lanes import Work, finish
+from efdm.training.lanes import WAIT, Work, finish
 
 Counts = dict[str, list[int]]  # domain: [correct, count]
 
@@ -63,6 +63,7 @@ def evaluate(
     at = chosen.nonzero()[:, 0]  # each image once, even if splits overlap
     right = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
     right[at] = yield from find_correct(model, data, at, size, precision=precision)
+    yield WAIT
     right = right.cpu()
     return {
         split: {domain: [int(right[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}

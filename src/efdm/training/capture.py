@@ -24,9 +24,9 @@ class Capture:
     everything it changed: the tensors in ``changed`` (weights, buffers, averages), the state of the optimizer and the
     generators. ``generator`` is the generator that the step draws from, unless it is torch's default.
 
-    Replays run on the current stream, so several captures run concurrently if each is called on its own stream. Capturing
-    needs the device exclusively: `torch.cuda.graph` synchronises first, and no other thread may launch work during the
-    capture. Each capture has its own memory pool, because graphs that run concurrently must not share one.
+    Replays run on the current stream, so several captures run concurrently if each is called on its own stream. During a
+    capture the device continues with the work of other streams, but no other thread may launch work. Each capture has its
+    own memory pool, because graphs that run concurrently must not share one.
     """
 
     def __init__(
@@ -87,12 +87,9 @@ class Capture:
         graph = torch.cuda.CUDAGraph()
         if self.generator is not None:
             graph.register_generator_state(self.generator)
-        # If the step fails, ending the capture fails as well, hides the first error and leaves torch on the stream of the
-        # capture. The first error is raised here, on the stream of the caller.
-        first: list[BaseException] = []
+        first: list[BaseException] = []  # if the step fails, ending the capture fails as well and hides the first error
         try:
-            # an explicit stream: the default of torch.cuda.graph stays on the device of the first capture
-            with torch.cuda.stream(current), _no_collection(), torch.cuda.graph(graph, stream=stream):
+            with torch.cuda.stream(stream), _capturing(graph):
                 try:
                     self.outputs = self.step(*self.inputs)
                 except BaseException as error:
@@ -145,13 +142,23 @@ class Capture:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Collect garbage before the block and disable collection inside, because freeing CUDA memory would break a capture."""
+def _capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """Capture the current stream. Unlike `torch.cuda.graph`, do not wait for the work of other streams.
+
+    Unused memory is released, which waits for the device, only if less than half of it is free.
+    """
+    free, total = torch.cuda.mem_get_info()
+    if free < total / 2:
+        gc.collect()
+        torch.cuda.empty_cache()
     was = gc.isenabled()
-    gc.collect()
-    gc.disable()
+    gc.disable()  # freeing CUDA memory would break a capture
     try:
-        yield
+        graph.capture_begin()
+        try:
+            yield
+        finally:
+            graph.capture_end()
     finally:
         if was:
             gc.enable()

@@ -22,7 +22,7 @@ from efdm.training.distributed import mean_losses, processes, wait_for_all
 from efdm.training.files import Record, write_json
 from efdm.training.folder import CHECKPOINT, DONE, ENVIRONMENT, check_started, lock_folder, remove_torn_files
 from efdm.training.interrupt import stoppable, unbroken
-from efdm.training.lanes import Work, finish
+from efdm.training.lanes import WAIT, Work, finish
 from efdm.training.log import Log
 from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import FILE, TrainSettings, check_same_run, values_of
@@ -213,12 +213,14 @@ class _Run:
                 break
             lr = settings.lr * SCHEDULES[settings.schedule](self.done, total)
             inputs = next(batches)
+            last = self.done + 1 == total
+            logs = last or (self.done + 1) % settings.log_every == 0
+            if reads := logs or self.task.is_due(phase, self.done + 1):
+                yield WAIT
             with unbroken():  # a checkpoint between a step and its log line would lose the line
                 self.losses = step(self.done, *inputs, lr=lr)
                 self.done += 1
-                last = self.done == total
-                logs = last or self.done % settings.log_every == 0
-                if logs or self.task.is_due(phase, self.done):
+                if reads:
                     self.losses = mean_losses(self.losses)  # synchronises the device, so the measured time is correct
                     if not math.isfinite(self.losses["loss"]):
                         raise self._diverged(f"the loss is {self.losses['loss']}")
