@@ -154,11 +154,11 @@ def test_mistakes(tmp_path: Path, negatives: Negatives, monkeypatch: pytest.Monk
     assert caught.value.problem == "other data"
     with pytest.raises(SettingError, match="choose another folder"):
         open_job(tmp_path / "in", tmp_path / "in", {})
-    with pytest.raises(SettingError, match="files, shards"):
+    with pytest.raises(SettingError, match="'files', 'shards'"):
         open_job(tmp_path / "in", tmp_path / "new", {}, "zips")  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="1 <= i <= n"):
         run_job(job, negatives, shard=(3, 2))
-    with pytest.raises(SettingError, match="plain, ray"):
+    with pytest.raises(SettingError, match="engine='spark'"):
         run_job(job, negatives, engine="spark")
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"ray is not installed.*efdm\[scale\]"):

@@ -148,7 +148,7 @@ def test_other_pictures_are_refused(copy: Path) -> None:
 def test_a_damaged_picture_is_named(copy: Path) -> None:
     bad = "cartoon/guitar/pic_0001.bmp"
     change(copy / "pacs-cartoon.zip", lambda name: name, lambda name, data: data[:20] if name == bad else data)
-    with pytest.raises(PictureError, match=f"1 picture of PACS cannot be read: {bad} is cut short or damaged; copy"):
+    with pytest.raises(PictureError, match=f"1 picture of PACS cannot be read: {bad} is cut short or damaged"):
         load_pacs(copy, size=1)
     data = load_pacs(copy, copy="partial", size=1)
     assert [name for name, _ in data.skipped] == [bad]
@@ -200,7 +200,7 @@ def test_line_ends_and_lengths_of_lists(tmp_path: Path, small_tables: None, monk
 
 def test_unknown_choices(tmp_path: Path) -> None:
     for name in ("split", "copy"):
-        with pytest.raises(ValueError, match=f"{name} .*'mine'"):
+        with pytest.raises(ValueError, match=f"{name}='mine'"):
             load_pacs(tmp_path, **{name: "mine"})
 
 

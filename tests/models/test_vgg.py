@@ -64,11 +64,11 @@ def test_encoder_ends_at_its_last_tap() -> None:
     ("make", "message"),
     [
         (lambda: VGG("vgg11"), "'vgg11'"),
-        (lambda: VGG("vgg16", "relu3_4"), "no tap 'relu3_4'"),
+        (lambda: VGG("vgg16", "relu3_4"), "until='relu3_4'"),
         (lambda: VGG("vgg16", padding="mirror"), "'mirror'"),
         (lambda: VGG("vgg16", pooling="avg"), "'avg'"),
         (lambda: VGG("vgg16", "relu1_2").taps(torch.rand(1, 3, 4, 4), ["relu1_1", "relu2_1"]), "no relu2_1"),
-        (lambda: MirrorDecoder("vgg16", "pool4"), "no tap 'pool4'"),
+        (lambda: MirrorDecoder("vgg16", "pool4"), "until='pool4'"),
     ],
 )
 def test_wrong_names(make: Callable[[], object], message: str) -> None:

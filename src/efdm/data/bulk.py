@@ -24,7 +24,7 @@ from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, enc
 from efdm.data.results import FAILURES, Saving
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError, is_out_of_memory, requires
-from efdm.files import atomic_write
+from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.text import make_unique
 
@@ -32,6 +32,8 @@ T = TypeVar("T")
 Output = Literal["files", "shards"]
 Process = Callable[[Picture], Mapping[str, Picture]]  # endings of names -> results
 Factory = Callable[[str], Process]  # makes the process on a device, in every worker
+# name in messages, key of the results, reader, and the members beside the picture in its sample
+Item = tuple[str, str, Callable[[], Picture], Mapping[str, bytes]]
 
 MAX_UNIT = 1000  # files
 UNITS = 256  # of a smaller folder
@@ -105,27 +107,19 @@ def open_job(
     content, out, saving = Path(content), Path(out), saving or Saving()
     units = find_units(content, out)
     output = output or ("files" if units[0].shard is None else "shards")
-    if output not in get_args(Output):
-        raise SettingError(f"output must be one of {', '.join(get_args(Output))}, got {output!r}", "output")
+    check_choice("output", output, get_args(Output))
     if out.resolve() == content.resolve():
         raise SettingError(f"{out} holds the contents, so results would become contents; choose another folder", "out")
     if (saving.format, saving.quality) != (Saving.format, Saving.quality):  # jobs without these settings can be continued
         settings = {**settings, "saving": [saving.format, saving.quality]}
     identity = json.loads(json.dumps({"settings": dict(settings), "output": output, "contents": _digest(units)}))
     file = out / MARKS / "job.json"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingError(f"the folder {out} cannot be created ({error.strerror}); choose another one", "out") from error
-    if file.exists():
-        stored = json.loads(file.read_text())
-        if different := [name for name in identity if stored.get(name) != identity[name]]:
-            problem: Any = "other data" if different == ["contents"] else "other settings"
-            raise RunFolderError(
-                f"{out} holds results of other {' and '.join(different)}; choose another folder", out, problem
-            )
-    else:
-        _write_json(file, identity)
+    if not file.exists():
+        write_bytes(file, json.dumps(identity).encode())
+    stored = json.loads(file.read_text())
+    if different := [name for name in identity if stored.get(name) != identity[name]]:
+        problem: Any = "other data" if different == ["contents"] else "other settings"
+        raise RunFolderError(f"{out} holds results of other {' and '.join(different)}; choose another folder", out, problem)
     return Job(units, out, output, saving)
 
 
@@ -135,20 +129,6 @@ def _digest(units: Sequence[Unit]) -> str:
         names = [unit.shard.name, str(unit.shard.stat().st_size)] if unit.shard else [source.name for source in unit.sources]
         found.update(os.fsencode("\n".join(names)) + b"\n")
     return found.hexdigest()
-
-
-def _write_json(path: Path, value: object) -> None:
-    with atomic_write(path) as file:
-        file.write(json.dumps(value).encode())
-
-
-class Item(NamedTuple):
-    """A picture of a unit: its name in messages, the key of its results, and the members beside it in its sample."""
-
-    name: str
-    key: str
-    read: Callable[[], Picture]
-    others: Mapping[str, bytes] = MappingProxyType({})
 
 
 def run_unit(job: Job, unit: Unit, process: Process) -> Done:
@@ -161,37 +141,38 @@ def run_unit(job: Job, unit: Unit, process: Process) -> Done:
     done, failed = 0, dict[str, str]()
     with ExitStack() as stack:
         add = stack.enter_context(write_shard(job.out / f"{unit.name}.tar")) if job.output == "shards" else None
-        for item in _items(unit, job.output, failed):
+        for name, key, read, others in _items(unit, job.output, failed):
             try:
-                for ending, made in process(item.read()).items():
-                    path = job.saving.path(job.out, item.key + ending)
+                for ending, made in process(read()).items():
+                    path = job.saving.path(job.out, key + ending)
                     data = encode_picture(path, made.rgb, alpha=made.alpha, depth=made.depth, quality=job.saving.quality)
                     if add is None:
                         write_bytes(path, data)
                     else:
-                        add(Sample(item.key + ending, {**item.others, path.suffix[1:]: data}))
+                        add(Sample(key + ending, {**others, path.suffix[1:]: data}))
                     done += 1
             except DiskFullError:
                 raise
             except FAILURES as error:
-                failed[item.name] = "not enough memory" if is_out_of_memory(error) else str(error)
-    _write_json(job.mark(unit), {"done": done, "failed": failed})
+                failed[name] = "not enough memory" if is_out_of_memory(error) else str(error)
+    write_bytes(job.mark(unit), json.dumps({"done": done, "failed": failed}).encode())
     return Done(unit.name, done, failed)
 
 
 def _items(unit: Unit, output: Output, failed: dict[str, str]) -> Iterator[Item]:
+    """Yield the pictures of a unit. Add the name of a damaged shard to ``failed``."""
     if unit.shard is None:
         keys = [source.stem for source in unit.sources]
         if output == "shards":
             keys = make_unique(key.replace(".", "_") for key in keys)  # a key ends at the first dot
         for source, key in zip(unit.sources, keys, strict=True):
-            yield Item(source.name, key, source.read)
+            yield source.name, key, source.read, {}
         return
     folder = f"{unit.name}/" if output == "files" else ""  # several shards may hold equal keys
     try:
         for sample in read_shard(unit.shard):
             others = {e: data for e, data in sample.members.items() if f".{e.lower()}" not in READABLE}
-            yield Item(f"{unit.shard.name}: {sample.key}", folder + sample.key, sample.read, others)
+            yield f"{unit.shard.name}: {sample.key}", folder + sample.key, sample.read, others
     except PictureError as error:  # the rest of the shard is damaged
         failed[unit.shard.name] = str(error)
 
@@ -215,8 +196,7 @@ def run_job(
         device: of the plain engine. Workers of Ray use a GPU if there is one.
         workers: number of workers of Ray, by default one per GPU, or one per two cores.
     """
-    if engine not in ENGINES:
-        raise SettingError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}", "engine")
+    check_choice("engine", engine, ENGINES)
     units = take_shard(job.units, shard)
     found = {unit.name: done for unit in units if (done := job.finished(unit)) is not None}
     waiting = [unit for unit in units if unit.name not in found]

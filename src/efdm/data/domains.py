@@ -19,6 +19,7 @@ from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folde
 from efdm.data.memory import check_memory
 from efdm.data.streaming import Storage, StreamedImages
 from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.text import plural
 
@@ -69,12 +70,11 @@ class DomainSet:
 
     def select(self, domains: str | Sequence[str] | None = None, split: str | None = None) -> Tensor:
         """Return the indices of one domain, several domains in the given order or all (None), in one split or all (None)."""
-        if split is not None and split not in SPLITS:
-            raise ValueError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}, or None for every picture")
+        if split is not None:
+            check_choice("split", split, SPLITS)
         wanted = [domains] if isinstance(domains, str) else self.domain_names if domains is None else domains
         for domain in wanted:
-            if domain not in self.splits:
-                raise ValueError(f"unknown domain {domain!r}; expected one of {', '.join(self.domain_names)}")
+            check_choice("domain", domain, self.domain_names)
         if split is None:
             numbers = [self.domain_names.index(domain) for domain in wanted]
             parts = [(self.domains == number).nonzero()[:, 0] for number in numbers]
@@ -105,10 +105,9 @@ class DomainSet:
 
     def counts(self, by: Literal["class", "split"] = "class") -> dict[str, dict[str, int]]:
         """Return the number of pictures of each domain by class or by split."""
+        check_choice("by", by, ("class", "split"))
         if by == "split":
             return {domain: {name: len(at) for name, at in self.splits[domain].items()} for domain in self.domain_names}
-        if by != "class":
-            raise ValueError(f"by must be 'class' or 'split', got {by!r}")
         found = Counter(zip(self.domains.tolist(), self.labels.tolist(), strict=True))
         return {
             domain: {label: found[i, j] for j, label in enumerate(self.classes)}
@@ -213,9 +212,8 @@ def check_stored(size: int, fit: Fit, storage: Storage) -> None:
     """Raise `SettingError` unless pictures can be stored like this."""
     if size < 1:
         raise SettingError(f"size must be at least 1 pixel, got {size}", "size")
-    for name, value, choices in (("fit", fit, get_args(Fit)), ("storage", storage, get_args(Storage))):
-        if value not in choices:
-            raise SettingError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}", name)
+    check_choice("fit", fit, get_args(Fit))
+    check_choice("storage", storage, get_args(Storage))
 
 
 def square(image: Tensor, size: int, fit: Fit) -> Tensor:

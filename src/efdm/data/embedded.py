@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from efdm.data.images import read_picture, resize
+from efdm.ops.choices import check_choice
 
 FOLDER = Path(__file__).parent / "pictures"
 PHOTOS = ("astronaut", "cat", "coffee", "rocket", "hopper", "camera")
@@ -39,6 +40,5 @@ def read_style(name: str, size: int = STYLE_SIZE) -> Tensor:
     >>> read_style("glass", size=64).shape
     torch.Size([3, 64, 64])
     """
-    if name not in STYLES:
-        raise ValueError(f"unknown style {name!r}; expected one of {', '.join(STYLES)}")
+    check_choice("style", name, STYLES)
     return resize(read_picture(styles()[name]).rgb, (size, size))

@@ -7,14 +7,13 @@ import io
 import os
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import PLUGINS, READABLE, Picture, PictureError, StrPath, decode, file_error, to_picture
+from efdm.data.images import PLUGINS, READABLE, Picture, PictureError, StrPath, decode, file_error, reading, to_picture
 from efdm.text import make_unique, plural
 
 Skipped = list[tuple[str, str]]  # (name, reason)
@@ -41,10 +40,8 @@ class Source:
     member: str | None = None
 
     def open(self) -> BinaryIO:
-        try:
+        with reading(self.path):
             return open(self.path, "rb") if self.member is None else io.BytesIO(_decompress(self.path, self.member))
-        except OSError as error:
-            raise file_error(error, self.path) from error
 
     def lines(self) -> list[str]:
         """Return the lines of a text file that are not empty, without spaces at their ends."""
@@ -122,10 +119,7 @@ def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) 
     """
     if path.is_dir():
         return [(name, path / name, None) for name in sorted(_files_below(path, skipped, without))]
-    try:
-        infos = [info for info in _archive(path).infolist() if not info.is_dir()]
-    except OSError as error:
-        raise file_error(error, path) from error
+    infos = [info for info in _archive(path).infolist() if not info.is_dir()]
     members = {(info.filename.replace("\\", "/"), path, info.filename) for info in infos}
     outside = {member for member in members if ".." in PurePosixPath(member[0]).parts}
     hidden = {member for member in members - outside if is_hidden(member[0])}
@@ -169,22 +163,19 @@ def _files_below(folder: Path, skipped: Counter[str], without: StrPath | None) -
 
 
 def _archive(path: Path) -> zipfile.ZipFile:
-    # reopened if the file changes; not shared with a forked process, which would move the file position
-    return _open_archive(path, os.stat(path).st_mtime_ns, os.getpid())
+    with reading(path, "is not a zip file or is cut short"):
+        # reopened if the file changes; not shared with a forked process, which would move the file position
+        return _open_archive(path, os.stat(path).st_mtime_ns, os.getpid())
 
 
 @functools.lru_cache(maxsize=8)
 def _open_archive(path: Path, changed: int, process: int) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise PictureError(f"{path} is not a zip file or is cut short ({error}); copy or download it again") from error
+    return zipfile.ZipFile(path)
 
 
 def _decompress(path: Path, member: str) -> bytes:
-    name = f"{path}: {member}"
-    try:
-        archive = _archive(path)
+    name, archive = f"{path}: {member}", _archive(path)
+    with reading(name, "is damaged or encrypted"):
         info = archive.getinfo(member)
         if info.file_size > MAX_MEMBER_BYTES:
             raise PictureError(f"{name} decompresses to {info.file_size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
@@ -192,5 +183,3 @@ def _decompress(path: Path, member: str) -> bytes:
             raise PictureError(f"{name} has an unsupported compression method; compress the zip with deflate")
         with archive.open(info) as file:
             return file.read(info.file_size)  # a limit even if the zip states a wrong size
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError) as error:  # RuntimeError: encrypted
-        raise PictureError(f"{name} is damaged or encrypted ({error}); copy or unpack the zip again") from error

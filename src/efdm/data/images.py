@@ -6,6 +6,8 @@ import errno
 import functools
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,7 +23,8 @@ from torch import Tensor
 from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
 from efdm.data.profiles import Array, convert_to_srgb
 from efdm.errors import MissingExtraError, SettingError
-from efdm.files import atomic_write
+from efdm.files import atomic_path
+from efdm.ops.choices import check_choice
 
 Depth = Literal["8", "16"]
 StrPath = str | os.PathLike[str]
@@ -88,11 +91,8 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
     reduced to 8. A picture with more than ``max_pixels`` pixels raises an error before it is decoded, because even a small
     file can decode to a picture that exhausts the memory.
     """
-    try:
-        with open(path, "rb") as file:
-            return to_picture(decode(file, str(path), max_pixels=max_pixels))
-    except OSError as error:
-        raise file_error(error, path) from error
+    with reading(path), open(path, "rb") as file:
+        return to_picture(decode(file, str(path), max_pixels=max_pixels))
 
 
 def from_image(image: Image.Image) -> Picture:
@@ -123,12 +123,29 @@ def file_error(error: Exception, path: StrPath, kind: type[PictureError] = Pictu
     return kind(f"{path} {next((text for known, text in reasons.items() if isinstance(error, known)), cause)}")
 
 
+@contextmanager
+def reading(
+    name: StrPath, problem: str = "is cut short or damaged", kind: type[PictureError] = PictureError
+) -> Iterator[None]:
+    """Convert errors in the ``with`` block to ``kind``. Decoders raise many exception types for damaged files."""
+    try:
+        yield
+    except (PictureError, MissingExtraError):
+        raise
+    except MemoryError as error:
+        raise kind(f"{name} does not fit into memory; make it smaller") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise file_error(error, name, kind) from error
+        raise kind(f"{name} {problem} ({str(error) or type(error).__name__}); copy or download it again") from error
+
+
 def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int | None = None) -> Array:
     """Return the pixels ``(h, w, 3 or 4)`` of an open file, as uint8 or uint16.
 
     With ``near``, a JPEG may be decoded at a fraction of its size, with a short side of at least ``2 * near``.
     """
-    try:
+    with reading(name):
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
@@ -137,9 +154,8 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         if reader is None:
             plugin = PLUGINS.get(Path(name).suffix.lower())
             remedy = f"pip install '{plugin.package}', or " if plugin and plugin not in INSTALLED.values() else ""
-            raise PictureError(
-                f"{name} is not a picture in a supported format; {remedy}save it as PNG, JPEG, WebP, TIFF, BMP or GIF"
-            )
+            message = f"{name} is not a picture in a supported format"
+            raise PictureError(f"{message}; {remedy}save it as PNG, JPEG, WebP, TIFF, BMP or GIF")
         file.seek(0)
         image = reader(file, name)
         width, height = image.size
@@ -152,12 +168,6 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
             file.seek(0)
             return _finish(decode_png16(file.read()), image)
         return _finish(_pixels_of(image), image)
-    except (PictureError, MissingExtraError):
-        raise
-    except MemoryError as error:
-        raise PictureError(f"{name} does not fit into memory; make it smaller") from error
-    except Exception as error:  # decoders raise many exception types for damaged files
-        raise PictureError(f"{name} is cut short or damaged; copy or download it again") from error
 
 
 @functools.cache
@@ -217,8 +227,7 @@ def encode_picture(
     name = WRITABLE.get(Path(path).suffix.lower())
     if name is None:
         raise PictureError(f"{path} has an extension that cannot be written; use one of {', '.join(WRITABLE)}")
-    if depth not in LEVELS:
-        raise ValueError(f"depth must be '8' or '16', got {depth!r}")
+    check_choice("depth", depth, LEVELS)
     if not 1 <= quality <= 100:
         raise ValueError(f"quality must be from 1 to 100, got {quality}")
     if rgb.ndim != 3 or rgb.shape[0] != 3 or rgb.numel() == 0:
@@ -237,13 +246,20 @@ def encode_picture(
 
 def write_bytes(path: StrPath, data: bytes) -> None:
     """Write a file atomically, creating missing folders."""
+    with created(path) as temporary, open(temporary, "xb") as file:
+        file.write(data)
+
+
+@contextmanager
+def created(path: StrPath, kind: type[PictureError] = PictureError) -> Iterator[Path]:
+    """Yield a temporary path that replaces ``path`` as in `atomic_path`. Create missing folders and explain errors."""
     target = Path(os.path.realpath(path))  # create the folder of the file that a link points to
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(target) as file:
-            file.write(data)
+        with atomic_path(target) as temporary:
+            yield temporary
     except OSError as error:
-        raise file_error(error, path) from error
+        raise file_error(error, path, kind) from error
 
 
 def on_white(rgb: Tensor, alpha: Tensor) -> Tensor:

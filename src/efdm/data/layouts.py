@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, names_in
 from efdm.data.images import READABLE, PictureError, StrPath
+from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
 
 Split = float | Mapping[str, Iterable[str]]
@@ -216,8 +217,8 @@ def _share(group: list[Item], share: float, seed: int) -> list[Item]:
 
 
 def _assign_lists(items: Sequence[Item], lists: Mapping[str, Iterable[str]]) -> list[Item]:
-    if unknown := set(lists) - set(SPLITS):
-        raise ValueError(f"unknown splits {', '.join(sorted(unknown))}; expected {', '.join(SPLITS)}")
+    for split in lists:
+        check_choice("split", split, SPLITS)
     wanted = {split: {key(name): name for name in names} for split, names in lists.items()}
     if both := sorted(wanted.get("train", {}).keys() & wanted.get("val", {}).keys()):
         raise ValueError(f"train and val share {plural(len(both), 'name')}, {first_few(both)}; keep each in one list")

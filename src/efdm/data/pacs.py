@@ -13,6 +13,7 @@ from efdm.data.domains import DomainSet, decode_items
 from efdm.data.folders import Skipped, Source
 from efdm.data.images import PictureError, StrPath
 from efdm.data.layouts import Item, assign, find_items, key, read_list
+from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.text import first_few, plural
 
@@ -49,9 +50,8 @@ def load_pacs(
     lists: a tenth of each class and domain, drawn with ``seed``, is "val". ``copy="complete"`` accepts only the 9,991
     pictures of the published set; ``"partial"`` accepts fewer and lists the missing ones in ``skipped``.
     """
-    for what, value, choices in (("split", split, ("official", "own")), ("copy", copy, ("complete", "partial"))):
-        if value not in choices:
-            raise ValueError(f"{what} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    check_choice("split", split, ("official", "own"))
+    check_choice("copy", copy, ("complete", "partial"))
     sources = _sources(source)
     folder = (_lists_folder(sources) if lists is None else Path(lists)) if split == "official" else None
     listed = {} if folder is None else read_lists(folder)

@@ -18,6 +18,7 @@ from efdm.data.memory import check_memory
 from efdm.data.people_layouts import find_people, missing
 from efdm.data.people_lists import SPLITS, Shot
 from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.text import first_few, make_unique, plural
 
@@ -65,8 +66,7 @@ class PersonSet:
 
     def select(self, split: str) -> Tensor:
         """Return the indices of a split."""
-        if split not in self.splits:
-            raise ValueError(f"unknown split {split!r}; expected one of {', '.join(SPLITS)}")
+        check_choice("split", split, SPLITS)
         return self.splits[split]
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -142,8 +142,7 @@ def read_people(
     """
     if min(size) < 1:
         raise SettingError(f"size must be a height and a width of at least 1 pixel, got {tuple(size)}", "size")
-    if damaged not in ("raise", "skip"):
-        raise ValueError(f"damaged must be 'raise' or 'skip', got {damaged!r}")
+    check_choice("damaged", damaged, ("raise", "skip"))
     found = find_people(path, layout, split)
     name = Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout
     data = read_shots(name, found.shots, size, workers, progress)

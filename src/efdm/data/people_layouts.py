@@ -30,7 +30,8 @@ from efdm.data.folders import Source, find_pictures
 from efdm.data.images import READABLE, PictureError, StrPath
 from efdm.data.people_lists import GALLERY, QUERY, TRAIN, Found, Shot, divide_cuhk03, divide_grid, divide_msmt17
 from efdm.errors import SettingError
-from efdm.text import first_few, plural, suggest
+from efdm.ops.choices import check_choice
+from efdm.text import first_few, plural
 
 FEW = 0.1  # share of pictures with other names that are skipped; more indicate another layout
 
@@ -67,10 +68,7 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     sources = find_pictures(path)
     if layout == "auto":
         layout = _recognise(path, sources)
-    if layout not in LAYOUTS:
-        close = suggest(layout, LAYOUTS)
-        hint = f"did you mean {close}?" if close else f"expected auto, {', '.join(LAYOUTS)}"
-        raise SettingError(f"unknown layout {layout!r}; {hint}", "layout")
+    check_choice("layout", layout, LAYOUTS)
     row = LAYOUTS[layout]
     if not 0 <= split < row.splits:
         raise SettingError(f"split must be from 0 to {row.splits - 1} for {layout}, got {split}", "split")

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from efdm.data.folders import Skipped, Source, names_in
-from efdm.data.images import PictureError
-from efdm.errors import MissingExtraError, requires
+from efdm.data.images import PictureError, reading
+from efdm.errors import requires
 from efdm.text import first_few, plural
 
 SPLITS = ("train", "query", "gallery")
@@ -108,14 +108,8 @@ def _lookup(path: Path, file: str) -> Source | None:
 
 
 def _load(source: Source, read: Any, split: int) -> Any:
-    try:
+    with reading(f"{source.path}: {source.name}", "is not the published file"):
         return read(source, split)
-    except (MissingExtraError, PictureError):
-        raise
-    except Exception as error:  # scipy and json raise many exception types for other and damaged files
-        raise PictureError(
-            f"{source.path}: {source.name} is not the published file ({error!r}); download it again"
-        ) from error
 
 
 def _mat(source: Source, *names: str) -> dict[str, Any]:

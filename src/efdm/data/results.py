@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from efdm.data.images import WRITABLE, DiskFullError, Picture
 from efdm.errors import OutOfMemoryError, SettingError, is_out_of_memory
 from efdm.files import fit_name
+from efdm.ops.choices import check_choice
 
 Existing = Literal["replace", "skip"]
 Failed = Callable[[str, Exception], object]  # receives the name of a picture and its error
@@ -21,25 +22,17 @@ FORMATS = tuple(extension[1:] for extension in WRITABLE)
 
 @dataclass(frozen=True)
 class Saving:
-    """How results are written.
+    """How results are written."""
 
-    Args:
-        format: extension of results in a folder, such as "jpg"; "" selects the default, usually "png".
-        quality: from 1 to 100, for JPEG, WebP and AVIF.
-        existing: whether results that exist already are replaced or skipped.
-    """
-
-    format: str = ""
-    quality: int = 95
+    format: str = ""  # extension of results in a folder, such as "jpg"; "" selects the default, usually "png"
+    quality: int = 95  # from 1 to 100, for JPEG, WebP and AVIF
     existing: Existing = "replace"
 
     def __post_init__(self) -> None:
-        if self.format not in ("", *FORMATS):
-            raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}", "format")
+        check_choice("format", self.format, ("", *FORMATS))
+        check_choice("existing", self.existing, get_args(Existing))
         if not 1 <= self.quality <= 100:
             raise SettingError(f"quality must be from 1 to 100, got {self.quality}", "quality")
-        if self.existing not in get_args(Existing):
-            raise SettingError(f"existing must be one of {', '.join(get_args(Existing))}, got {self.existing!r}", "existing")
 
     def path(self, out: Path, name: str, default: str = "png") -> Path:
         """Return the path of the result ``name``, without an extension, in the folder ``out``."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from efdm.data.folders import MAX_MEMBER_BYTES, is_hidden
-from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, to_picture
+from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, reading, to_picture
 from efdm.files import atomic_write
 
 _KEY = re.compile(r"^((?:.*/)?[^./]+)\.([^/]+)$")  # as the package webdataset splits names
@@ -42,26 +42,20 @@ def find_shards(source: StrPath) -> list[Path]:
 
 def read_shard(path: StrPath) -> Iterator[Sample]:
     """Yield the samples of a shard, one in memory at a time. Raise `PictureError` where the file is damaged."""
-    try:
-        with tarfile.open(path, "r:") as archive:
-            key, members = "", dict[str, bytes]()
-            for info in archive:
-                found = _KEY.match(info.name)
-                if not info.isfile() or found is None or is_hidden(info.name):
-                    continue
-                if found[1] != key:
-                    if members:
-                        yield Sample(key, members)
-                    key, members = found[1], {}
-                if info.size > MAX_MEMBER_BYTES:
-                    raise PictureError(f"{path}: {info.name} has {info.size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
-                file = archive.extractfile(info)
-                assert file is not None  # a regular file
-                members[found[2]] = file.read()
-            if members:
+    with reading(path), tarfile.open(path, "r:") as archive:
+        key, members = "", dict[str, bytes]()
+        for info in archive:
+            found = _KEY.match(info.name)
+            if not info.isfile() or found is None or is_hidden(info.name):
+                continue
+            if found[1] != key and members:
                 yield Sample(key, members)
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise PictureError(f"{path} is cut short or damaged ({error}); copy or download it again") from error
+                members = {}
+            if info.size > MAX_MEMBER_BYTES:
+                raise PictureError(f"{path}: {info.name} has {info.size} bytes, at most {MAX_MEMBER_BYTES} are allowed")
+            key, members[found[2]] = found[1], archive.extractfile(info).read()  # type: ignore[union-attr]
+        if members:
+            yield Sample(key, members)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from efdm.data.ffmpeg import load_av
-from efdm.data.images import PictureError, StrPath, file_error
+from efdm.data.images import PictureError, StrPath, reading
 
 TICK = Fraction(1, 120_000)  # divides the frame duration at 24, 25, 30, 50 and 60 fps, and at multiples of 24000/1001 fps
 
@@ -59,16 +60,10 @@ def video_format(path: StrPath) -> VideoFormat:
 def open_source(path: Path) -> Any:
     """Open a video file for reading and return its PyAV container."""
     av = load_av()
-    try:
-        with open(path, "rb") as file:  # Python's errors are clearer than FFmpeg's
-            if not file.read(1):
-                raise VideoError(f"{path} is empty; copy or download it again")
+    with reading(path, "is not a video, or its beginning or end is missing", VideoError):
+        if not os.path.getsize(path):  # Python's errors are clearer than FFmpeg's
+            raise VideoError(f"{path} is empty; copy or download it again")
         return av.open(str(path.absolute()), metadata_errors="replace")
-    except av.FFmpegError as error:
-        reason = f"is not a video, or its beginning or end is missing ({error.strerror})"
-        raise VideoError(f"{path} {reason}; copy or download it again, or save it as MP4") from error
-    except OSError as error:
-        raise file_error(error, path, VideoError) from error
 
 
 def palette_graph(height: int, width: int, tick: Fraction) -> Any:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from efdm.models.small import Mixer, SmallDecoder, SmallEncoder
 from efdm.models.vgg import VGG, MirrorDecoder, conv_names
+from efdm.ops.choices import check_choice
 
 
 class StyleNetwork(nn.Module):
@@ -112,8 +113,7 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
 
 def build(name: str) -> StyleNetwork:
     """Build a network with random weights. `efdm.models.weights.pretrained` returns a trained one."""
-    if name not in NETWORKS:
-        raise ValueError(f"{name!r} is not a network; choose one of {', '.join(NETWORKS)}")
+    check_choice("name", name, NETWORKS)
     row = NETWORKS[name]
     stages, decoder = row.build()
     options: Any = {key: getattr(row, key) for key in ("strides", "receptive_field", "max_stride", "tolerance")}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efdm.models.state_dicts import load_state, rename_layers
+from efdm.ops.choices import check_choice
 
 CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)})
 WIDTHS = (64, 128, 256, 512, 512)
@@ -23,14 +24,10 @@ Pooling = Literal["ceil", "floor"]
 
 def conv_names(name: str, until: str) -> tuple[str, ...]:
     """Return the convolutions up to a tap: ``conv_names("vgg16", "relu2_1")`` is conv1_1, conv1_2, conv2_1."""
-    if name not in CONVS_PER_BLOCK:
-        raise ValueError(f"{name!r} is not an encoder; choose one of {', '.join(CONVS_PER_BLOCK)}")
+    check_choice("name", name, CONVS_PER_BLOCK)
     names = list(numbered_convs(name).values())
-    last = until.replace("relu", "conv")
-    if last not in names:
-        taps = ", ".join(n.replace("conv", "relu") for n in names)
-        raise ValueError(f"{name} has no tap {until!r}; choose one of {taps}")
-    return tuple(names[: names.index(last) + 1])
+    check_choice("until", until, [n.replace("conv", part) for part in ("relu", "conv") for n in names])
+    return tuple(names[: names.index(until.replace("relu", "conv")) + 1])
 
 
 def pad(x: Tensor, border: str = "reflect") -> Tensor:
@@ -62,8 +59,8 @@ class VGG(nn.Module):
         self, name: str = "vgg16", until: str = "relu4_1", *, padding: Padding = "reflect", pooling: Pooling = "ceil"
     ) -> None:
         super().__init__()
-        if padding not in ("reflect", "zeros") or pooling not in ("ceil", "floor"):
-            raise ValueError(f"padding must be reflect or zeros and pooling ceil or floor, got {padding!r} and {pooling!r}")
+        check_choice("padding", padding, get_args(Padding))
+        check_choice("pooling", pooling, get_args(Pooling))
         self.name, self.until, self.padding, self.pooling = name, until, padding, pooling
         self.names = conv_names(name, until)
         self.input = nn.Conv2d(3, 3, 1)
@@ -84,8 +81,7 @@ class VGG(nn.Module):
 
     def taps(self, images: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the features at ``taps``, in order of depth: "relu2_1" after the ReLU, "conv2_1" before it."""
-        known = {*self.names, *(n.replace("conv", "relu") for n in self.names)}
-        if unknown := [t for t in taps if t not in known]:
+        if unknown := [t for t in taps if t.replace("relu", "conv") not in self.names]:
             raise ValueError(f"{self.name} up to {self.until} has no {', '.join(unknown)}")
         # no `default=` of max, which torch.compile does not trace
         last = max([-1, *(self.names.index(t.replace("relu", "conv")) for t in taps)])

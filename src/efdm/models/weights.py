@@ -25,6 +25,7 @@ from efdm.files import atomic_write, cache_folder
 from efdm.models.networks import NETWORKS, StyleNetwork, build
 from efdm.models.state_dicts import load_state, naming_file
 from efdm.models.vgg import VGG, MirrorDecoder, Padding, Pooling, load_decoder, load_vgg, normalise
+from efdm.ops.choices import check_choice
 from efdm.text import first_few
 
 with requires("style"):
@@ -125,8 +126,7 @@ def find_file(*names: str | os.PathLike[str]) -> Path | None:
 
 def find(name: str, path: str | Path | None = None) -> Path:
     """Return the file of a row of `WEIGHTS`. ``path`` takes precedence."""
-    if name not in WEIGHTS:
-        raise ValueError(f"{name!r} is not a weight; choose one of {', '.join(WEIGHTS)}")
+    check_choice("name", name, WEIGHTS)
     weight = WEIGHTS[name]
     if path is not None:
         if not Path(path).is_file():
