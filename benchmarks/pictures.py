@@ -1,11 +1,14 @@
 """Time style transfer of whole images (encode, match, decode) at 512 x 512 and write a record.
 
-    python benchmarks/pictures.py [--device cpu|cuda] [--out FILE]
+    python benchmarks/pictures.py [--device cpu|cuda] [--side N] [--rounds N] [--out FILE]
 
-Each network is timed with a "prepared" style, whose sorted features are reused as in a gallery or a video, and with an
-"encoded" style, where every image brings its own style. The methods alternate within one run, so that their ratios do not
-depend on the state of the machine. Weights are random because they do not affect the time. On a GPU the network runs in
-bfloat16 and is replayed as a CUDA graph. The device is synchronised around every measurement.
+Each network is timed in three ways, the field "style" of a row. "look": `Stylizer.stylize`, the public call, with a prepared
+look and contents on the device. "prepared" and "encoded": the network alone (`transfer`), with prepared features as in a
+gallery or a video, or with a style to encode for every image. On a GPU these two replay a CUDA graph with fixed inputs.
+
+The methods alternate within one run, so that their ratios do not depend on the state of the machine. Weights are random
+because they do not affect the time. On a GPU the network runs in bfloat16, cuDNN searches for the fastest algorithms, and
+the device is synchronised around every ten calls.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,59 +28,55 @@ from efdm import prepare
 from efdm.environment import environment
 from efdm.models import build
 from efdm.style.pipeline import transfer
+from efdm.style.replay import Captured
+from efdm.style.stylizer import Stylizer
 from efdm.training.device import default_device
 
 HERE = Path(__file__).parent
-SIDE = 512
 METHODS = ("efdm", "adain")
 BATCHES = {"cpu": (1,), "cuda": (1, 8)}
 ROUNDS = {"cpu": 11, "cuda": 51}
+CALLS = {"cpu": 1, "cuda": 10}  # in a round
 
 
-def passes(network_name: str, method: str, batch: int, device: str) -> dict[str, Callable[[], Tensor]]:
-    """Return the functions to time, without arguments, for a prepared and an encoded style."""
-    dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    network = build(network_name).eval().to(device, dtype).to(memory_format=torch.channels_last)
-    content, style = (
-        torch.rand(batch, 3, SIDE, SIDE).to(device, dtype).contiguous(memory_format=torch.channels_last) for _ in range(2)
-    )
+def passes(network_name: str, method: str, batch: int, side: int, device: str) -> dict[str, Callable[[], object]]:
+    """Return the functions to time, without arguments."""
+    precision = "fp32" if device == "cpu" else "bf16"
+    stylizer = Stylizer(build(network_name), device, precision=precision)
+    network, contents = stylizer.network, torch.rand(batch, 3, side, side, device=device)
+    look = stylizer.prepare(torch.rand(3, side, side))
+    content, style = (torch.rand_like(contents).to(stylizer.dtype, memory_format=torch.channels_last) for _ in range(2))
     prepared = [prepare(f) for f in network.features(style)]
-    calls = {
-        "prepared": lambda: transfer(network, content, prepared, method=method),
-        "encoded": lambda: transfer(network, content, network.features(style), method=method),
+    calls: dict[str, Callable[[Tensor], Tensor]] = {
+        "prepared": lambda x: transfer(network, x, prepared, method=method),
+        "encoded": lambda x: transfer(network, x, network.features(style), method=method),
     }
-    return {k: graphed(c) for k, c in calls.items()} if device == "cuda" else calls
+    return {
+        "look": lambda: stylizer.stylize(contents, look, method=method),
+        **{name: graphed(call, content) if device == "cuda" else partial(call, content) for name, call in calls.items()},
+    }
 
 
-def graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = call()
-
-    def replay(kept: Callable[[], Tensor] = call) -> Tensor:  # keeps the inputs of the graph alive
-        graph.replay()
-        return output
-
-    return replay
+def graphed(call: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], object]:
+    captured = Captured(call, x)
+    return lambda: captured.graph.replay()
 
 
-def seconds(call: Callable[[], Tensor], device: str) -> float:
+def seconds(call: Callable[[], object], device: str) -> float:
     start = time.perf_counter()
-    call()
+    for _ in range(CALLS[device]):
+        call()
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return (time.perf_counter() - start) / CALLS[device]
 
 
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=tuple(BATCHES), default=default_device())
+    parser.add_argument("--side", type=int, default=512)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = options.device
@@ -85,18 +85,18 @@ def main() -> None:
     rows = []
     for network in ("small", "vgg16"):
         for batch in BATCHES[device]:
-            calls = {(m, style): c for m in METHODS for style, c in passes(network, m, batch, device).items()}
+            calls = {(m, style): c for m in METHODS for style, c in passes(network, m, batch, options.side, device).items()}
             times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
-            for _ in range(2):
+            for _ in range(3):  # the second call of `stylize` captures a graph
                 for call in calls.values():
                     seconds(call, device)
-            for _ in range(ROUNDS[device]):
+            for _ in range(options.rounds or ROUNDS[device]):
                 for key, call in calls.items():
                     times[key].append(seconds(call, device))
             for (method, style), found in times.items():
                 low, middle, high = statistics.quantiles(found, n=4)
                 rows.append({
-                    "network": network, "batch": batch, "method": method, "style": style, "side": SIDE,
+                    "network": network, "batch": batch, "method": method, "style": style, "side": options.side,
                     "seconds": round(middle, 6), "spread": round((high - low) / 2, 6),
                     "pictures_per_second": round(batch / middle, 2),
                 })  # fmt: skip

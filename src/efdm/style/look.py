@@ -53,6 +53,11 @@ class Look:
         strength = 1 - (1 - EMPTY_STRENGTH) * over
         return strength.item() if len(strength) == 1 else strength
 
+    def copy(self) -> Look:
+        """Return the same look with caches of its own."""
+        features = tuple(tuple(replace(part, _cache={}) for part in parts) for parts in self.features)
+        return replace(self, features=features, _averages={})
+
     def mixed(self, weights: Sequence[float]) -> Look:
         """Return the same styles with other weights."""
         return replace(self, weights=normalise_weights(weights, len(self.features)), _averages={})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from efdm.data import read_picture
@@ -53,9 +52,7 @@ class LookCache:
         if look is None:
             look = stylizer.prepare(read_picture(style, max_pixels=max_pixels), size=size)
             self._store(key, look)
-        # copies, because a prepared style keeps the values that it resampled for its last content
-        features = tuple(tuple(replace(part, _cache={}) for part in parts) for parts in look.features)
-        return replace(look, features=features, _averages={})
+        return look.copy()  # a prepared style keeps the values that it resampled for its last content
 
     def _store(self, key: tuple[Stylizer, str, Size], look: Look) -> None:
         with self._lock:

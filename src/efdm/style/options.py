@@ -65,6 +65,8 @@ def check_strength(strength: Strength, batch: int | None = None) -> None:
     """Raise unless ``strength`` is "auto", a number in [0, 1], or a tensor of such numbers for a batch."""
     if isinstance(strength, str):
         return check_choice("strength", strength, ("auto",))
+    if isinstance(strength, float | int) and 0 <= strength <= 1:
+        return None
     given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
     if given.ndim > 1 or (batch is not None and given.numel() not in (1, batch)):
         raise SettingError(

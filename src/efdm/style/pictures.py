@@ -41,9 +41,9 @@ def working_size(picture: Tensor, size: Size) -> tuple[int, int]:
     height, width = picture.shape[-2:]
     if size in ("auto", None):
         size = "full" if min(height, width) <= AUTO_SIDE else AUTO_SIDE
-    if not isinstance(size, SupportsIndex):
+    if size == "full":
         return height, width
-    size = index(size)
+    size = index(size)  # type: ignore[arg-type]
     resized = short_side_size(height, width, size)
     if max(resized) > (limit := max(height, width, MAX_ASPECT * size)):  # a row of pixels would become a huge picture
         resized = max(1, round(height * limit / max(height, width))), max(1, round(width * limit / max(height, width)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,7 @@ from efdm.style.options import PictureOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
 from efdm.style.pipeline import fade, match_options, run_network
+from efdm.style.replay import MAX_PIXELS, Captured, Graphs
 from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
@@ -71,6 +73,7 @@ class Stylizer:
         self.precision, self.dtype = precision, PRECISIONS[precision]
         self.network = copy.deepcopy(network).eval().to(self.device, self.dtype)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._graphs = Graphs()
 
     @classmethod
     def from_pretrained(
@@ -99,6 +102,7 @@ class Stylizer:
         """Move the network to a device. Looks that were prepared on another device must be prepared again."""
         self.device = check_device(device)
         self.network.to(self.device)
+        self._graphs = Graphs()
         return self
 
     @torch.no_grad()
@@ -124,7 +128,9 @@ class Stylizer:
         weights = normalise_weights(weights, len(several))
         pictures, selections, features = [], [], []
         for style, mask in zip(several, given, strict=True):
-            _, rgb, opaque = self._open(style, "style")
+            opened = open_picture(style)
+            check_picture(opened.rgb, "style")()
+            rgb, opaque = self._load(opened)
             selected = intersect(checked_mask(mask, rgb, "style"), opaque)
             if selected is not None and not selected.any():
                 raise ValueError("every selected pixel of the style is transparent; select visible pixels")
@@ -149,7 +155,8 @@ class Stylizer:
 
         The result is a PIL image for a PIL image, a tensor for a tensor and an array for an array, of the same dtype, a
         `Picture` for a `Picture`, a path, bytes or a binary file, and a list for a list of contents. The alpha channel is
-        preserved; transparent pixels are neither matched nor changed.
+        preserved; transparent pixels are neither matched nor changed. On a GPU, calls that repeat the look, the options
+        and the shape of an earlier call replay a CUDA graph.
 
         Args:
             regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
@@ -166,17 +173,60 @@ class Stylizer:
                 style = self.prepare(style, size=options.size, tile=tile)
             given: dict[str, Any] = {"regions": regions, "tile": tile, "generator": generator, "options": options}
             return [self.stylize(one, style, **given) for one in content]
-        opened, rgb, opaque = self._open(content, "content")
+        opened = open_picture(content)
+        check = check_picture(opened.rgb, "content")
+        rgb, opaque = self._load(opened)
         check_strength(options.strength, len(rgb))
         where = self.find_regions(rgb, opaque, style, regions, options.size, tile)
         options = resolve_strength(options, where)
         where = self.recolor_regions(where, rgb, options.preserve_color, tile)
-        match = partial(self.match_regions, where=where, method=options.method, options=match_with)
-        output = self.run(rgb, working_size(rgb, options.size), match, options, tile)
+        output = self._run_or_replay(rgb, style, where, match_with, options, tile, check)
         output = finish(output, rgb, where, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
+
+    def _run_or_replay(
+        self,
+        rgb: Tensor,
+        style: object,
+        where: list[Region],
+        match_with: dict[str, Any],
+        options: PictureOptions,
+        tile: str | int,
+        check: Callable[[], None],
+    ) -> Tensor:
+        """Run the network and ``check``: first the check, or a CUDA graph while the range of the content is copied."""
+        shape, look = working_size(rgb, options.size), where[0].look
+
+        def run(x: Tensor, where: list[Region]) -> Tensor:
+            match = partial(self.match_regions, where=where, method=options.method, options=match_with)
+            return self.run(x, shape, match, options, tile)
+
+        capturable = (
+            rgb.is_cuda
+            and len(rgb) * max(rgb[0, 0].numel(), shape[0] * shape[1]) <= MAX_PIXELS
+            and look is style  # prepared by the caller
+            and len(where) == 1
+            and where[0].mask is None
+            and options.stroke == 1
+            and options.ties != "random"
+            and not isinstance(options.strength, Tensor)
+            and MATCHERS[options.method].channels == "separate"  # joint matchers factorise matrices on the host
+            and not torch.is_autocast_enabled("cuda")
+        )
+        graph = None
+        if capturable:
+            settings = (options.method, options.strength, tile, *match_with.items())
+            key = (weakref.ref(look), rgb.shape, shape, torch.cuda.current_stream(rgb.device), *settings)
+            # a copy of the look, whose caches only this graph uses
+            graph = self._graphs.get(key, lambda: Captured(partial(run, where=[Region(None, look.copy())]), rgb))
+        if graph is None:
+            check()
+            return run(rgb, where)
+        output = graph(rgb)
+        check()
+        return output
 
     def run(
         self,
@@ -195,13 +245,13 @@ class Stylizer:
             if made is not None:
                 each, start = partial(_refine, match=each), self._resized(made, size)
             part: Any = 1.0 if stroke > 1 else options.strength
-            made = run_network(self.network, self._resized(rgb, size), each, tile, part, start).float().clamp(0, 1)
+            made = run_network(self.network, self._resized(rgb, size), each, tile, part, start).clamp(0, 1).float()
             if stroke == 1:
                 return made
             stroke = max(1.0, stroke / 2)
 
     def _resized(self, rgb: Tensor, size: tuple[int, int]) -> Tensor:
-        return resize(rgb, size).contiguous(memory_format=torch.channels_last).to(self.dtype)
+        return resize(rgb, size).to(self.dtype, memory_format=torch.channels_last)
 
     def match_regions(
         self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
@@ -274,14 +324,12 @@ class Stylizer:
             raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
         return found
 
-    def _open(self, given: AnyPicture, role: str) -> tuple[Picture, Tensor, Tensor | None]:
-        """Return the picture, its RGB batch on the device, and the mask of visible pixels if some are transparent."""
-        picture = open_picture(given)
-        check_picture(picture.rgb, role)
+    def _load(self, picture: Picture) -> tuple[Tensor, Tensor | None]:
+        """Return the RGB batch on the device, and the mask of visible pixels if some are transparent."""
         batch = picture.rgb.reshape(-1, *picture.rgb.shape[-3:]).to(self.device, torch.float32).clamp(0, 1)
         if picture.alpha is None or bool((picture.alpha > 0).all()):
-            return picture, batch, None
-        return picture, batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
+            return batch, None
+        return batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
 
 
 def resolve_strength(options: PictureOptions, where: list[Region]) -> PictureOptions:
@@ -302,14 +350,26 @@ def _refine(depth: int, x: Tensor, match: Callable[[int, Tensor], Tensor]) -> Te
     return torch.lerp(x, match(depth, x), REFINEMENT)
 
 
-def check_picture(given: Tensor, role: str) -> None:
-    """Raise unless ``given`` is an RGB float tensor in [0, 1], with some tolerance for the overshoot of resizing."""
+def check_picture(given: Tensor, role: str) -> Callable[[], None]:
+    """Raise unless ``given`` is an RGB float tensor. The returned function raises unless its values are in [0, 1].
+
+    Some tolerance allows for the overshoot of resizing. A GPU copies the range of the values to the host asynchronously, so
+    work launched before the call does not wait for the copy.
+    """
     shape = tuple(given.shape)
     if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
         raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
     if not given.is_floating_point():
         raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
-    low, high = given.min().item(), given.max().item()
-    if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
-        hint = f"; try {role} / 255" if high > 1.1 else ""
-        raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
+    extremes = torch.stack(given.aminmax()).to("cpu", non_blocking=given.is_cuda)
+    copied = torch.cuda.current_stream(given.device).record_event() if given.is_cuda else None
+
+    def check() -> None:
+        if copied is not None:
+            copied.synchronize()
+        low, high = extremes.tolist()
+        if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
+            hint = f"; try {role} / 255" if high > 1.1 else ""
+            raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
+
+    return check

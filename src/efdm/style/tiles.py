@@ -17,7 +17,7 @@ from efdm.models import StyleNetwork
 
 LARGE = 2_000_000  # pixels above which tile="auto" uses tiles
 TILE = 1024  # side in pixels; larger tiles recompute less at their borders and need more memory
-CHUNK = 8_000_000  # values matched in one call
+CHUNK = 8_000_000  # values of a picture matched in one call
 
 
 class Span(NamedTuple):
@@ -81,13 +81,13 @@ def _ceil(length: int, step: int) -> int:
 
 
 def map_channels(x: Tensor, function: Callable[[Tensor, slice], Tensor]) -> Tensor:
-    """Return ``function(x[:, channels], channels)`` over all channels, in chunks if ``x`` is large.
+    """Return ``function(x[:, channels], channels)`` over all channels, in chunks if the pictures are large.
 
     Matching is independent for each channel, so chunks bound the memory of its intermediate results.
     """
-    if x.numel() <= CHUNK:
+    if x.shape[1:].numel() <= CHUNK:
         return function(x, slice(None))
-    count = max(1, CHUNK * x.shape[1] // x.numel())
+    count = max(1, CHUNK // x.shape[2:].numel())
     out = torch.empty_like(x)
     for first in range(0, x.shape[1], count):
         channels = slice(first, min(first + count, x.shape[1]))

@@ -142,7 +142,7 @@ def _prepare_frame(frame: Tensor) -> Tensor:
         raise ValueError(f"frames must have shape (3, h, w), got {tuple(frame.shape)}")
     if frame.dtype == torch.uint8:
         return frame.float() / 255
-    check_picture(frame, "frame")
+    check_picture(frame, "frame")()
     return frame.float().clamp(0, 1)
 
 
