@@ -25,7 +25,8 @@ from efdm.data.images import encode_picture
 from efdm.environment import environment
 from efdm.models.weights import pretrained
 from efdm.style.bulk import Stylize
-from efdm.style.plan import Options, find_styles, make_looks
+from efdm.style.options import StylizeOptions
+from efdm.style.plan import find_styles, make_looks
 
 HERE = Path(__file__).parent
 SIDE, COUNT = 512, 24
@@ -48,7 +49,7 @@ def measure(folder: Path) -> list[dict[str, object]]:
         write_picture(folder / f"in/{i:03}.jpg", sources[i % len(sources)].roll(i, -1))
     files = sorted((folder / "in").iterdir())
     pictures = [read_picture(file) for file in files]
-    factory = Stylize(pretrained("small"), make_looks(find_styles(["starry"])[0], (), "none", (), ()), Options())
+    factory = Stylize(pretrained("small"), make_looks(find_styles(["starry"])[0], (), "none", (), ()), StylizeOptions())
     process = factory("cpu")
     made: list[Picture] = [result for picture in pictures for result in process(picture).values()]
     stages = {

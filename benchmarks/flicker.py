@@ -20,8 +20,9 @@ from clips import CLIPS, NOISE, clip, measure
 
 from efdm.data.embedded import STYLES, read_style
 from efdm.environment import environment
+from efdm.style.options import TEMPORAL
 from efdm.style.stylizer import Stylizer
-from efdm.style.video import TEMPORAL, stylize_frames
+from efdm.style.video import stylize_frames
 
 HERE = Path(__file__).parent
 FRAMES, SIZE, STYLE_SIZE = 10, (192, 256), 256

@@ -117,7 +117,7 @@ def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command,
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("efdm.style.jobs.stylize_picture", fail)
+    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
     monkeypatch.setattr("efdm.style.match_files.match_picture", fail)
     result = command("contents", "-o", "out")
     assert result.exit_code == 2

@@ -11,9 +11,10 @@ from torch import Tensor
 from efdm.data import resize
 from efdm.errors import SettingError
 from efdm.style.look import EMPTY_STRENGTH, Look
+from efdm.style.options import TEMPORAL
 from efdm.style.pipeline import FADE, run_network
 from efdm.style.stylizer import REFINEMENT, Stylizer
-from efdm.style.video import TEMPORAL, stylize_frames
+from efdm.style.video import stylize_frames
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from efdm.models import build
 from efdm.style.bulk import match_job, stylize_job
 from efdm.style.jobs import stylize_files
 from efdm.style.match_files import MatchOptions, match_files
-from efdm.style.plan import Options, plan_files
+from efdm.style.options import StylizeOptions
+from efdm.style.plan import plan_files
 from efdm.style.stylizer import Stylizer
 
 
@@ -45,7 +46,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_stylize_job(place: Path, network, tmp_path: Path) -> None:
-    options = Options(strength=0.7, ties="random", seed=3)
+    options = StylizeOptions(strength=0.7, ties="random", seed=3)
     styles = [place / "style.png", place / "other.png"]
     plan = plan_files(place / "in", styles, tmp_path / "direct", options=options)
     stylize_files(plan, Stylizer(network, "cpu"))
@@ -94,9 +95,9 @@ def test_another_style_network_or_option_is_another_job(place: Path, network, tm
     write_picture(tmp_path / "style.png", torch.rand(3, 8, 8))  # of the same name
     other = build("small")
     for style, net, options in (
-        (tmp_path / "style.png", network, Options()),
-        (place / "style.png", other, Options()),
-        (place / "style.png", network, Options(strength=0.5)),
+        (tmp_path / "style.png", network, StylizeOptions()),
+        (place / "style.png", other, StylizeOptions()),
+        (place / "style.png", network, StylizeOptions(strength=0.5)),
     ):
         with pytest.raises(RunFolderError, match="settings"):
             stylize_job(place / "in", [style], tmp_path / "out", net, options=options)

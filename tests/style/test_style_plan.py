@@ -11,7 +11,8 @@ from trees import touch
 
 from efdm.data import Source
 from efdm.errors import SettingError
-from efdm.style.plan import Options, Plan, make_looks, plan_files
+from efdm.style.options import StylizeOptions
+from efdm.style.plan import Plan, make_looks, plan_files
 
 
 @pytest.fixture(autouse=True)
@@ -166,5 +167,5 @@ def test_inputs_are_not_overwritten(content: str, styles: list[str], options: di
 )
 def test_invalid_options_name_the_setting(name: str, value: object) -> None:
     with pytest.raises(SettingError) as caught:
-        Options(**{name: value})
+        StylizeOptions(**{name: value})
     assert caught.value.settings == (name,)

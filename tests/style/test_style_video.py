@@ -19,11 +19,10 @@ from efdm.models import build
 from efdm.ops import MATCHERS
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
-from efdm.style.plan import Options
+from efdm.style.options import TEMPORAL, StylizeOptions
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import (
     KNOTS,
-    TEMPORAL,
     CurveSmoother,
     OutputSmoother,
     interpolate_curve,
@@ -306,8 +305,8 @@ def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -
         for i, frame in enumerate(frames(8)):
             writer.write(frame, Fraction(i * i, 64))
     for audio, tracks in (("keep", 1), ("drop", 0)):
-        options = Options(size=24, audio=audio)  # type: ignore[arg-type]
-        assert stylize_video(tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, look, options) == 8
+        options = StylizeOptions(size=24, audio=audio)  # type: ignore[arg-type]
+        assert stylize_video(tmp_path / "in.mp4", tmp_path / "out.mp4", stylizer, options, style=look) == 8
         with VideoReader(tmp_path / "out.mp4") as reader:
             assert reader.size == SIZE
             assert [f.time for f in reader] == [Fraction(i * i, 64) for i in range(8)]

@@ -18,7 +18,7 @@ from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
 from efdm.style.look import normalise_weights
-from efdm.style.options import PictureOptions
+from efdm.style.options import StylizeOptions
 from efdm.style.pictures import working_size
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
@@ -184,7 +184,7 @@ def test_painted_styles_have_names(stylizer: Stylizer) -> None:
 
 def test_options_as_a_whole_and_as_keywords(stylizer: Stylizer) -> None:
     content, style = torch.rand(3, 20, 24), torch.rand(3, 20, 20)
-    options = PictureOptions(strength=0.5, method="adain")
+    options = StylizeOptions(strength=0.5, method="adain")
     expected = stylizer.stylize(content, style, strength=0.5, method="adain", stroke=2)
     assert torch.equal(stylizer.stylize(content, style, options=options, stroke=2), expected)
     assert torch.equal(

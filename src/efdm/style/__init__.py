@@ -5,7 +5,7 @@ from efdm.errors import requires
 with requires("style"):
     from efdm.style.color_match import Reference, match_picture, prepare_reference
     from efdm.style.look import Look
-    from efdm.style.options import PictureOptions
+    from efdm.style.options import StylizeOptions
     from efdm.style.pipeline import transfer
     from efdm.style.settings import Settings
     from efdm.style.stylizer import Stylizer
@@ -13,9 +13,9 @@ with requires("style"):
 
 __all__ = [
     "Look",
-    "PictureOptions",
     "Reference",
     "Settings",
+    "StylizeOptions",
     "Stylizer",
     "match_picture",
     "prepare_reference",

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from efdm.data import Picture
 from efdm.data.bulk import Job, Output, Process, open_job
 from efdm.data.folders import Source
 from efdm.data.results import Saving
 from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.style.color_match import match_picture
-from efdm.style.jobs import stylize_picture
 from efdm.style.match_files import MatchOptions, read_references
-from efdm.style.plan import LookSpec, Mix, Options, PathLike, find_styles, make_looks
+from efdm.style.options import StylizeOptions
+from efdm.style.plan import LookSpec, Mix, PathLike, find_styles, make_looks
 from efdm.style.stylizer import Stylizer
 
 
@@ -26,19 +25,15 @@ class Stylize:
 
     network: StyleNetwork
     looks: tuple[LookSpec, ...]
-    options: Options
+    options: StylizeOptions
     precision: str = "fp32"
 
     def __call__(self, device: str) -> Process:
         stylizer = Stylizer(self.network, device, precision=self.precision)
-        prepared = [(spec, spec.prepare(stylizer, self.options.style_size or self.options.size)) for spec in self.looks]
-
-        def process(picture: Picture) -> Mapping[str, Picture]:
-            return {
-                f"__{spec.name}": stylize_picture(stylizer, picture, spec, looks, self.options) for spec, looks in prepared
-            }
-
-        return process
+        prepared = {f"__{look.name}": look.prepare(stylizer, self.options) for look in self.looks}
+        return lambda picture: {
+            ending: stylizer.stylize(picture, **given, options=self.options) for ending, given in prepared.items()
+        }
 
 
 def stylize_job(
@@ -49,7 +44,7 @@ def stylize_job(
     *,
     weights: Sequence[float] = (),
     mix: Mix = "none",
-    options: Options | None = None,
+    options: StylizeOptions | None = None,
     precision: str = "fp32",
     output: Output | None = None,
     saving: Saving | None = None,
@@ -61,7 +56,7 @@ def stylize_job(
     >>> from efdm.style.bulk import stylize_job
     >>> run_job(*stylize_job("photos/", ["starry"], "out/", pretrained("small")), engine="ray")  # doctest: +SKIP
     """
-    options = options or Options()
+    options = options or StylizeOptions()
     looks = make_looks(find_styles(styles)[0], weights, mix, (), ())
     settings = {
         "options": asdict(options), "precision": precision, "network": _network_digest(network),

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from efdm.data import Picture, Source
+from efdm.data import Source
 from efdm.data.results import FAILURES, Failed, report_failure
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look
-from efdm.style.plan import LookSpec, Options, Plan, read_mask_for
+from efdm.style.options import StylizeOptions
+from efdm.style.plan import LookSpec, Plan
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 from efdm.training.interrupt import stoppable
@@ -48,14 +49,11 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
     like Ctrl-C, so no temporary file is left behind.
     """
     options = plan.options
-    style_size = options.style_size or options.size
     if plan.is_video:
         if plan.saving.skips(plan.out):
             return Result(0, skipped=1)
-        prepared, masks = plan.looks[0].prepare(stylizer, style_size), plan.looks[0].content_masks
-        regions = list(zip(masks, prepared, strict=True)) if masks else None
-        look = None if masks else prepared[0]
-        return Result(stylize_video(plan.content, plan.out, stylizer, look, options, regions=regions, progress=progress))
+        prepared = plan.looks[0].prepare(stylizer, options)
+        return Result(stylize_video(plan.content, plan.out, stylizer, options, **prepared, progress=progress))
     targets = {(look, source): plan.target(source, look) for look in plan.looks for source in plan.contents}
     missing = {pair: path for pair, path in targets.items() if not plan.saving.skips(path)}
     if not missing:
@@ -64,19 +62,19 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
     unreadable = set[Source]()
     for spec in plan.looks:
         sources = [source for source in plan.contents if (spec, source) in missing]
-        looks: list[Look] = []
+        prepared = {}
         if sources:
             with report_failure(f"the style {spec.name}", failed):
-                looks = spec.prepare(stylizer, style_size)
-        readable = [source for source in sources if looks and source not in unreadable]  # others are already reported
+                prepared = spec.prepare(stylizer, options)
+        readable = [source for source in sources if prepared and source not in unreadable]  # others are already reported
         attempted += len(sources) - len(readable)
 
-        def attempt(source: Source, spec: LookSpec = spec, looks: Sequence[Look] = looks) -> Exception | None:
+        def attempt(source: Source, spec: LookSpec = spec, prepared: dict[str, Any] = prepared) -> Exception | None:
             try:
                 unreadable.add(source)  # discarded once it has been read
                 picture = source.read()
                 unreadable.remove(source)
-                plan.saving.save(stylize_picture(stylizer, picture, spec, looks, options), missing[spec, source])
+                plan.saving.save(stylizer.stylize(picture, **prepared, options=options), missing[spec, source])
             except FAILURES as problem:
                 return problem
             return None
@@ -94,7 +92,7 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
 
 
 @contextmanager
-def _workers(stylizer: Stylizer, options: Options, pictures: int) -> Iterator[Any]:
+def _workers(stylizer: Stylizer, options: StylizeOptions, pictures: int) -> Iterator[Any]:
     """Yield a function like `map`, which processes several pictures at once on a CPU.
 
     Reading and writing overlap with the network, whose threads wait less for each other if every picture has its own.
@@ -111,27 +109,13 @@ def _workers(stylizer: Stylizer, options: Options, pictures: int) -> Iterator[An
         torch.set_num_threads(threads)  # the workers also changed the default of new threads
 
 
-def stylize_picture(
-    stylizer: Stylizer, content: Picture, spec: LookSpec, looks: Sequence[Look], options: Options
-) -> Picture:
-    """Return a picture in the looks of ``spec``, one for each content mask."""
-    masks = [read_mask_for(path, content) for path in spec.content_masks]
-    return stylizer.stylize(
-        content,
-        None if masks else looks[0],
-        regions=list(zip(masks, looks, strict=True)) if masks else None,
-        generator=torch.Generator(stylizer.device).manual_seed(options.seed),
-        options=options,
-    )
-
-
 def stylize_video(
     source: Path,
     out: Path,
     stylizer: Stylizer,
-    look: Look | None,
-    options: Options,
+    options: StylizeOptions,
     *,
+    style: Look | None = None,
     regions: Sequence[tuple[Path, Look]] | None = None,
     progress: Report = ignore,
 ) -> int:
@@ -147,8 +131,7 @@ def stylize_video(
                 times.append(frame.time)
                 yield frame.rgb
 
-        made = stylize_frames(stylizer, frames(), look, temporal=options.temporal, regions=regions, options=options)
-        for rgb in made:
+        for rgb in stylize_frames(stylizer, frames(), style, regions=regions, options=options):
             writer.write(rgb, times.pop(0))
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
     return writer.frames

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask
+from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
 from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
 from efdm.data.folders import VIDEOS
 from efdm.data.images import LEVELS, Depth, write_picture
@@ -39,16 +39,14 @@ from efdm.style.color_match import (
 from efdm.style.jobs import Result
 from efdm.style.levels import TIES
 from efdm.style.match_large import CHUNK, match_array
-from efdm.style.options import check_strength
+from efdm.style.options import Audio, check_strength
 from efdm.style.plan import (
-    Audio,
     PathLike,
     check_overwrite,
     find_contents,
     find_styles,
     is_single,
     list_paths,
-    read_mask_for,
 )
 from efdm.style.planes import LEVELS_OF, Planes
 from efdm.style.spaces import SPACES
@@ -177,7 +175,7 @@ def _mask(path: Path | None, picture: Any) -> Any:
     if path.suffix.lower() == ".npy":
         return open_array(path)
     if isinstance(picture, Picture):
-        return read_mask_for(path, picture) >= 0.5
+        return resize(read_mask(path)[None], (picture.rgb.shape[-2], picture.rgb.shape[-1]))[0] >= 0.5
     return (read_mask(path) >= 0.5).numpy()
 
 

@@ -1,9 +1,11 @@
-"""`PictureOptions`: names, defaults and validation of the options of a stylization."""
+"""`StylizeOptions`: names, defaults and validation of the options of a stylization."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,11 +19,31 @@ from efdm.style.pictures import Size, check_size
 
 MAX_STROKE = 8
 Strength = float | Tensor | Literal["auto"]
+Audio = Literal["keep", "drop"]
 
 
 @dataclass(frozen=True)
-class PictureOptions:
-    """Options of `Stylizer.stylize`, `stylize_frames`, the commands and the web app.
+class Temporal:
+    """A row of `TEMPORAL`. ``curves`` and ``outputs`` are weights of the past in [0, 1)."""
+
+    title: str
+    curves: float = 0.0
+    outputs: float = 0.0
+    motion: str = "none"  # "estimated": the past is warped along the motion
+
+
+TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
+    "none": Temporal("independent frames, matched exactly"),
+    "still": Temporal("static areas averaged over time; fast", outputs=0.8),
+    "smooth": Temporal("outputs averaged along the motion, as sharp as single frames", outputs=0.8, motion="estimated"),
+    "curves": Temporal("smoothed mapping, for large objects that enter or leave; not for varying exposure", curves=0.9),
+    "both": Temporal("smooth and curves", curves=0.9, outputs=0.8, motion="estimated"),
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StylizeOptions:
+    """Options of `Stylizer.stylize`, `stylize_frames`, `plan_files`, the commands and the web app.
 
     Args:
         strength: from 0 (the content) to 1; a tensor gives one value for each image of a batch. "auto" is 1, or less
@@ -37,6 +59,10 @@ class PictureOptions:
         size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
             keeps their size; "auto" keeps it up to a short side of 1024, because strokes a few pixels wide would be too
             fine to see in a larger picture.
+        seed: of ``ties="random"``.
+        style_size: size of a style that is not prepared. Defaults to ``size``.
+        temporal: a row of `TEMPORAL`, for videos.
+        audio: sound of a video file.
     """
 
     strength: Strength = "auto"
@@ -47,9 +73,14 @@ class PictureOptions:
     ties: str | None = None
     tolerance: float | None = None
     size: Size = "auto"
+    seed: int = 0
+    style_size: Size = None
+    temporal: str = "smooth"
+    audio: Audio = "keep"
 
     def __post_init__(self) -> None:
-        for name, table in {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL}.items():
+        tables = {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL, "temporal": TEMPORAL}
+        for name, table in {**tables, "audio": get_args(Audio)}.items():
             check_choice(name, getattr(self, name), tuple(table))
         if self.ties is not None:
             check_choice("ties", self.ties)
@@ -59,6 +90,7 @@ class PictureOptions:
         if not 1 <= self.stroke <= MAX_STROKE:  # also rejects NaN
             raise SettingError(f"stroke must be from 1 to {MAX_STROKE}, got {self.stroke}", "stroke")
         check_size(self.size)
+        check_size(self.style_size, "style_size")
 
 
 def check_strength(strength: Strength, batch: int | None = None) -> None:

@@ -6,49 +6,21 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from torch import Tensor
-
-from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
+from efdm.data import WRITABLE, PictureError, Source
 from efdm.data.embedded import styles as painted_styles
 from efdm.data.folders import VIDEOS, scan_pictures
 from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
 from efdm.ops.choices import check_choice
-from efdm.style.look import Look, normalise_weights
-from efdm.style.options import PictureOptions
-from efdm.style.pictures import Size, check_size
+from efdm.style.look import normalise_weights
+from efdm.style.options import StylizeOptions
 from efdm.style.stylizer import Stylizer
-from efdm.style.video import TEMPORAL
 from efdm.text import make_unique, plural, suggest
 
 PathLike = str | os.PathLike[str]
 Mix = Literal["none", "equal"]
-Audio = Literal["keep", "drop"]
-
-
-@dataclass(frozen=True)
-class Options(PictureOptions):
-    """Options for stylizing files: those of pictures, and more.
-
-    Args:
-        seed: of ``ties="random"``.
-        style_size: size of the styles. Defaults to ``size``.
-        temporal: a row of `TEMPORAL`, for videos.
-        audio: sound of a video.
-    """
-
-    seed: int = 0
-    style_size: Size = None
-    temporal: str = "smooth"
-    audio: Audio = "keep"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("temporal", self.temporal, tuple(TEMPORAL))
-        check_choice("audio", self.audio, get_args(Audio))
-        check_size(self.style_size, "style_size")
 
 
 @dataclass(frozen=True)
@@ -64,22 +36,16 @@ class LookSpec:
     def files(self) -> list[Path]:
         return [*(style.path for style in self.styles), *self.content_masks, *self.style_masks]
 
-    def prepare(self, stylizer: Stylizer, size: Size) -> list[Look]:
-        """Read the styles and return one look, or one per content mask."""
+    def prepare(self, stylizer: Stylizer, options: StylizeOptions) -> dict[str, Any]:
+        """Read the styles and return the arguments ``style`` or ``regions`` of `Stylizer.stylize`."""
+        size = options.style_size or options.size
         pictures = [style.read() for style in self.styles]
-        if len(pictures) == 1 and self.content_masks:
-            pictures *= len(self.content_masks)
-        masks: list[Tensor | None] = [None] * len(pictures)
-        if self.style_masks:
-            masks = [read_mask_for(path, picture) for path, picture in zip(self.style_masks, pictures, strict=True)]
-        if self.content_masks:
-            return [stylizer.prepare(p, size=size, masks=m) for p, m in zip(pictures, masks, strict=True)]
-        return [stylizer.prepare(pictures, weights=self.weights, size=size, masks=masks)]
-
-
-def read_mask_for(path: Path, picture: Picture) -> Tensor:
-    """Read a mask in [0, 1] and resize it to the picture."""
-    return resize(read_mask(path)[None], (picture.rgb.shape[-2], picture.rgb.shape[-1]))[0]
+        if not self.content_masks:
+            return {"style": stylizer.prepare(pictures, weights=self.weights, size=size, masks=self.style_masks or None)}
+        several = pictures * len(self.content_masks) if len(pictures) == 1 else pictures
+        style_masks = self.style_masks or (None,) * len(several)
+        looks = [stylizer.prepare(p, size=size, masks=m) for p, m in zip(several, style_masks, strict=True)]
+        return {"regions": list(zip(self.content_masks, looks, strict=True))}
 
 
 @dataclass(frozen=True)
@@ -90,7 +56,7 @@ class Plan:
     out: Path
     looks: tuple[LookSpec, ...]
     contents: tuple[Source, ...]  # empty for a video
-    options: Options
+    options: StylizeOptions
     notes: tuple[str, ...]  # about skipped files
     saving: Saving = field(default_factory=Saving)
 
@@ -112,7 +78,7 @@ def plan_files(
     mix: Mix = "none",
     content_masks: Sequence[PathLike] = (),
     style_masks: Sequence[PathLike] = (),
-    options: Options | None = None,
+    options: StylizeOptions | None = None,
     saving: Saving | None = None,
 ) -> Plan:
     """Find contents and styles and decide where the results go, without reading a picture.
@@ -126,7 +92,7 @@ def plan_files(
         content_masks: one mask per region; each region gets its own style, or the only one.
         style_masks: one mask per style, or per region.
     """
-    given, out, options, saving = list_paths(content), Path(out), options or Options(), saving or Saving()
+    given, out, options, saving = list_paths(content), Path(out), options or StylizeOptions(), saving or Saving()
     found, notes = find_styles(styles)
     looks = make_looks(found, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
     moving = out.suffix.lower() in (*VIDEOS, ".gif")

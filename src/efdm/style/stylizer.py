@@ -30,7 +30,7 @@ from efdm.style.look import (
     region_cells,
     style_cells,
 )
-from efdm.style.options import PictureOptions, check_strength
+from efdm.style.options import StylizeOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
 from efdm.style.pipeline import fade, match_options, run_network
@@ -148,7 +148,7 @@ class Stylizer:
         regions: Sequence[tuple[AnyMask, Styles | Look]] | None = None,
         tile: str | int = "auto",
         generator: torch.Generator | None = None,
-        options: PictureOptions | None = None,
+        options: StylizeOptions | None = None,
         **changes: Any,
     ) -> Any:
         """Return the stylized content, in the size and type of ``content``.
@@ -162,22 +162,25 @@ class Stylizer:
             regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
                 stay unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
             tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
-            generator: draws the order of equal values with ``ties="random"``.
-            options: defaults to ``PictureOptions()``.
-            changes: fields of `PictureOptions` that override those of ``options``, such as ``strength=0.8``.
+            generator: for ``ties="random"``; overrides the seed of ``options``.
+            options: defaults to ``StylizeOptions()``.
+            changes: fields of `StylizeOptions` that override those of ``options``, such as ``strength=0.8``.
         """
-        options = replace(options or PictureOptions(), **changes)
-        match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
+        options = replace(options or StylizeOptions(), **changes)
+        size = options.style_size or options.size
         if isinstance(content, list | tuple):
             if regions is None and style is not None and not isinstance(style, Look):
-                style = self.prepare(style, size=options.size, tile=tile)
+                style = self.prepare(style, size=size, tile=tile)
             given: dict[str, Any] = {"regions": regions, "tile": tile, "generator": generator, "options": options}
             return [self.stylize(one, style, **given) for one in content]
+        if options.ties == "random" and generator is None:
+            generator = torch.Generator(self.device).manual_seed(options.seed)
+        match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         opened = open_picture(content)
         check = check_picture(opened.rgb, "content")
         rgb, opaque = self._load(opened)
         check_strength(options.strength, len(rgb))
-        where = self.find_regions(rgb, opaque, style, regions, options.size, tile)
+        where = self.find_regions(rgb, opaque, style, regions, size, tile)
         options = resolve_strength(options, where)
         where = self.recolor_regions(where, rgb, options.preserve_color, tile)
         output = self._run_or_replay(rgb, style, where, match_with, options, tile, check)
@@ -192,7 +195,7 @@ class Stylizer:
         style: object,
         where: list[Region],
         match_with: dict[str, Any],
-        options: PictureOptions,
+        options: StylizeOptions,
         tile: str | int,
         check: Callable[[], None],
     ) -> Tensor:
@@ -233,7 +236,7 @@ class Stylizer:
         rgb: Tensor,
         shape: tuple[int, int],
         match: Callable[..., Tensor],
-        options: PictureOptions,
+        options: StylizeOptions,
         tile: str | int = "auto",
     ) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
@@ -332,14 +335,14 @@ class Stylizer:
         return batch, (picture.alpha[0] > 0).to(self.device, torch.float32)
 
 
-def resolve_strength(options: PictureOptions, where: list[Region]) -> PictureOptions:
+def resolve_strength(options: StylizeOptions, where: list[Region]) -> StylizeOptions:
     """Return the options with the automatic strength, the mean over the looks of all regions, in place of "auto"."""
     if not isinstance(options.strength, str):
         return options
     return replace(options, strength=sum((look.strength for _, look in where), 0.0) / len(where))
 
 
-def finish(output: Tensor, content: Tensor, where: list[Region], options: PictureOptions) -> Tensor:
+def finish(output: Tensor, content: Tensor, where: list[Region], options: StylizeOptions) -> Tensor:
     """Return the output of the network in the size of the content, filtered, recoloured and pasted into the regions."""
     output = COLORS[options.preserve_color].after(PHOTOREAL[options.photoreal](content, output), content)
     output = fade(content, output, options.strength)  # type: ignore[arg-type]

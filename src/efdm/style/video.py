@@ -9,10 +9,9 @@ previous output and moves the grid with the scene. With either smoother, a singl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,12 +22,11 @@ from efdm import kernels
 from efdm.data import resize
 from efdm.errors import SettingError
 from efdm.ops import MATCHERS
-from efdm.ops.choices import check_choice
 from efdm.ops.ties import tie_bounds
 from efdm.style.color import luminance
 from efdm.style.look import AnyMask, Look
 from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
-from efdm.style.options import PictureOptions, check_strength
+from efdm.style.options import TEMPORAL, StylizeOptions, check_strength
 from efdm.style.pictures import working_size
 from efdm.style.pipeline import match_options
 from efdm.style.stylizer import Region, Stylizer, check_picture, finish, resolve_strength
@@ -41,44 +39,23 @@ MAX_GAIN = 2.0
 CUT = 0.35  # a scene cut: fraction of pixels that change their bin from one frame to the next
 
 
-@dataclass(frozen=True)
-class Temporal:
-    """A row of `TEMPORAL`. ``curves`` and ``outputs`` are weights of the past in [0, 1)."""
-
-    title: str
-    curves: float = 0.0
-    outputs: float = 0.0
-    motion: str = "none"  # "estimated": the past is warped along the motion
-
-
-TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
-    "none": Temporal("independent frames, matched exactly"),
-    "still": Temporal("static areas averaged over time; fast", outputs=0.8),
-    "smooth": Temporal("outputs averaged along the motion, as sharp as single frames", outputs=0.8, motion="estimated"),
-    "curves": Temporal("smoothed mapping, for large objects that enter or leave; not for varying exposure", curves=0.9),
-    "both": Temporal("smooth and curves", curves=0.9, outputs=0.8, motion="estimated"),
-})  # fmt: skip
-
-
 def stylize_frames(
     stylizer: Stylizer,
     frames: Iterable[Tensor],
     look: Look | None = None,
     *,
-    temporal: str = "smooth",
     regions: Sequence[tuple[AnyMask, Look]] | None = None,
-    options: PictureOptions | None = None,
+    options: StylizeOptions | None = None,
     **changes: Any,
 ) -> Iterator[Tensor]:
     """Yield a stylized frame of the same size, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
 
-    ``temporal`` is a row of `TEMPORAL`; smoothing restarts at scene cuts. ``options`` and ``changes`` are those of
-    `Stylizer.stylize`; ``preserve_color="content"`` encodes the styles again for every frame. The masks of ``regions`` apply
-    to all frames.
+    ``options`` and ``changes`` are those of `Stylizer.stylize`; ``preserve_color="content"`` encodes the styles again for
+    every frame. Smoothing, a row of `TEMPORAL`, restarts at scene cuts. The masks of ``regions`` apply to all frames.
     """
-    check_choice("temporal", temporal, tuple(TEMPORAL))
-    options = replace(options or PictureOptions(), **changes)
-    row, method = TEMPORAL[temporal], options.method
+    options = replace(options or StylizeOptions(), **changes)
+    temporal, method = options.temporal, options.method
+    row = TEMPORAL[temporal]
     check_strength(options.strength, 1)
     if options.ties is not None:
         raise SettingError("the order of ties is for pictures, not for a video", "ties")
@@ -90,7 +67,7 @@ def stylize_frames(
         raise SettingError(f"stroke > 1 does not work with temporal={temporal!r}; try 'smooth'", ("stroke", "temporal"))
     if row.curves and regions is not None:
         raise SettingError(f"regions do not work with temporal={temporal!r}; try 'smooth'", "temporal")
-    return _stylize(stylizer, frames, look, regions, row, options, match_with)
+    return _stylize(stylizer, frames, look, regions, options, match_with)
 
 
 def _stylize(
@@ -98,17 +75,16 @@ def _stylize(
     frames: Iterable[Tensor],
     look: Look | None,
     regions: Sequence[tuple[AnyMask, Look]] | None,
-    row: Temporal,
-    options: PictureOptions,
+    options: StylizeOptions,
     match_with: dict[str, Any],
 ) -> Iterator[Tensor]:
-    before: Tensor | None = None
+    row, before = TEMPORAL[options.temporal], None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
             full = _prepare_frame(frame).to(stylizer.device)[None]
             now = resize(full, working_size(full, options.size))[0]
             if before is None or now.shape != before.shape:
-                given = stylizer.find_regions(full, None, look, regions, options.size, "auto")
+                given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size, "auto")
                 resolved = resolve_strength(options, given)
             if before is None or now.shape != before.shape or is_cut(before, now):
                 curves = CurveSmoother(given[0].look, row.curves, options.method, **match_with)

@@ -17,7 +17,7 @@ from efdm.style.bulk import match_job
 from efdm.style.color_match import Method
 from efdm.style.levels import TIES
 from efdm.style.match_files import MatchOptions, match_files
-from efdm.style.plan import Audio
+from efdm.style.options import Audio
 from efdm.style.spaces import SPACES
 
 

@@ -22,10 +22,9 @@ from efdm.style import Stylizer
 from efdm.style.bulk import stylize_job
 from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files
-from efdm.style.options import MAX_STROKE
+from efdm.style.options import MAX_STROKE, TEMPORAL, Audio, StylizeOptions
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.plan import Audio, Mix, Options, plan_files
-from efdm.style.video import TEMPORAL
+from efdm.style.plan import Mix, plan_files
 from efdm.training import PRECISIONS
 
 Paths = list[Path] | None
@@ -59,10 +58,10 @@ def stylize(
             metavar="[FLOAT 0<=x<=1|auto]",
         ),
     ] = "auto",
-    stroke: Annotated[float, option("Factor by which strokes become larger.", min=1, max=MAX_STROKE)] = Options.stroke,
-    method: Annotated[str, choice(MATCHERS, "Matching method.")] = Options.method,
-    preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = Options.preserve_color,
-    photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = Options.photoreal,
+    stroke: Annotated[float, option("Factor by which strokes are enlarged.", min=1, max=MAX_STROKE)] = StylizeOptions.stroke,
+    method: Annotated[str, choice(MATCHERS, "Matching method.")] = StylizeOptions.method,
+    preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = StylizeOptions.preserve_color,
+    photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = StylizeOptions.photoreal,
     content_mask: Annotated[
         Paths, option("Stylize only where this picture is white. Repeat it for several regions.")
     ] = None,
@@ -81,9 +80,9 @@ def stylize(
         float | None,
         option("Standard deviations within which content shares a style value; 0: exact. Default: the model's.", min=0),
     ] = None,
-    seed: Annotated[int, option("Random seed for --ties random.")] = Options.seed,
-    temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = Options.temporal,
-    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = Options.audio,
+    seed: Annotated[int, option("Random seed for --ties random.")] = StylizeOptions.seed,
+    temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = StylizeOptions.temporal,
+    audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = StylizeOptions.audio,
     format: files.Format = "",
     quality: files.Quality = 95,
     skip_existing: files.SkipExisting = False,
@@ -109,7 +108,7 @@ def stylize(
         files.piped(content, out, format) as (contents, target),
     ):
         parsed = {"strength": _strength(strength), "size": _size(size), "style_size": _size(style_size)}
-        options = Options(**given_fields(context, Options) | parsed)
+        options = StylizeOptions(**given_fields(context, StylizeOptions) | parsed)
         saving = files.saving(format, quality, skip_existing)
         jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):

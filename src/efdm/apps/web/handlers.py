@@ -24,9 +24,8 @@ from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look, corner_weights
 from efdm.style.look_cache import LookCache
-from efdm.style.options import PictureOptions
+from efdm.style.options import StylizeOptions
 from efdm.style.pictures import Size
-from efdm.style.plan import Options
 from efdm.text import make_unique, plural
 
 MAX_STYLES = 4  # corners of the mixing pad
@@ -124,10 +123,10 @@ class Handlers:
     ) -> tuple[Path, Path]:
         """Stylize a picture and return two files: the content as a JPEG for display, and the result as a PNG.
 
-        ``settings`` are fields of `PictureOptions`.
+        ``settings`` are fields of `StylizeOptions`.
         """
         picture, network = self._read(content), self.load(model)
-        options = PictureOptions(method=network.method, **settings)
+        options = StylizeOptions(method=network.method, **settings)
         made = network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
         return self._save(picture, made, _name(content, styles))
 
@@ -149,7 +148,7 @@ class Handlers:
             self._check_stopping()
             progress(Progress("stylizing", done, len(models) * len(methods)))
             network = self.load(model)
-            options = PictureOptions(method=method, **settings)
+            options = StylizeOptions(method=method, **settings)
             made = network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
             made.save(out / f"{model}-{method}.png")
             found.append((out / f"{model}-{method}.png", f"{model}, {method}"))
@@ -158,11 +157,11 @@ class Handlers:
     def stylize_video(
         self, video: str | Path | None, styles: Mixture, *, model: str = "small", progress: Report = ignore, **settings: Any
     ) -> Path:
-        """Stylize a video and return an MP4 file with its sound. ``settings`` are fields of `Options`."""
+        """Stylize a video and return an MP4 file with its sound. ``settings`` are fields of `StylizeOptions`."""
         if video is None:
             raise SettingError("upload a video first", "content")
         source, network = Path(video), self.load(model)
-        options = Options(method=network.method, **settings)
+        options = StylizeOptions(method=network.method, **settings)
         frames = self._check_video(source)
 
         def bounded(report: Progress) -> None:
@@ -172,7 +171,8 @@ class Handlers:
             progress(report)
 
         out = self._new_folder() / f"{_name(video, styles)}.mp4"
-        stylize_video(source, out, network.stylizer, self._look(network, styles, options.size), options, progress=bounded)
+        look = self._look(network, styles, options.size)
+        stylize_video(source, out, network.stylizer, options, style=look, progress=bounded)
         return out
 
     def match_colors(

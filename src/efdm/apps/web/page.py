@@ -17,9 +17,9 @@ from efdm.errors import is_out_of_memory, requires
 from efdm.ops import MATCHERS
 from efdm.style.color import COLORS
 from efdm.style.color_match import Method
+from efdm.style.options import TEMPORAL
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.spaces import SPACES
-from efdm.style.video import TEMPORAL
 
 SIZES = [256, 384, 512, 768, 1024]
 QUEUE = "work"  # all handlers share one queue, so that the limit of concurrency holds for their sum
