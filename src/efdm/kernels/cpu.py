@@ -56,7 +56,7 @@ class Sorter:
         # imported lazily: `import efdm` stays fast and works without numba
         return getattr(import_module(self._module), name)
 
-    def _run(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+    def _run_on_words(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
         first = inputs[0]
         if first.numel() == 0:
             return
@@ -64,7 +64,7 @@ class Sorter:
         arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
         parallel_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
 
-    def _floats(self, name: str, inputs: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
+    def _run_on_floats(self, name: str, inputs: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
         """Run a function of values rather than of bits. Inputs that are arrays hold one number per sample."""
         if outputs[0].numel() == 0:
             return
@@ -72,27 +72,27 @@ class Sorter:
         kernel = self._compiled(name)
         parallel_rows(lambda a, b: kernel(*arrays, a, b), *arrays[0].shape)
 
-    def _values(self, name: str, *inputs: Tensor) -> Tensor:
+    def _output(self, name: str, *inputs: Tensor) -> Tensor:
         out = torch.empty_like(inputs[0])
-        self._run(name, inputs, (out,))
+        self._run_on_words(name, inputs, (out,))
         return out
 
     def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._values("sort_match", x, y)
+        return self._output("sort_match", x, y)
 
     def match_sorted(self, x: Tensor, values: Tensor) -> Tensor:
-        return self._values("match_sorted", x, values)
+        return self._output("match_sorted", x, values)
 
     def sort_rows(self, y: Tensor) -> Tensor:
-        return self._values("sort_rows", y)
+        return self._output("sort_rows", y)
 
     def sort_rank(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int32, device=x.device)
-        self._run("sort_rank", (x,), (values, rank))
+        self._run_on_words("sort_rank", (x,), (values, rank))
         return values, rank
 
     def take(self, values: Tensor, rank: Tensor) -> Tensor:
-        return self._values("take", values, rank)
+        return self._output("take", values, rank)
 
     def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         return reference.tolerant_match(x, values, tolerance, self.sort_rank, self.take, self.tolerant_values)
@@ -118,19 +118,19 @@ class Sorter:
 
     def _inverse(self, rank: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
         order = torch.zeros(rank.shape, dtype=dtype)  # valid positions also for rows that are no permutation
-        self._floats("inverse", (rank,), (order,))
+        self._run_on_floats("inverse", (rank,), (order,))
         return order
 
     def _mixed(self, x: Tensor, values: Tensor, rank: Tensor, samples: tuple[Any, Any]) -> Tensor:
         out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
         # 16-bit floats are sorted as 16-bit keys and interpolated in float32
-        self._floats("mix", (x.detach().float(), values.float(), rank, *samples), (out,))
+        self._run_on_floats("mix", (x.detach().float(), values.float(), rank, *samples), (out,))
         return out.to(x.dtype)
 
     def mix_backward(self, grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         out = torch.empty(grad.shape, dtype=torch.float32)
         samples = _partners_and_weights(grad, partner, weight)
-        self._floats("mix_backward", (grad.detach().float(), order, *samples), (out,))
+        self._run_on_floats("mix_backward", (grad.detach().float(), order, *samples), (out,))
         return out.to(grad.dtype)
 
     def combine_order(self, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,10 +155,10 @@ def _in_buckets(x: Tensor) -> bool:
 class RadixSorter(Sorter):
     """A `Sorter` that sorts very long rows in buckets, and averages float32 values while the content is in the cache."""
 
-    def _values(self, name: str, *inputs: Tensor) -> Tensor:
+    def _output(self, name: str, *inputs: Tensor) -> Tensor:
         first = inputs[0]
         if name == "take" or not _in_buckets(first):
-            return super()._values(name, *inputs)
+            return super()._output(name, *inputs)
         from efdm.kernels import cpu_buckets
 
         # memory of numpy, which is backed by huge pages: page faults took a third of the total time

@@ -1,9 +1,9 @@
-"""Sort of rows that exceed the cache on the CPU, with threads that share a row. Imports numba, so it is loaded on first use.
+"""Bucket sort of rows that exceed the cache on the CPU, with threads that share a row. Imports numba.
 
-The bins of the keys, their 16 highest bits, are counted, and neighbouring bins are joined to buckets. Keys are written to
-their bucket in order of position, and each bucket is sorted by itself, in the cache. For content, the value of every rank
-replaces the key of that rank, and a last step reads the values of each bucket in the order in which the keys were written.
-All steps access memory in a limited number of streams, whereas the passes of the radix sort write at random.
+The 16 highest bits of a key are its bin. Bins are counted, and neighboring bins are joined to buckets. Keys are scattered
+to their buckets in order of position, and each bucket is sorted by itself, in the cache. For content, the value of every
+rank replaces the key of that rank, and a last step gathers the values of each bucket in the order in which the keys were
+scattered. All steps access memory in a limited number of streams, whereas the passes of the radix sort write at random.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from numba import uint32, uint64
 
-from efdm.kernels.cpu_radix import ONE, POSITION, SHIFT, ZERO, _jit, content_key, radix_pass, sign_bit, style_key
+from efdm.kernels.cpu_radix import ONE, POSITION, SHIFT, _jit, content_key, exclusive_sum, radix_pass, style_key, style_word
 from efdm.kernels.cpu_threads import SHARES_PER_THREAD, parallel_rows
 
 BINS = 1 << 16
 BLOCK = 1 << 10  # values whose keys are computed at once
-SIZE = 1 << 15  # values of a bucket; their words and a copy of them should fit the second-level cache
-DIGIT = uint64(9)  # largest width of a digit of a key in a bucket, in bits
+BUCKET_SIZE = 1 << 15  # values of a bucket; their words and a copy of them should fit the second-level cache
+MAX_DIGIT_BITS = uint64(9)  # of a key in a bucket
 
 
 @_jit
@@ -35,7 +35,7 @@ def write_keys(words, infinity, style, keys):
 
 
 @_jit
-def bounds(n, parts, task):
+def part_of_row(n, parts, task):
     """Return the row of a task and its part of that row."""
     part = task % parts
     return task // parts, n * part // parts, n * (part + 1) // parts
@@ -43,16 +43,16 @@ def bounds(n, parts, task):
 
 @_jit
 def count_bins(x, counts, shift, infinity, style, first, last):
-    """Count the bins of the parts of rows. ``counts`` is ``(rows, parts, BINS)``."""
+    """Count the bins in each part of each row. ``counts`` is ``(rows, parts, BINS)``."""
     keys = np.empty(BLOCK, x.dtype)
     for task in range(first, last):
-        row, start, end = bounds(x.shape[1], counts.shape[1], task)
-        found = counts[row, task % counts.shape[1]]
+        row, start, end = part_of_row(x.shape[1], counts.shape[1], task)
+        histogram = counts[row, task % counts.shape[1]]
         for at in range(start, end, BLOCK):
             words = x[row, at : min(at + BLOCK, end)]
             write_keys(words, infinity, style, keys)
             for i in range(words.size):
-                found[uint64(keys[i]) >> shift] += ONE
+                histogram[uint64(keys[i]) >> shift] += ONE
 
 
 @_jit
@@ -62,7 +62,7 @@ def join_bins(counts, buckets, starts, first, last):
         rank = 0
         starts[row] = 0
         for i in range(BINS):
-            bucket = rank // SIZE
+            bucket = rank // BUCKET_SIZE
             buckets[row, i] = bucket
             for part in range(counts.shape[1]):
                 starts[row, part, bucket] += counts[row, part, i]
@@ -76,27 +76,44 @@ def join_bins(counts, buckets, starts, first, last):
 
 
 @_jit
-def move(x, buckets, starts, keys, out, collect, shift, infinity, style, first, last):
-    """Write keys to their buckets in order of position, or collect in the same order what the keys were replaced by."""
+def next_offset(offsets, bucket):
+    offset = offsets[bucket]
+    offsets[bucket] = offset + ONE
+    return offset
+
+
+@_jit
+def scatter_keys(x, buckets, starts, keys, shift, infinity, style, first, last):
+    """Write keys to their buckets in order of position."""
     block = np.empty(BLOCK, x.dtype)
     for task in range(first, last):
-        row, start, end = bounds(x.shape[1], starts.shape[1], task)
+        row, start, end = part_of_row(x.shape[1], starts.shape[1], task)
         offsets = starts[row, task % starts.shape[1]].copy()
         for at in range(start, end, BLOCK):
             words = x[row, at : min(at + BLOCK, end)]
             write_keys(words, infinity, style, block)
             for i in range(words.size):
-                bucket = buckets[row, uint64(block[i]) >> shift]
-                offset = offsets[bucket]
-                offsets[bucket] = offset + ONE
-                if collect:
-                    out[row, at + i] = keys[row, offset]
-                else:
-                    keys[row, offset] = block[i]
+                offset = next_offset(offsets, buckets[row, uint64(block[i]) >> shift])
+                keys[row, offset] = block[i]
 
 
 @_jit
-def plan(keys):
+def gather_values(x, buckets, starts, values, out, shift, infinity, style, first, last):
+    """Read the values of each bucket in the order of `scatter_keys`, so that they return to the positions of their keys."""
+    block = np.empty(BLOCK, x.dtype)
+    for task in range(first, last):
+        row, start, end = part_of_row(x.shape[1], starts.shape[1], task)
+        offsets = starts[row, task % starts.shape[1]].copy()
+        for at in range(start, end, BLOCK):
+            words = x[row, at : min(at + BLOCK, end)]
+            write_keys(words, infinity, style, block)
+            for i in range(words.size):
+                offset = next_offset(offsets, buckets[row, uint64(block[i]) >> shift])
+                out[row, at + i] = values[row, offset]
+
+
+@_jit
+def digit_layout(keys):
     """Return the smallest key, and the number and the width of the digits in which keys differ."""
     low, high = keys[0], keys[0]
     for i in range(keys.size):
@@ -104,66 +121,61 @@ def plan(keys):
     bits, span = uint64(0), uint64(high - low)
     while span >> bits:
         bits += uint64(1)
-    passes = (bits + DIGIT - uint64(1)) // DIGIT
+    passes = (bits + MAX_DIGIT_BITS - uint64(1)) // MAX_DIGIT_BITS
     return uint64(low), passes, (bits + passes - uint64(1)) // max(passes, uint64(1))
 
 
 @_jit
 def sort_words(a, b, counts, passes, bits, low):
-    """Sort words by ``passes`` digits of ``bits`` bits from bit ``low``, and return the buffers, the sorted one first."""
+    """Sort words by ``passes`` digits of ``bits`` bits from bit ``low``, and return the buffer that holds the result."""
     mask = (uint64(1) << bits) - uint64(1)
     for p in range(passes):
         shift = low + uint64(p) * bits
         counts[:] = 0
         for i in range(a.size):
             counts[(uint64(a[i]) >> shift) & mask] += ONE
-        total = uint32(0)
-        for digit in range(mask + uint64(1)):
-            size = counts[digit]
-            counts[digit] = total
-            total += size
+        exclusive_sum(counts[: mask + uint64(1)])
         radix_pass(a, b, counts, shift, mask)
         a, b = b, a
-    return a, b
+    return a
 
 
 @_jit
 def sort_buckets(keys, starts, size, first, last):
-    """Replace the keys of every bucket by their sorted values. ``size`` is that of the largest bucket."""
-    counts = np.empty(1 << DIGIT, np.uint32)
-    one, other, sign = np.empty(size, keys.dtype), np.empty(size, keys.dtype), uint64(sign_bit(keys[0, 0]))
+    """Replace the keys of every bucket by its sorted values. ``size`` is that of the largest bucket."""
+    counts = np.empty(1 << MAX_DIGIT_BITS, np.uint32)
+    front, back = np.empty(size, keys.dtype), np.empty(size, keys.dtype)
     for task in range(first, last):
         row, bucket = task // (starts.shape[2] - 1), task % (starts.shape[2] - 1)
-        mine = keys[row, starts[row, 0, bucket] : starts[row, 0, bucket + 1]]
-        if mine.size == 0:
+        bucket_keys = keys[row, starts[row, 0, bucket] : starts[row, 0, bucket + 1]]
+        if bucket_keys.size == 0:
             continue
-        low, passes, bits = plan(mine)
-        a, b = one[: mine.size], other[: mine.size]
-        for i in range(mine.size):
-            a[i] = mine[i] - low
-        a, b = sort_words(a, b, counts, passes, bits, ZERO)
-        for i in range(mine.size):
-            key = uint64(a[i]) + low
-            mine[i] = (key ^ sign) if key & sign else (sign + sign - ONE - key)
+        low, passes, bits = digit_layout(bucket_keys)
+        a, b = front[: bucket_keys.size], back[: bucket_keys.size]
+        for i in range(bucket_keys.size):
+            a[i] = bucket_keys[i] - low
+        a = sort_words(a, b, counts, passes, bits, uint64(0))
+        for i in range(bucket_keys.size):
+            bucket_keys[i] = style_word(uint64(a[i]) + low, a[i])
 
 
 @_jit
-def place(keys, starts, size, values, first, last):
+def match_buckets(keys, starts, size, values, first, last):
     """Replace the keys of every bucket by the values of their ranks."""
-    counts, one, other = np.empty(1 << DIGIT, np.uint32), np.empty(size, np.uint64), np.empty(size, np.uint64)
+    counts, front, back = np.empty(1 << MAX_DIGIT_BITS, np.uint32), np.empty(size, np.uint64), np.empty(size, np.uint64)
     for task in range(first, last):
         row, bucket = task // (starts.shape[2] - 1), task % (starts.shape[2] - 1)
         start, end = starts[row, 0, bucket], starts[row, 0, bucket + 1]
-        mine = keys[row, start:end]
-        if mine.size == 0:
+        bucket_keys = keys[row, start:end]
+        if bucket_keys.size == 0:
             continue
-        low, passes, bits = plan(mine)
-        a, b = one[: mine.size], other[: mine.size]
-        for i in range(mine.size):
-            a[i] = ((uint64(mine[i]) - low) << SHIFT) | uint64(i)
-        a, b = sort_words(a, b, counts, passes, bits, SHIFT)
-        for i in range(mine.size):
-            mine[a[i] & POSITION] = values[row, start + i]
+        low, passes, bits = digit_layout(bucket_keys)
+        a, b = front[: bucket_keys.size], back[: bucket_keys.size]
+        for i in range(bucket_keys.size):
+            a[i] = ((uint64(bucket_keys[i]) - low) << SHIFT) | uint64(i)
+        a = sort_words(a, b, counts, passes, bits, SHIFT)
+        for i in range(bucket_keys.size):
+            bucket_keys[a[i] & POSITION] = values[row, start + i]
 
 
 class Buckets:
@@ -175,10 +187,10 @@ class Buckets:
         self.parts = -(-SHARES_PER_THREAD * torch.get_num_threads() // rows)
         counts = np.zeros((rows, self.parts, BINS), np.uint32)
         self.buckets = np.empty((rows, BINS), np.uint32)
-        self.starts = np.empty((rows, self.parts, n // SIZE + 2), np.uint32)
+        self.starts = np.empty((rows, self.parts, n // BUCKET_SIZE + 2), np.uint32)
         self._each_part(count_bins, counts)
         parallel_rows(partial(join_bins, counts, self.buckets, self.starts), rows, BINS * self.parts)
-        self._each_part(move, self.buckets, self.starts, keys, keys, False)
+        self._each_part(scatter_keys, self.buckets, self.starts, keys)
 
     def _each_part(self, work, *arrays):
         rows, n = self.words.shape
@@ -187,7 +199,7 @@ class Buckets:
     def _each_bucket(self, work, *arrays):
         rows, _, buckets = self.starts.shape
         size = int(np.diff(self.starts[:, 0]).max())
-        parallel_rows(partial(work, self.keys, self.starts, size, *arrays), rows * (buckets - 1), SIZE)
+        parallel_rows(partial(work, self.keys, self.starts, size, *arrays), rows * (buckets - 1), BUCKET_SIZE)
 
     def sort(self):
         """Replace the keys of style by the sorted values, and return them."""
@@ -196,8 +208,8 @@ class Buckets:
 
     def match(self, values, out):
         """Write the values of the ranks of content."""
-        self._each_bucket(place, values)
-        self._each_part(move, self.buckets, self.starts, self.keys, out, True)
+        self._each_bucket(match_buckets, values)
+        self._each_part(gather_values, self.buckets, self.starts, self.keys, out)
 
 
 def _groups(rows):

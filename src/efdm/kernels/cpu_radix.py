@@ -79,6 +79,23 @@ def style_key(word, infinity):
 
 
 @_jit
+def style_word(key, like):
+    """Return the bits of the float that `style_key` maps to ``key``, for words of the type of ``like``."""
+    sign = uint64(sign_bit(like))
+    return (key ^ sign) if key & sign else (sign + sign - ONE - key)
+
+
+@_jit
+def exclusive_sum(counts):
+    """Replace each count by the sum of the counts before it."""
+    total = uint32(0)
+    for i in range(counts.size):
+        count = counts[i]
+        counts[i] = total
+        total += count
+
+
+@_jit
 def count_digits(items, counts, passes, bits, shift, mask):
     """Compute, for every digit of every pass, the output index of its first item."""
     # separate from the computation of the keys: in one loop neither part is vectorized, and both take 4x as long
@@ -88,11 +105,7 @@ def count_digits(items, counts, passes, bits, shift, mask):
         for p in range(passes):
             counts[p, (key >> (uint64(p) * bits)) & mask] += ONE
     for p in range(passes):
-        total = uint32(0)
-        for digit in range(counts.shape[1]):
-            count = counts[p, digit]
-            counts[p, digit] = total
-            total += count
+        exclusive_sum(counts[p])
 
 
 @_jit
@@ -108,7 +121,7 @@ def radix_pass(source, target, offsets, shift, mask):
 @_jit
 def sort_style(y, infinity, a, b, counts):
     """Sort one row and return the buffer that holds the result."""
-    passes, bits, sign = digits(y[0]), uint64(digit_bits(y[0])), uint64(sign_bit(y[0]))
+    passes, bits = digits(y[0]), uint64(digit_bits(y[0]))
     mask = (uint64(1) << bits) - uint64(1)
     for i in range(y.size):
         a[i] = style_key(y[i], infinity)
@@ -117,8 +130,7 @@ def sort_style(y, infinity, a, b, counts):
         radix_pass(a, b, counts[p], uint64(p) * bits, mask)
         a, b = b, a
     for i in range(y.size):
-        key = uint64(a[i])
-        a[i] = (key ^ sign) if key & sign else (sign + sign - ONE - key)
+        a[i] = style_word(uint64(a[i]), a[i])
     return a
 
 
@@ -140,7 +152,7 @@ def sort_lower_digits(x, infinity, a, b, counts):
 
 
 @_jit
-def place_by_rank(items, values, out, counts, bits):
+def scatter_by_rank(items, values, out, counts, bits):
     """Run the last pass, in which the output index of an element is its rank, and write the value of that rank."""
     passes = counts.shape[0]
     shift = SHIFT + uint64(passes - 1) * uint64(bits)
@@ -165,7 +177,7 @@ def match_sorted(x, values, out, infinity, first, last):
     a, b, counts = workspace(x)
     for r in range(first, last):
         items = sort_lower_digits(x[r], infinity, a, b, counts)
-        place_by_rank(items, values[r], out[r], counts, digit_bits(x[0, 0]))
+        scatter_by_rank(items, values[r], out[r], counts, digit_bits(x[0, 0]))
 
 
 @_jit
@@ -175,7 +187,7 @@ def sort_match(x, y, out, infinity, first, last):
     for r in range(first, last):
         values = sort_style(y[r], infinity, ya, yb, counts)
         items = sort_lower_digits(x[r], infinity, a, b, counts)
-        place_by_rank(items, values, out[r], counts, digit_bits(x[0, 0]))
+        scatter_by_rank(items, values, out[r], counts, digit_bits(x[0, 0]))
 
 
 @_jit
@@ -192,7 +204,7 @@ def sort_rank(x, values, ranks, infinity, first, last):
     ranks_in_order = np.arange(x.shape[1]).astype(np.uint32)
     for r in range(first, last):
         items = sort_lower_digits(x[r], infinity, a, b, counts)
-        place_by_rank(items, ranks_in_order, ranks[r], counts, digit_bits(x[0, 0]))
+        scatter_by_rank(items, ranks_in_order, ranks[r], counts, digit_bits(x[0, 0]))
         for i in range(x.shape[1]):
             values[r, ranks[r, i]] = x[r, i]
 
