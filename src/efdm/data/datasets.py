@@ -12,14 +12,14 @@ from efdm.data import digits, pacs
 from efdm.data.domains import DomainSet, load_domains
 from efdm.data.layouts import find_items
 from efdm.errors import SettingError
+from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
-from efdm.text import first_few, suggest
+from efdm.text import first_few
 
 DIGITS, PACS = "digits", "pacs"
 UNCHECKED = (
-    "the domains are those of PACS, but they are read like any folder: a tenth of each class is held out at random, and "
-    "missing pictures are not reported; the dataset name 'pacs' (in Python, load_pacs) reads the official lists and checks "
-    "that the copy is complete"
+    "the domains are those of PACS, but they are read like any folder, with a random split and without a check that the "
+    "copy is complete; the dataset name 'pacs' (in Python, load_pacs) reads the official lists"
 )
 
 
@@ -61,12 +61,9 @@ def list_domains(name: str, sources: Sequence[Path]) -> Listing:
 def check_domains(setting: str, names: Sequence[str], data: DomainSet | Listing) -> None:
     """Raise `SettingError` for a name that is not a domain of ``data``."""
     for name in names:
-        if name not in data.domain_names:
-            close = suggest(name, data.domain_names)
-            hint = f"did you mean {close}?" if close else "check the name"
-            if name in data.classes:
-                hint = "it is a class; expected folders domain/class"
-            raise SettingError(f"{setting}: no domain {name!r} in {first_few(data.domain_names, 12)}; {hint}", setting)
+        if name in data.classes and name not in data.domain_names:
+            raise SettingError(f"{setting}: {name!r} is a class, not a domain; expected folders domain/class", setting)
+        check_choice(setting, name, data.domain_names)
 
 
 def uneven_classes(data: DomainSet, domains: Sequence[str], test_domains: Sequence[str] = ()) -> list[str]:

@@ -13,17 +13,15 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import check_rows, digest, read_all, read_rgb
-from efdm.data.images import StrPath, centre_crop, resize
+from efdm.data.image_set import Fit, check_rows, digest, empty_images, read_fitted, read_into
+from efdm.data.images import StrPath
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.data.memory import check_memory
 from efdm.data.streaming import Storage, StreamedImages
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
-from efdm.text import plural
 
-Fit = Literal["stretch", "crop"]
 STREAM = "a smaller size, fewer pictures, or storage='stream'"  # if a set does not fit in memory
 
 
@@ -172,14 +170,12 @@ def decode_items(
     """
     check_stored(size, fit, storage)
     names = classes or sorted({i.label for i in items}), sorted({i.domain for i in items})
-    read = functools.partial(_read_square, size=size, fit=fit)
+    read = functools.partial(read_fitted, size=(size, size), fit=fit)
     if storage == "stream":
         return labelled(StreamedImages(items, read, size, workers or os.cpu_count() or 1), items, *names)
-    images, found, skipped = empty_images(len(items), size), list[Item](), Skipped()
-    for item, image in read_all(items, read, workers, progress, skipped):
-        images[len(found)] = image
-        found.append(item)
-    return replace(labelled(images[: len(found)], found, *names), skipped=skipped)
+    empty = empty_images(len(items), (size, size), remedy=STREAM)
+    images, found, skipped = read_into(empty, items, read, workers, progress)
+    return replace(labelled(images, found, *names), skipped=skipped)
 
 
 def labelled(
@@ -201,25 +197,9 @@ def labelled(
     )
 
 
-def empty_images(count: int, size: int) -> Tensor:
-    """Return an uninitialized tensor for ``count`` pictures; raise `SettingError` if it does not fit in memory."""
-    what = f"{plural(count, 'picture')} of {size} x {size} pixels"
-    check_memory(count * 3 * size * size, what, remedy=STREAM)
-    return torch.empty(count, 3, size, size, dtype=torch.uint8)
-
-
 def check_stored(size: int, fit: Fit, storage: Storage) -> None:
     """Raise `SettingError` unless pictures can be stored like this."""
     if size < 1:
         raise SettingError(f"size must be at least 1 pixel, got {size}", "size")
     check_choice("fit", fit, get_args(Fit))
     check_choice("storage", storage, get_args(Storage))
-
-
-def square(image: Tensor, size: int, fit: Fit) -> Tensor:
-    """Return ``(..., h, w)`` resized to ``(..., size, size)``."""
-    return resize(centre_crop(image) if fit == "crop" else image, (size, size))
-
-
-def _read_square(item: Item, size: int, fit: Fit) -> Tensor:
-    return square(read_rgb(item.source, item.name, size), size, fit)

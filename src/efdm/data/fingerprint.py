@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from efdm.data.domains import DomainSet
 from efdm.errors import RunFolderError
@@ -12,18 +12,10 @@ from efdm.errors import RunFolderError
 SHA256 = "pictures_sha256"
 
 
-class Counted(Protocol):
-    """Data such as a `PersonSet`."""
-
-    def counts(self) -> Mapping[str, Any]: ...
-    def fingerprint(self) -> str: ...
-
-
-def describe(data: DomainSet | Counted) -> dict[str, Any]:
-    """Return the counts of a set (by domain and class, by domain and split, or by split) and its fingerprint, for JSON."""
-    if isinstance(data, DomainSet):
-        return {"pictures": data.counts("class"), "splits": data.counts("split"), SHA256: data.fingerprint()}
-    return {"pictures": data.counts(), SHA256: data.fingerprint()}
+def describe(data: Any) -> dict[str, Any]:
+    """Return the counts and the fingerprint of a `DomainSet` or of sets of people, for JSON."""
+    splits = {"splits": data.counts("split")} if isinstance(data, DomainSet) else {}
+    return {"pictures": data.counts(), **splits, SHA256: data.fingerprint()}
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:

@@ -9,17 +9,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped, Source, find_pictures
-from efdm.data.images import PictureError, StrPath, decode, on_white, resize, short_side_size, to_uint8
+from efdm.data.images import PictureError, StrPath, centre_crop, decode, on_white, resize, short_side_size, to_uint8
+from efdm.data.memory import check_memory
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
-from efdm.text import first_few
+from efdm.text import first_few, plural
 
+Fit = Literal["stretch", "crop"]
 MAX_ASPECT = 8  # resizing the short side of a longer strip to the crop size would make its long side huge
 T = TypeVar("T", bound=Any)  # with a name
 
@@ -96,13 +98,6 @@ class ImageSet:
         """Return a SHA-256 of names and sizes."""
         return digest([self.names, self.sizes.tolist()])
 
-    def crops(self, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return a random square of each picture, mirrored with probability 0.5: uint8 ``(b, 3, size, size)``."""
-        _check_size(size, int(self.sizes.min()))
-        drawn = zip(*(values.tolist() for values in draw_crops(self.sizes, indices, size, generator)), strict=True)
-        squares = ((self.images[i][:, top : top + size, left : left + size], flip) for i, top, left, flip in drawn)
-        return torch.stack([square.flip(-1) if flip else square for square, flip in squares])
-
     def pack(self) -> Pack:
         """Return the set as one tensor on the CPU."""
         sizes = self.sizes
@@ -150,6 +145,37 @@ def read_all(
         raise PictureError(f"none of {len(items)} pictures could be read: {first_few([reason for _, reason in skipped])}")
 
 
+def empty_images(count: int, size: tuple[int, int], **options: str) -> Tensor:
+    """Return an uninitialized tensor ``(count, 3, *size)``. Raise `SettingError` if it does not fit in memory.
+
+    ``options`` are those of `check_memory`.
+    """
+    height, width = size
+    check_memory(3 * count * height * width, f"{plural(count, 'picture')} of {height} x {width} pixels", **options)
+    return torch.empty(count, 3, height, width, dtype=torch.uint8)
+
+
+def read_into(
+    images: Tensor, items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report
+) -> tuple[Tensor, list[T], Skipped]:
+    """Fill ``images`` with the pictures of ``items``; return the filled part, its items, and the unreadable pictures."""
+    found, skipped = list[T](), Skipped()
+    for item, image in read_all(items, read, workers, progress, skipped):
+        images[len(found)] = image
+        found.append(item)
+    return images[: len(found)], found, skipped
+
+
+def read_fitted(item: Any, size: tuple[int, int], fit: Fit = "stretch") -> Tensor:
+    """Read the picture of an item with a source and a name, as uint8 ``(3, *size)``."""
+    return fitted(read_rgb(item.source, item.name, max(size)), size, fit)
+
+
+def fitted(image: Tensor, size: tuple[int, int], fit: Fit) -> Tensor:
+    """Resize ``(..., h, w)`` to ``size``, stretched, or cropped to the aspect ratio of ``size`` first."""
+    return resize(centre_crop(image, *size) if fit == "crop" else image, size)
+
+
 def read_rgb(source: Source, name: str, near: int | None) -> Tensor:
     """Read a picture as uint8 ``(3, h, w)`` over white. Error messages contain ``name``; see `decode` for ``near``."""
     with source.open() as file:
@@ -168,9 +194,9 @@ def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:
 
 
 def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Generator | None = None) -> Crops:
-    """Draw uniformly random squares in pictures of these ``sizes`` ``(N, 2)``, on the generator's device.
+    """Draw uniformly random squares, mirrored with probability 0.5, in pictures of ``sizes`` ``(N, 2)``.
 
-    All pictures must be at least ``size`` high and wide; `take_crops` checks that.
+    The draws are on the generator's device. `take_crops` raises if a picture is smaller than ``size``.
     """
     device = sizes.device if generator is None else generator.device
     indices = indices.to(device)
@@ -183,7 +209,8 @@ def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Gener
 
 def take_crops(pack: Pack, crops: Crops, size: int) -> Tensor:
     """Cut squares ``(b, 3, size, size)`` from a pack on its device, without synchronising it."""
-    _check_size(size, pack.smallest)
+    if not 1 <= size <= pack.smallest:
+        raise ValueError(f"crops of {size} pixels do not fit pictures of {pack.smallest}; load the set with min_side={size}")
     indices, tops, lefts, flips = crops
     steps = torch.arange(size, device=pack.pixels.device)
     rows = tops[:, None] + steps
@@ -191,8 +218,3 @@ def take_crops(pack: Pack, crops: Crops, size: int) -> Tensor:
     widths = pack.sizes[indices, 1]
     at = pack.starts[indices, None, None] + rows[:, :, None] * widths[:, None, None] + columns[:, None, :]
     return pack.pixels[:, at].transpose(0, 1).contiguous()
-
-
-def _check_size(size: int, smallest: int) -> None:
-    if not 1 <= size <= smallest:
-        raise ValueError(f"crops of {size} pixels do not fit pictures of {smallest}; load the set with min_side={size}")

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import check_rows, digest, read_all, read_rgb
-from efdm.data.images import PictureError, StrPath, resize
-from efdm.data.memory import check_memory
+from efdm.data.image_set import check_rows, digest, empty_images, read_fitted, read_into
+from efdm.data.images import PictureError, StrPath
 from efdm.data.people_layouts import find_people, missing
 from efdm.data.people_lists import SPLITS, Shot
 from efdm.errors import SettingError
@@ -161,15 +160,11 @@ def read_shots(
     name: str, shots: Sequence[Shot], size: tuple[int, int], workers: int | None = None, progress: Report = ignore
 ) -> PersonSet:
     """Read pictures into a set with the given name. Damaged ones are left out and listed in ``skipped``."""
-    height, width = size
-    check_memory(3 * len(shots) * height * width, f"{plural(len(shots), 'picture')} of {height} x {width} pixels")
-    images, read, skipped = torch.empty(len(shots), 3, height, width, dtype=torch.uint8), list[Shot](), Skipped()
-    for shot, image in read_all(shots, functools.partial(_read, size=size), workers, progress, skipped):
-        images[len(read)] = image
-        read.append(shot)
+    fitted = functools.partial(read_fitted, size=size)
+    images, read, skipped = read_into(empty_images(len(shots), size), shots, fitted, workers, progress)
     return PersonSet(
         name=name,
-        images=images[: len(read)],
+        images=images,
         people=torch.tensor([shot.person for shot in read], dtype=torch.int64),
         cameras=torch.tensor([shot.camera for shot in read], dtype=torch.int64),
         names=tuple(shot.name for shot in read),
@@ -188,7 +183,3 @@ def _identical(data: PersonSet) -> list[str]:
     pairs = [(first.setdefault(hash(image.numpy().tobytes()), i), i) for i, image in enumerate(data.images)]
     people = data.people.tolist()
     return [f"{data.names[a]} and {data.names[b]}" for a, b in pairs if people[a] != people[b]]
-
-
-def _read(shot: Shot, size: tuple[int, int]) -> Tensor:
-    return resize(read_rgb(shot.source, shot.name, max(size)), size)

@@ -15,8 +15,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from efdm.data.domains import DomainSet, Fit, check_stored, empty_images, labelled, square
+from efdm.data.domains import STREAM, DomainSet, check_stored, labelled
 from efdm.data.folders import Source
+from efdm.data.image_set import Fit, empty_images, fitted
 from efdm.data.images import to_uint8
 from efdm.data.layouts import Item, Split, assign
 from efdm.data.streaming import Storage, StreamedImages, read_each
@@ -72,7 +73,7 @@ def from_datasets(
     if augment is not None and storage != "stream":
         raise SettingError("augment needs storage='stream', because pictures in memory are read once", "storage")
     entries = list(_entries(datasets, classes))
-    images = empty_images(len(entries), size) if storage == "memory" else None
+    images = empty_images(len(entries), (size, size), remedy=STREAM) if storage == "memory" else None
     items: list[Item] = []
     for item, picture in read_each(entries, functools.partial(_read, size=size, fit=fit, storage=storage), workers):
         if images is not None:
@@ -82,7 +83,7 @@ def from_datasets(
     known = [name for entry in {id(e.classes): e for e in entries}.values() for name in entry.classes or ()]
     used = sorted({item.label for item in items}, key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
     domains = list(datasets) if isinstance(datasets, Mapping) else sorted({item.domain for item in items})
-    stream = functools.partial(_streamed, size=size, fit=fit)
+    stream = functools.partial(_picture, size=size, fit=fit)
     stored = StreamedImages(entries, stream, size, workers, augment) if images is None else images
     return labelled(stored, assign(items, split, seed), list(dict.fromkeys([*known, *used])), domains)
 
@@ -114,11 +115,7 @@ def _read(entry: _Entry, size: int, fit: Fit, storage: Storage) -> tuple[Item, T
         return _item(entry, targets[entry.index], entry.domain), None
     content = _content(entry)
     item = _item(entry, content[1], entry.domain or str(_number(content[2])))
-    return item, _picture(entry, content, size, fit) if storage == "memory" else None
-
-
-def _streamed(entry: _Entry, size: int, fit: Fit) -> Tensor:
-    return _picture(entry, _content(entry), size, fit)
+    return item, _picture(entry, size, fit, content) if storage == "memory" else None
 
 
 def _content(entry: _Entry) -> Sequence[Any]:
@@ -147,14 +144,15 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value  # a tensor or array of one number
 
 
-def _picture(entry: _Entry, content: Sequence[Any], size: int, fit: Fit) -> Tensor:
+def _picture(entry: _Entry, size: int, fit: Fit, content: Sequence[Any] | None = None) -> Tensor:
     """Return the picture of an item as uint8 ``(3, size, size)``."""
-    picture = content[0]
+    picture = (content or _content(entry))[0]
     if isinstance(picture, Image.Image) and picture.mode[0] not in "IF":  # 16 and 32 bits
         picture = np.array(picture.convert("RGB"))
     if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3:
         picture = torch.from_numpy(picture).permute(2, 0, 1)
-    if not isinstance(picture, Tensor) or picture.ndim != 3 or len(picture) not in (1, 3):
+    is_picture = isinstance(picture, Tensor) and picture.ndim == 3 and len(picture) in (1, 3)
+    if not is_picture or not (picture.is_floating_point() or picture.dtype == torch.uint8):
         what = f"{picture.dtype} {tuple(picture.shape)}" if hasattr(picture, "shape") else f"{picture!r:.60}"
         raise TypeError(f"the picture of {entry} is {what}; {PICTURE}")
     if picture.is_floating_point():
@@ -163,6 +161,4 @@ def _picture(entry: _Entry, content: Sequence[Any], size: int, fit: Fit) -> Tens
             message = f"the picture of {entry} has values from {low:.3g} to {high:.3g}, expected 0 to 1"
             raise ValueError(f"{message}; leave out transforms that normalize")
         picture = to_uint8(picture)
-    if picture.dtype != torch.uint8:
-        raise TypeError(f"the picture of {entry} is {picture.dtype}; {PICTURE}")
-    return square(picture.expand(3, -1, -1), size, fit)
+    return fitted(picture.expand(3, -1, -1), (size, size), fit)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from efdm.data import ImageSet
+from efdm.data import ImageSet, draw_crops, take_crops
 from efdm.models import mean_activations, normalise
 from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import find, load_encoder, save_encoder
@@ -42,7 +42,9 @@ def _crops(photos: ImageSet, limit: int, progress: Report) -> Iterator[Tensor]:
     """Yield batches of random crops from photographs that are spread evenly over the set."""
     generator = torch.Generator().manual_seed(0)
     chosen = torch.linspace(0, len(photos) - 1, min(limit, len(photos))).long().split(BATCH)
+    pack = photos.pack()
+    size = min(CROP, pack.smallest)
     for done, batch in enumerate(chosen):
         progress(Progress("measuring activations", done, len(chosen)))
-        yield photos.crops(batch, min(CROP, int(photos.sizes.min())), generator).float() / 255
+        yield take_crops(pack, draw_crops(pack.sizes, batch, size, generator), size).float() / 255
     progress(Progress("measuring activations", len(chosen), len(chosen)))
