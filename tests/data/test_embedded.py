@@ -32,7 +32,10 @@ def test_every_picture_is_credited() -> None:
 
 
 def test_folder_holds_exactly_the_listed_pictures() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.webp" for name in (*PHOTOS, *STYLES)} | {"CREDITS.md"}
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.webp" for name in (*PHOTOS, *STYLES, "digits")} | {
+        "CREDITS.md",
+        "digits.txt",
+    }
     assert sum(path.stat().st_size for path in photos().values()) <= 450 * KIB
     assert sum(path.stat().st_size for path in styles().values()) <= 1500 * KIB
 

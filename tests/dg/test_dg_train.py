@@ -149,7 +149,7 @@ def test_a_folder_takes_one_run_at_a_time(data: DomainSet, tmp_path: Path) -> No
 
 
 def test_unknown_domains_and_too_large_batches_are_refused(data: DomainSet) -> None:
-    with pytest.raises(ValueError, match=r"domain 'oil'.* ink, neon"):
+    with pytest.raises(ValueError, match=r"domain='oil'"):
         train(settings(train_domains=("oil",)), data)
     with pytest.raises(ValueError, match="do not fill one batch of 1000"):
         train(settings(batch=1000), data)

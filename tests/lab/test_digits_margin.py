@@ -40,7 +40,6 @@ def test_records_cover_the_recipe(study: lab.Study) -> None:
 
 def test_the_digits_are_those_of_the_records() -> None:
     """If this fails because the styles were changed, make new records."""
-    pytest.importorskip("sklearn.datasets")
     data = load_digits_domains()
     for domain, expected in DRAWN.items():
         values = data.images[data.select(domain)].double()
@@ -57,7 +56,6 @@ def test_efdmix_beats_erm_by_a_margin(study: lab.Study) -> None:
 
 def test_training_is_unchanged(study: lab.Study) -> None:
     """The code that made the records has this loss; repeating a whole run would take too long."""
-    pytest.importorskip("sklearn.datasets")
     method, domain, seed = REPEATED
     recipe = lab.load_recipe("digits_demo")
     ((_, settings),) = lab.expand(

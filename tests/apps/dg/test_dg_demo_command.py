@@ -15,7 +15,6 @@ from efdm.lab import demo
 
 @pytest.fixture(autouse=True)
 def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
     monkeypatch.setattr("efdm.lab.sweep.load_dataset", lambda *_, **__: small_digits())
 
 

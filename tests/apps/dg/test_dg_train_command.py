@@ -206,7 +206,7 @@ def test_damaged_pictures_are_skipped_and_reported(tmp_path: Path) -> None:
         ({"weights": __file__}, ".safetensors"),
         ({"test_domains": "rainy"}, "did you mean 'rain'?"),
         ({"test_domains": "day,night,rain"}, "no domain to train on"),
-        ({"test_domains": "cat"}, "it is a class"),
+        ({"test_domains": "cat"}, "is a class"),
         ({"test_domains": ""}, "(--test-domains)"),
         ({"stages": "stage9"}, "'stage9'"),
         ({"batch": 1}, "efdmix"),
