@@ -1,6 +1,6 @@
 """CUDA kernels: the functions of `reference` as launches of sort_match.cu.
 
-Rows of up to ``max_block_length(...)`` values are sorted by one thread block in shared memory, content and style in a single
+Rows of up to `max_block_length` values are sorted by one thread block in shared memory, content and style in a single
 launch. Longer rows are split into chunks of that length, which are sorted and merged in pairs.
 """
 
@@ -12,15 +12,12 @@ import torch
 from torch import Tensor
 
 from efdm.kernels import reference
-from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, block_launcher, chunk_launcher, max_block_length
+from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, block_launcher, chunk_launcher
 from efdm.kernels.cuda_tolerant import average_in_tiles, match_in_block, match_in_tiles
-from efdm.kernels.nvrtc import unavailable_reason
 
 MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px image; positions have 16 bits
 MAX_TILED_LENGTH = 1 << 30  # sums of two indices fit 32 bits
 _TRANSPOSE_SIDE = 64  # of the squares in to_rows, as in sort_match.cu
-
-__all__ = ["MAX_CHUNKED_LENGTH", "MAX_TILED_LENGTH", "block", "chunks", "max_block_length", "tiles", "unavailable_reason"]
 
 
 def _per_row(kernel: str, *inputs: Tensor) -> Tensor:
@@ -186,7 +183,7 @@ class chunks:
     ) -> None:
         """Sort the content and write each output that is not None: ``values`` scattered by rank, sorted content, ranks."""
         (keys, positions, run), launcher = chunks._sort_halves(x), chunk_launcher(x)
-        launcher.per_items("place_content", MERGE_ITEMS, keys, positions, x, values, out, ordered, rank, launcher.n, run)
+        launcher.per_items("scatter_content", MERGE_ITEMS, keys, positions, x, values, out, ordered, rank, launcher.n, run)
 
     @staticmethod
     def _sort_halves(x: Tensor) -> tuple[Tensor, Tensor, int]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from efdm.kernels import cpu, cuda, reference
+from efdm.kernels import cpu, cuda, nvrtc, reference
+from efdm.kernels.cuda_launch import max_block_length
 from efdm.kernels.floats import DTYPES
 
 ENV_VARIABLE = "EFDM_KERNEL"
@@ -37,7 +38,7 @@ class Kernel:
 
 def _max_block_length(device: torch.device, dtype: torch.dtype) -> float:
     index = device.index if device.index is not None else torch.cuda.current_device()
-    return cuda.max_block_length(index, dtype.itemsize)
+    return max_block_length(index, dtype.itemsize)
 
 
 _MIXING = ("mix_partners", "mix_order", "mix_backward")
@@ -45,15 +46,15 @@ _COMBINING = ("combine_order", "combine_backward")
 
 KERNELS = (
     Kernel(
-        "cuda_block", "cuda", DTYPES, _max_block_length, cuda.unavailable_reason, cuda.block,
+        "cuda_block", "cuda", DTYPES, _max_block_length, nvrtc.unavailable_reason, cuda.block,
         "one fused launch, one thread block per row", strided=(*_MIXING, *_COMBINING),
     ),
     Kernel(
-        "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, cuda.unavailable_reason, cuda.chunks,
+        "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, nvrtc.unavailable_reason, cuda.chunks,
         "chunks sorted by one thread block each, then merged",
     ),
     Kernel(
-        "cuda_tiles", "cuda", DTYPES, lambda d, t: cuda.MAX_TILED_LENGTH, cuda.unavailable_reason, cuda.tiles,
+        "cuda_tiles", "cuda", DTYPES, lambda d, t: cuda.MAX_TILED_LENGTH, nvrtc.unavailable_reason, cuda.tiles,
         "torch.sort and scatter; tolerant matches averaged in tiles",
     ),
     Kernel(

@@ -116,8 +116,8 @@ def _count_below(ordered: Tensor, bounds: Tensor) -> Tensor:
     if not torch.onnx.is_in_onnx_export():
         return torch.searchsorted(ordered, bounds)
     # ONNX has no searchsorted: merge both, bounds first, and subtract the bounds that precede a bound
-    place = inverse(sort_order(torch.cat([bounds, ordered], -1))[1])[..., : bounds.shape[-1]]
-    return place - torch.arange(bounds.shape[-1], device=bounds.device)
+    index = inverse(sort_order(torch.cat([bounds, ordered], -1))[1])[..., : bounds.shape[-1]]
+    return index - torch.arange(bounds.shape[-1], device=bounds.device)
 
 
 def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

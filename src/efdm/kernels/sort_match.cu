@@ -728,8 +728,8 @@ MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out
 
 // The last merge of content, fused with its use. `out` receives `values` scattered by rank, `sorted` and `rank` are as in
 // sort_rank. Each of these outputs may be null.
-MERGE_KERNEL place_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out, raw *sorted,
-                           int *rank, int n, int run) {
+MERGE_KERNEL scatter_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out,
+                             raw *sorted, int *rank, int n, int run) {
   TILE_OF_BLOCK(keys)
   write_tile(from, count, [&](int i, int source) {
     size_t home = row + positions[row + source];

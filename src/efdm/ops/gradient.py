@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from efdm import kernels
 from efdm.kernels import reference
 from efdm.ops.layout import from_rows, to_rows
-from efdm.shapes import Features, Matrix, Partner, Ranks, Values, Weight, checked
+from efdm.shapes import Features, Ranks, Values, checked
 
 
 def detached(t: Tensor) -> Tensor:
@@ -97,18 +97,11 @@ class _WithinBatch(torch.autograd.Function):
 
 
 @checked
-def mix_partners(content: Features, partner: Partner, weight: Weight, channel_dim: int) -> Features:
-    """Return EFDMix within a batch, with gradient to content and style. Only positions are saved for backward."""
-    return _within_batch("mix", content, channel_dim, partner, weight)
+def within_batch(verb: Literal["mix", "combine"], content: Features, channel_dim: int, *samples: Tensor) -> Features:
+    """Return the features of ``kernels.<verb>_order``, with gradient. Only positions are saved for backward.
 
-
-@checked
-def combine(content: Features, matrix: Matrix, channel_dim: int) -> Features:
-    """Add ``matrix @ sorted`` to the sorted samples of a batch, with gradient. Only positions are saved for backward."""
-    return _within_batch("combine", content, channel_dim, matrix)
-
-
-def _within_batch(verb: str, content: Tensor, channel_dim: int, *samples: Tensor) -> Tensor:
+    ``samples`` are the partners and weights of ``"mix"``, or the matrix of ``"combine"``.
+    """
     reject_forward_mode(content)
     if torch.compiler.is_compiling():  # compilers preserve the gradient of an operator
         operator = getattr(torch.ops.efdm, f"{verb}_order")

@@ -93,7 +93,7 @@ def match_jointly(
             turns, back = _rotations(values, count, generator)
             steps = iter([step] * (count * passes - 1) + [1.0])
             for _ in range(passes):
-                for turn, style in zip(turns, target.rotated(turns, fixed=generator is None), strict=True):
+                for turn, style in zip(turns, target.rotated(turns, generator), strict=True):
                     values = _match_exactly(turn @ values, x, style, next(steps))
                 values = back @ values
         return _match_exactly(values, x, target.channels()) if finish == "channels" else values
@@ -147,12 +147,12 @@ def match_principal(
 
 
 class _Target:
-    """A style in the precision of the computation. What is computed from a `PreparedStyle` is kept for later calls."""
+    """A style in the precision of the computation. Results for a `PreparedStyle` are cached in it."""
 
     def __init__(self, rows: Rows, prepared: PreparedStyle | None) -> None:
         self.rows, self.prepared = rows._replace(values=upcast(rows.values)), prepared
 
-    def _keep(self, key: object, make: Callable[[], _T]) -> _T:
+    def _cached(self, key: object, make: Callable[[], _T]) -> _T:
         cache: dict[Any, Any] = {} if self.prepared is None else self.prepared._cache
         if not kernels.is_eager(self.rows.values):  # tensors of a tracer must not outlive the trace
             return make()
@@ -166,13 +166,13 @@ class _Target:
 
     def channels(self) -> PreparedStyle:
         """Return the sorted channels."""
-        given = self.prepared
+        given, values = self.prepared, self.rows.values
         if given is None:
-            return self._sort(self.rows.values)
-        return given if given.dtype == self.rows.values.dtype else self._keep("channels", lambda: given.to(self.rows.values))
+            return self._sort(values)
+        return given if given.dtype == values.dtype else self._cached("channels", lambda: given.to(values))
 
-    def rotated(self, turns: Tensor, fixed: bool) -> Iterable[PreparedStyle]:
-        """Return the values sorted along the axes of every rotation, one at a time unless they are kept."""
+    def rotated(self, turns: Tensor, generator: torch.Generator | None) -> Iterable[PreparedStyle]:
+        """Return the values sorted along the axes of every rotation, cached unless a generator drew the rotations."""
 
         def make() -> Iterator[PreparedStyle]:
             values = self.rows.values
@@ -180,15 +180,17 @@ class _Target:
                 values = turn @ values
                 yield self._sort(values)
 
-        return make() if self.prepared is None or not fixed else self._keep(("rotated", len(turns)), lambda: list(make()))
+        if self.prepared is None or generator is not None:
+            return make()
+        return self._cached(("rotated", len(turns)), lambda: list(make()))
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return means ``(b, c, 1)`` and covariances ``(b, c, c)``."""
-        return self._keep("moments", lambda: _moments(self.rows)[::2])
+        return self._cached("moments", lambda: _moments(self.rows)[::2])
 
     def root(self, eps: float) -> Tensor:
         """Return the square root of the covariances."""
-        return self._keep(("root", eps), lambda: _roots(self.moments()[1], eps)[0])
+        return self._cached(("root", eps), lambda: _roots(self.moments()[1], eps)[0])
 
     def principal(self) -> tuple[Tensor, PreparedStyle]:
         """Return the principal axes ``(b, c, c)`` and the values sorted along them."""
@@ -197,7 +199,7 @@ class _Target:
             axes = torch.linalg.eigh(self.moments()[1])[1]
             return axes, self._sort(axes.mT @ self.rows.values)
 
-        return self._keep("principal", make)
+        return self._cached("principal", make)
 
 
 def _apply(
@@ -271,13 +273,9 @@ def _roots(covariance: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 def _rotations(like: Tensor, count: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """Return random rotations ``(count, c, c)``, each relative to the one before, and the one back to the channels."""
-    channels = like.shape[1]
-    made = (
-        _draw(channels, count, generator)
-        if generator is not None
-        else fixed_rotations(channels, count, like.device, like.dtype)
-    )
-    return made[:-1].to(like), made[-1].to(like)
+    c = like.shape[1]
+    rotations = fixed_rotations(c, count, like.device, like.dtype) if generator is None else _draw(c, count, generator)
+    return rotations[:-1].to(like), rotations[-1].to(like)
 
 
 def _draw(channels: int, count: int, generator: torch.Generator) -> Tensor:
@@ -292,7 +290,7 @@ def _draw(channels: int, count: int, generator: torch.Generator) -> Tensor:
 
 def fixed_rotations(channels: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return the rotations of calls without a generator and, last, the one back to the channels: ``(count + 1, c, c)``."""
-    return _made_once(channels, count, device, dtype)
+    return _draw_fixed(channels, count, device, dtype)
 
 
 # as torch.compiler.assume_constant_result does, which would import the compiler with this module
@@ -300,6 +298,6 @@ fixed_rotations._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=16)
-def _made_once(channels: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+def _draw_fixed(channels: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     with _disable_current_modes():  # a tracer would record the drawing
         return _draw(channels, count, torch.Generator().manual_seed(SEED)).to(device, dtype)

@@ -174,7 +174,7 @@ def mix_partners(
     x = to_rows(gradient.detached(content), "content", channel_dim)
     partner, weight = partners.on(content), partner_weights(strength, content)
     if style_grad == "flow" and gradient.needs_grad(content):
-        return gradient.mix_partners(content, partner, weight, channel_dim)
+        return gradient.within_batch("mix", content, channel_dim, partner, weight)
     mixed = kernels.mix_partners(x.values, partner, weight)
     return gradient.straight_through(content, from_rows(mixed, gradient.detached(content), channel_dim))
 

@@ -43,6 +43,6 @@ def distribution_noise(features: Tensor, weights: Tensor, *, style_grad: StyleGr
     weights = gradient.detached(weights).to(x.device, torch.promote_types(x.dtype, torch.float32))
     matrix = weights - weights.mean(-1, keepdim=True)  # centring the weights equals centring the values
     if style_grad == "flow" and gradient.needs_grad(features):
-        return gradient.combine(features, matrix, channel_dim)
+        return gradient.within_batch("combine", features, channel_dim, matrix)
     moved = kernels.combine_order(x, matrix)[0]
     return gradient.straight_through(features, from_rows(moved, gradient.detached(features), channel_dim))
