@@ -45,14 +45,9 @@ def test_domainbed_batch_is_per_domain() -> None:
     assert PROTOCOLS["leave-one-out"].settings_for(three) == {}
 
 
-def test_other_protocols_keep_the_splits() -> None:
-    data = small_set()
-    assert PROTOCOLS["leave-one-out"].pictures(data, seed=3) is data
-
-
 def test_held_out_pictures() -> None:
     data = small_set()
-    first, again, other = (PROTOCOLS["domainbed"].pictures(data, seed) for seed in (0, 0, 1))
+    first, again, other = (hold_out(data, seed) for seed in (0, 0, 1))
     for domain in DOMAINS:
         parts = first.splits[domain]
         every = data.select(domain)
@@ -67,13 +62,13 @@ def test_held_out_pictures() -> None:
 def test_held_out_pictures_do_not_depend_on_file_order() -> None:
     data = small_set()
     turned = data.subset(torch.arange(len(data)).flip(0))
-    names = [{s.names[i] for i in hold_out(s, 0.2, 7).splits["art"]["val"].tolist()} for s in (data, turned)]
+    names = [{s.names[i] for i in hold_out(s, 7).splits["art"]["val"].tolist()} for s in (data, turned)]
     assert names[0] == names[1]
 
 
 def test_a_share_of_less_than_a_picture_is_refused() -> None:
     with pytest.raises(ValueError, match="larger share"):
-        hold_out(small_set(), 0.01, 0)
+        hold_out(small_set(), 0, share=0.01)
 
 
 def test_oracle_needs_disjoint_splits() -> None:
@@ -85,7 +80,4 @@ def test_oracle_needs_disjoint_splits() -> None:
     assert data.official_test == ["photo"]
     data.splits["photo"]["test"] = data.splits["photo"]["val"]
     with pytest.raises(ValueError, match="of photo overlap"):
-        check_unseen(data)
-    data.splits["photo"]["val"] = data.splits["photo"]["val"][:0]
-    with pytest.raises(ValueError, match="photo has no pictures in the split 'val'"):
         check_unseen(data)

@@ -16,7 +16,6 @@ from efdm.errors import SettingError
 from efdm.lab import Recipe, accuracy_table, comparison_table, expand, render, tables
 from efdm.lab.people import FileSets, read_sets, save_trials
 from efdm.lab.published import DIRECTIONS, MEASURES, PUBLISHED
-from efdm.lab.records import append_records, read_records
 from efdm.reid import PersonSets
 from efdm.reid.protocols import make_trials, read_trials
 
@@ -110,12 +109,6 @@ def test_only_the_last_step_can_be_selected() -> None:
         small_reid(scores=("pooled",))
     with pytest.raises(ValueError, match="task"):
         Recipe(task="segmentation", protocol="leave-one-out", data="a", methods=["erm"])
-
-
-def test_records_with_scores_are_read(tmp_path: Path) -> None:
-    record = {"run": "x", "step": 1, "last": True, "test": {"a": {"mAP": 0.5, "protocol": "official"}}}
-    append_records(tmp_path / "records.jsonl", [record])
-    assert read_records(tmp_path / "records.jsonl") == [record]
 
 
 def test_published_numbers_are_those_of_the_paper() -> None:

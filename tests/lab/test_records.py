@@ -46,12 +46,3 @@ def test_attempts_of_a_run_are_not_mixed() -> None:
     for records in (torn + whole + again, whole + torn, whole + again):
         assert [(r["step"], r["loss"]) for r in by_run(records)["a"]] == [(1, 2.0), (2, 2.0)]
     assert not complete(by_run(torn)["a"])
-
-
-@pytest.mark.parametrize(("split", "counts"), [("test", [101, 100]), ("val", [-1, 10])])
-def test_impossible_counts_are_refused(tmp_path: Path, split: str, counts: list[int]) -> None:
-    path = tmp_path / "records.jsonl"
-    append_records(path, [line("a", 1, True), {**line("b", 7, True), split: {"photo": counts}}])
-    with pytest.raises(DamagedFileError, match=rf"records.jsonl: run b, step 7, {split} of photo") as error:
-        read_records(path)
-    assert error.value.path == path

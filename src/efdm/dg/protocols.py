@@ -57,7 +57,8 @@ class Protocol:
         listed: the side of a cell that names its column in a table.
         heading: the name of a column: the listed domain, or the direction from training to test domains.
         scored: "all" scores every picture of a test domain, "rest" leaves out the split "val".
-        held_out: the share of each domain that becomes "val", drawn for every seed; 0 keeps the data set's splits.
+        split: returns the data with the splits of a seed; None keeps the splits of the data set.
+        split_words: describes these splits in the name of the data.
         per_domain: pictures of each training domain in a batch; 0 leaves the batch to the settings.
         settings: the settings that the protocol fixes.
     """
@@ -68,14 +69,10 @@ class Protocol:
     listed: Literal["test", "train"]
     heading: Literal["domain", "direction"] = "domain"
     scored: Literal["all", "rest"] = "all"
-    held_out: float = 0.0
+    split: Callable[[Any, int], Any] | None = None
+    split_words: str = ""
     per_domain: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def splits_by_seed(self) -> bool:
-        """True if `pictures` depends on the seed."""
-        return self.held_out > 0
 
     def column(self, cell: Cell) -> str:
         """Return the name of the column of a cell."""
@@ -92,18 +89,13 @@ class Protocol:
 
     def settings_for(self, cell: Cell) -> dict[str, Any]:
         """Return the settings that the protocol fixes for a cell."""
-        mine = dict(self.settings)
-        if self.per_domain:
-            parts = len(cell.train)
-            mine |= {"batch": self.per_domain * parts, "batches": "domains", "domains_per_batch": parts}
-        return mine
-
-    def pictures(self, data: DomainSet, seed: int) -> DomainSet:
-        """Return the data set with the splits of a seed."""
-        return hold_out(data, self.held_out, seed) if self.held_out else data
+        if not self.per_domain:
+            return dict(self.settings)
+        parts = len(cell.train)
+        return {**self.settings, "batch": self.per_domain * parts, "batches": "domains", "domains_per_batch": parts}
 
 
-def hold_out(data: DomainSet, share: float, seed: int) -> DomainSet:
+def hold_out(data: DomainSet, seed: int, share: float = 0.2) -> DomainSet:
     """Return the data set with ``share`` of every domain as "val", the rest as "train" and everything as "test".
 
     Hashes of names choose the pictures, so copies of a data set in another order or format get the same splits.
@@ -127,8 +119,6 @@ def check_unseen(data: DomainSet) -> None:
     """
     for domain in data.domain_names:
         parts = data.splits[domain]
-        if not len(parts["val"]):
-            raise ValueError(f"{domain} has no pictures in the split 'val', which selection needs; add some to it")
         if domain in data.official_test and torch.isin(parts["val"], parts["test"]).any():
             raise ValueError(
                 f"the splits 'val' and 'test' of {domain} overlap, and 'test' is not the whole domain, so the oracle cannot "
@@ -141,7 +131,7 @@ _ROWS = (
     Protocol("single-source", "train on one domain, test on the others", single_source, "train"),
     Protocol(
         "domainbed", "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
-        leave_out, "test", scored="rest", held_out=0.2, per_domain=32,
+        leave_out, "test", scored="rest", split=hold_out, split_words=", 20% held out by seed", per_domain=32,
         # Gulrajani and Lopez-Paz, "In Search of Lost Domain Generalization", ICLR 2021, and their code's defaults
         settings=MappingProxyType({
             "iterations": 5001, "evaluate_every": 300, "optimizer": "adam", "lr": 5e-5, "weight_decay": 0.0,

@@ -68,13 +68,11 @@ def expand(
         cells += protocol.validation_cells(domains)
     cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, recipe.listed))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
-    grid = hparam_grid(recipe)
-    names = list(grid)
-    made = []
+    seeds, grid, made = recipe.seeds if seeds is None else seeds, enumerate(hparam_grid(recipe).items()), []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
-    for seed, row, hparams, cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
-        method = recipe.rows[row].get("method", row)
-        point = drawn(names.index(hparams), seed, method, cell) if recipe.draws else grid[hparams]
+    for seed, row, (number, (hparams, point)), cell in product(seeds, rows, grid, cells):
+        if recipe.draws:
+            point = drawn(number, seed, recipe.rows[row].get("method", row), cell)
         settings = resolved(_settings(recipe, row, cell, seed, point, changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
@@ -103,10 +101,8 @@ def _settings(
 ) -> RecognitionSettings:
     protocol, own = recipe.rules, recipe.rows[row]
     method = own.get("method", row)
-    # stored size and held-out share determine the pictures, so they are part of the data set's name and of the identity
+    # stored size and splits determine the pictures, so they are part of the data set's name and of the identity
     stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
-    held_out = f", {protocol.held_out:.0%} held out by seed" if protocol.held_out else ""
-    by_seed = ", split by seed" if protocol.splits_by_seed and not protocol.held_out else ""
     side = getattr(cell, recipe.listed)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
     return recipe.kind.settings(**{
@@ -118,7 +114,7 @@ def _settings(
         **hparams,
         **changes,
         "method": method,
-        "data": recipe.data + stored + held_out + by_seed,
+        "data": recipe.data + stored + protocol.split_words,
         "train_domains": cell.train,
         "test_domains": cell.test,
         "seed": seed,

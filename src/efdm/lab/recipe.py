@@ -113,9 +113,7 @@ class Recipe:
             check_method("method", changes.get("method", row), self.kind.methods)
         points = [{name: value} for name, values in self.grid.items() for value in values]
         for changes in (self.settings, *points, *self.rows.values(), *self.columns.values()):
-            for name in changes:
-                check_choice("setting", name, self.kind.settable)
-            self.kind.check_settings(changes)
+            self.kind.check_changes(changes)
         for row in (name for chain in (*self.orders, *self.contrasts, *self.separate_contrasts) for name in chain):
             check_choice("row", row, self.rows)
 

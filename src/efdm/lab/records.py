@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from efdm.errors import DamagedFileError
 from efdm.training.files import Record, mend_lines, read_lines
 
 FILE = "records.jsonl"
@@ -27,22 +26,7 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def read_records(*paths: Path) -> list[Record]:
     """Return the records of all files in order. An incomplete last line is skipped; any other bad line raises."""
-    found = [(path, record) for path in paths for record in read_lines(path, KEYS)]
-    for path, record in found:
-        _check_counts(path, record)
-    return [record for _, record in found]
-
-
-def _check_counts(path: Path, record: Record) -> None:
-    for split in ("val", "test"):
-        for domain, counts in record.get(split, {}).items():
-            if isinstance(counts, Mapping):  # scores of re-identification
-                continue
-            correct, count = counts
-            if not 0 <= correct <= count:
-                where = f"run {record['run']}, step {record['step']}, {split} of {domain}"
-                remedy = "delete the lines of this run to repeat it"
-                raise DamagedFileError(path, f"{where}: {correct} correct of {count} pictures", remedy)
+    return [record for path in paths for record in read_lines(path, KEYS)]
 
 
 def by_run(records: Iterable[Record]) -> dict[str, list[Record]]:

@@ -153,9 +153,9 @@ def run(
 
 def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[tuple[list[Settings], Any]]:
     """Yield all runs with their pictures together, or seed by seed if every seed has its own splits."""
-    protocol = recipe.rules
-    for seed, same in groupby(runs, key=lambda settings: settings.seed if protocol.splits_by_seed else 0):
-        yield list(same), protocol.pictures(data, seed)
+    split = recipe.rules.split
+    for seed, same in groupby(runs, key=lambda settings: settings.seed if split else 0):
+        yield list(same), split(data, seed) if split else data
 
 
 # --- checks before the first run -------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[
 
 def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
-    if not recipe.rules.held_out:
+    if recipe.rules.split is None:
         _check_val(recipe, runs, data)
         if any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
             check_unseen(data)
@@ -178,14 +178,11 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
 
 
 def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
-    users = {name: SELECTIONS[name].val for name in recipe.selections}
+    users: dict[str, str] = {name: SELECTIONS[name].val for name in recipe.selections if SELECTIONS[name].val != "unused"}
     users |= {VALIDATION: "train"} if VALIDATION in recipe.scores else {}
-    if set(users.values()) == {"unused"}:
-        return
-    empty = {domain for domain in data.domain_names if not len(data.splits[domain]["val"])}
     for name, side in users.items():
-        used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains", ())}
-        if lacking := sorted(used & empty):
+        used = {domain for settings in runs for domain in getattr(settings, f"{side}_domains")}
+        if lacking := sorted(domain for domain in used if not len(data.splits[domain]["val"])):
             raise ValueError(
                 f"{', '.join(lacking)} has no pictures in the split 'val', which {name!r} needs; hold out a share, or "
                 f"remove {name!r} from the recipe's selections and scores"

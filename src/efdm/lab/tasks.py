@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from itertools import permutations
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from efdm import dg, reid
 from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
 from efdm.errors import SettingError
 from efdm.lab.selection import SCORES, SELECTIONS, VALIDATION, Score, Selection
+from efdm.ops.choices import check_choice
 from efdm.recognition.settings import RecognitionSettings
 from efdm.recognition.training import RecognitionTask
 from efdm.reid.settings import protocol_of
@@ -55,17 +55,15 @@ class LabTask:
         """The methods, each with ``options``."""
         return self.settings.methods
 
-    @cached_property
-    def settable(self) -> tuple[str, ...]:
-        """The settings that a recipe may change; data, protocol and seeds set the others."""
-        return tuple(f.name for f in fields(self.settings) if f.name not in FIXED)
-
-    def check_settings(self, changes: Mapping[str, Any]) -> None:
-        """Raise SettingError for values of the wrong type."""
+    def check_changes(self, changes: Mapping[str, Any]) -> None:
+        """Raise SettingError for a setting that a recipe cannot change, or for a value of the wrong type."""
+        settable = [f.name for f in fields(self.settings) if f.name not in FIXED]
+        for name in changes:
+            check_choice("setting", name, settable)
         self.settings(data="", train_domains=("a",), test_domains=(), **changes)
 
 
-FIXED = ("data", "train_domains", "test_domains", "seed")
+FIXED = ("data", "train_domains", "test_domains", "seed")  # set by data, protocol and seeds
 
 
 def _dg_method_settings(method: str, cell: Cell) -> dict[str, Any]:
@@ -73,18 +71,9 @@ def _dg_method_settings(method: str, cell: Cell) -> dict[str, Any]:
     return {"batches": batches, **({"domains_per_batch": min(2, len(cell.train))} if batches == "domains" else {})}
 
 
-def _dg_scores(protocol: Protocol) -> tuple[str, ...]:
-    return ("pooled",) if protocol.listed == "test" else ("pooled", "mean of domains")
-
-
 # --- re-identification -----------------------------------------------------------------------------------------------
 
-RETRIEVAL_SCORES: Mapping[str, str] = {
-    "mAP": "mAP",
-    "R1": "rank1",
-    "R5": "rank5",
-    "R10": "rank10",
-}  # table -> record
+RETRIEVAL_SCORES: Mapping[str, str] = {"mAP": "mAP", "R1": "rank1", "R5": "rank5", "R10": "rank10"}  # table -> record
 
 
 def _retrieval(entry: str) -> Score:
@@ -125,55 +114,46 @@ def _reid_sampler(settings: reid.Settings, data: reid.PersonSets) -> object:
     return reid.training.sampler(settings, data)
 
 
-@dataclass(frozen=True)
-class SplitBySeed(Protocol):
-    """A protocol in which every seed uses the published split of its number."""
-
-    @property
-    def splits_by_seed(self) -> bool:
-        return True
-
-    def pictures(self, data: Any, seed: int) -> Any:
-        try:
-            return data.with_split(seed)
-        except SettingError as error:
-            raise SettingError(f"seed {seed}: {error}", "seeds") from error
+def _published_split(data: Any, seed: int) -> Any:
+    """Return the sets with the published split of the seed's number."""
+    try:
+        return data.with_split(seed)
+    except SettingError as error:
+        raise SettingError(f"seed {seed}: {error}", "seeds") from error
 
 
 _REID_PROTOCOLS = (
     Protocol("cross-dataset", "train on one data set, test on another", _pairs, "test", "direction"),
-    SplitBySeed(
+    Protocol(
         "cross-dataset, split by seed", "train on one data set, test on another, with the published split of the seed's "
-        "number", _pairs, "test", "direction",
+        "number", _pairs, "test", "direction", split=_published_split, split_words=", split by seed",
     ),
     Protocol("leave-one-out", "train on all data sets but one, test on that one", leave_out, "test", "direction"),
 )  # fmt: skip
 
-TASKS: Mapping[str, LabTask] = MappingProxyType(
-    {
-        "dg": LabTask(
-            dg.Settings,
-            mixes=dg.methods.mixes,
-            method_settings=_dg_method_settings,
-            protocols=PROTOCOLS,
-            scores=SCORES,
-            default_scores=_dg_scores,
-            task=dg.training.ClassifierTask,
-            sampler=dg.training.sampler,
-        ),
-        "reid": LabTask(
-            reid.Settings,
-            mixes=reid.methods.mixes,
-            method_settings=lambda method, cell: {} if reid.METHODS[method].pairing == "random" else {"batches": "domains"},
-            protocols=MappingProxyType({row.name: row for row in _REID_PROTOCOLS}),
-            scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
-            default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
-            task=reid.training.ReidTask,
-            sampler=_reid_sampler,
-            layout="one table",
-            measures=_retrieval_sentences,
-            selections=MappingProxyType({"last": SELECTIONS["last"]}),
-            default_selections=("last",),
-        ),
-    }
-)
+TASKS: Mapping[str, LabTask] = MappingProxyType({
+    "dg": LabTask(
+        dg.Settings,
+        mixes=dg.methods.mixes,
+        method_settings=_dg_method_settings,
+        protocols=PROTOCOLS,
+        scores=SCORES,
+        default_scores=lambda protocol: ("pooled",) if protocol.listed == "test" else ("pooled", "mean of domains"),
+        task=dg.training.ClassifierTask,
+        sampler=dg.training.sampler,
+    ),
+    "reid": LabTask(
+        reid.Settings,
+        mixes=reid.methods.mixes,
+        method_settings=lambda method, cell: {} if reid.METHODS[method].pairing == "random" else {"batches": "domains"},
+        protocols=MappingProxyType({row.name: row for row in _REID_PROTOCOLS}),
+        scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
+        default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
+        task=reid.training.ReidTask,
+        sampler=_reid_sampler,
+        layout="one table",
+        measures=_retrieval_sentences,
+        selections=MappingProxyType({"last": SELECTIONS["last"]}),
+        default_selections=("last",),
+    ),
+})  # fmt: skip
