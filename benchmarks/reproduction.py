@@ -64,9 +64,6 @@ def verdict(d: Difference, kind: Literal["better", "similar"] = "better") -> str
     return HOLDS if kind == "better" and d.mean > 0 else FAILS
 
 
-# --- comparisons of rows ---------------------------------------------------------------------------------------------
-
-
 def claim_rows(claim: Claim) -> Iterator[Row]:
     """Yield a row for each recipe that makes the comparison, and for each of its directions."""
     pair = {claim.first, claim.second}
@@ -146,9 +143,6 @@ def linked(folder: Path) -> str:
     return f"[{name}](../results/{name}/README.md)"
 
 
-# --- single source and leave one out ---------------------------------------------------------------------------------
-
-
 def larger_gain(single: str, several: str, network: str) -> Row:
     """Return the row that compares the gain of EFDMix over MixStyle with one and with three training domains.
 
@@ -169,9 +163,6 @@ def larger_gain(single: str, several: str, network: str) -> Row:
     change = " → ".join(mean_with_error(gain, "+.1f") for gain in gains)
     said = OPEN if test.pvalue >= ALPHA else HOLDS if test.statistic > 0 else FAILS
     return row._replace(ours=f"{change} ({p_text(test.pvalue)}; {len(gains[1])} seeds)", verdict=said)
-
-
-# --- figures ---------------------------------------------------------------------------------------------------------
 
 
 def of_histogram(content: dict[str, Any]) -> tuple[str, bool]:
@@ -240,9 +231,6 @@ def of_figures() -> Iterator[Row]:
             words, holds = says(analysed(path))
             folder = path.parent.parent
             yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, linked(folder))
-
-
-# --- table -----------------------------------------------------------------------------------------------------------
 
 
 def rows() -> list[Row]:

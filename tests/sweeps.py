@@ -115,9 +115,6 @@ class Trainer:
             finished(SimpleNamespace(records=records_of(each, lambda *_: 50.0)))
 
 
-# --- re-identification -----------------------------------------------------------------------------------------------
-
-
 def small_reid(**changes: Any) -> Recipe:
     fields = {
         "task": "reid", "protocol": "cross-dataset", "data": "a, b", "methods": ["erm", "efdmix"], "seeds": (0, 1, 2),

@@ -32,9 +32,6 @@ def gathered(model: nn.Module, data: DomainSet, indices: Tensor, stage: str, **o
     return torch.cat([features[stage] for _, features in Sample(model, data, indices, 32, **options).features(stage)])
 
 
-# --- pick ------------------------------------------------------------------------------------------------------------
-
-
 def test_equally_many_of_each_domain(data: DomainSet) -> None:
     picked = pick(data, 7)
     assert data.domains[picked].bincount().tolist() == [7] * 4
@@ -64,9 +61,6 @@ def test_empty_selections(data: DomainSet) -> None:
         pick(data, 0)
     with pytest.raises(ValueError, match="no pictures to analyse"):
         pick(data.subset(torch.tensor([], dtype=torch.int64)), 3)
-
-
-# --- features --------------------------------------------------------------------------------------------------------
 
 
 def test_features_of_a_stage(data: DomainSet) -> None:
@@ -119,9 +113,6 @@ def test_wrong_stages(data: DomainSet, stage: str, message: str) -> None:
     model.add_module("spare", nn.ReLU())
     with pytest.raises(ValueError, match=message):
         list(Sample(model, data, pick(data, 1), 32).features(stage))
-
-
-# --- domains ---------------------------------------------------------------------------------------------------------
 
 
 def test_domain_numbers_are_consecutive(data: DomainSet) -> None:

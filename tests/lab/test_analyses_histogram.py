@@ -20,9 +20,6 @@ def zeros_and_ones() -> Tensor:
     return torch.tensor([[[0.0, 0.0, 1.0, 0.0]]])
 
 
-# --- computation -----------------------------------------------------------------------------------------------------
-
-
 def test_standardized_by_hand() -> None:
     values, stats = standardized(zeros_and_ones())
     assert values.tolist() == [[[-0.5, -0.5, 1.5, -0.5]]]
@@ -77,9 +74,6 @@ def test_distance_to_normal() -> None:
     assert found.skewness[0, 0].item() == pytest.approx(0, abs=0.05)
 
 
-# --- channels --------------------------------------------------------------------------------------------------------
-
-
 def with_distances(*distances: float) -> Histograms:
     """Return histograms of two domains that differ by the given shares of values; NaN for an empty channel."""
     first = torch.tensor([[0.0, 100, 0, 0]] * len(distances))
@@ -103,9 +97,6 @@ def test_channel_rules() -> None:
 def test_wrong_channels(channel: int | str, distances: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         choose_channel(with_distances(*distances), channel)
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_files_and_numbers(tmp_path: Path) -> None:

@@ -35,9 +35,6 @@ def classifier(*stages: nn.Module) -> nn.Sequential:
     return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
-# --- counting --------------------------------------------------------------------------------------------------------
-
-
 def test_shares_by_hand() -> None:
     none, half, all_equal = [1.0, 2, 3, 4], [5.0, 5, 6, 7], [0.0, 0, 0, 0]
     first = (torch.tensor([0, 1]), {"a": torch.tensor([[none, half], [all_equal, half]])})
@@ -56,9 +53,6 @@ def test_shares_equal_a_slow_count() -> None:
     assert found["b"]["percent"] == 0
 
 
-# --- activations -----------------------------------------------------------------------------------------------------
-
-
 def test_prelu_replaces_relu_and_relu6() -> None:
     model = nn.Sequential(nn.ReLU(inplace=True), nn.Sequential(nn.ReLU6())).eval()
     swapped = with_prelu(model)
@@ -74,9 +68,6 @@ def test_a_shared_relu_is_swapped_under_all_names() -> None:
     swapped = with_prelu(model)
     assert (relus_of(model), relus_of(swapped)) == (["ReLU"], [])
     assert all(torch.equal(swapped.state_dict()[k], v) for k, v in model.state_dict().items())
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_ties_of_relu_prelu_and_bf16(data: DomainSet, tmp_path: Path) -> None:

@@ -153,8 +153,6 @@ def test_recipes_run_with_random_weights(name: str, methods: list[str], tmp_path
     assert all(0 <= float(row["photo"]) <= 100 for row in found.values())
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
 MINE = '''"""My own.
 
 claim     it runs

@@ -121,9 +121,6 @@ def _settings(
     })  # fmt: skip
 
 
-# --- merging and JSON ------------------------------------------------------------------------------------------------
-
-
 def merged(before: Iterable[Planned], more: Iterable[Planned]) -> list[Planned]:
     """Return both plans merged, without duplicates. Raise a SettingError if a place has two different settings."""
     found = {planned.place: planned for planned in before}

@@ -58,31 +58,28 @@ def prepare_sweep(
     ``pacs`` are options of `load_pacs` (``split``, ``lists``, ``copy``); a recipe for other data takes none. Device,
     precision and speed have defaults for this machine.
     """
-    sweep.check_folder(out)
     if pacs and recipe.data != PACS:
         raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
     sweep.check_sources(recipe, sources)
-    for row in methods or ():
-        check_method("methods", row, recipe.rows)
     if domains:
         check_domains("domains", domains, list_domains(recipe.data, sources))
-    changes = sweep_settings(recipe, out, changes)
+    changes = sweep_settings(recipe, out, changes, methods)
     data = sweep.load_data(recipe, sources, size=changes.get("size", 0), progress=progress, **pacs)
     # runs on another split or on a part of PACS must not be mistaken for runs on PACS
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
 
 
-def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``changes`` with defaults for this machine. Raise for a device or backbone that cannot be used."""
+def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any], methods: Sequence[str] | None) -> dict[str, Any]:
+    """Return ``changes`` with defaults for this machine. Raise for anything that cannot be used."""
+    sweep.check_folder(out)
+    for row in methods or ():
+        check_method("methods", row, recipe.rows)
     settings = {**recipe.settings, **changes}
     device = choose_device(settings.get("device"))
     if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings, recipe.kind.settings)
     return {**device_settings(device, settings, runs="many"), **changes, "device": device}
-
-
-# --- one run ---------------------------------------------------------------------------------------------------------
 
 
 def dataset_name(sources: Sequence[Path]) -> str:
@@ -191,9 +188,6 @@ def _settings(known: Mapping[str, Any], count: int) -> Settings:
     batch = known.get("batch", made["batch"])
     made["iterations"] = min(MAX_ITERATIONS, max(MIN_ITERATIONS, EPOCHS * count // max(1, batch)))
     return Settings(**{**made, **known})
-
-
-# --- devices and backbones -------------------------------------------------------------------------------------------
 
 
 def choose_device(name: str | None = None) -> str:

@@ -151,9 +151,6 @@ def as_json(recipe: Recipe) -> dict[str, Any]:
     return {name: adapter.dump_python(getattr(recipe, name), mode="json") for name, adapter in _adapters().items()}
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
 def recipes(task: str = "") -> dict[str, str]:
     """Return the names of the packaged recipes, or of those of a task, and the first lines of their docstrings."""
     paths = [path for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"]

@@ -35,9 +35,6 @@ class Table:
     plain: list[list[str]] | None = None  # head and rows for CSV, if they differ: numbers without text
 
 
-# --- accuracies ------------------------------------------------------------------------------------------------------
-
-
 def accuracy_table(study: Study, selection: str = "last", score: str = "", std: str = "") -> Table:
     """Return a table with a row per method, a column per domain and one for their average; published numbers follow ours.
 
@@ -171,9 +168,6 @@ def _published_note(study: Study, published: Sequence[Published], std: str) -> l
 def _letters(name: str) -> str:
     """Return a comparable name: "ResNet-18" and timm's "resnet18.tv_in1k" are the same network."""
     return "".join(c for c in name.lower().partition(".")[0] if c.isalnum())
-
-
-# --- comparisons and summary -----------------------------------------------------------------------------------------
 
 
 def comparison_table(

@@ -77,9 +77,6 @@ STDS: Mapping[str, Spread] = {
 }
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------
-
-
 class Candidates(NamedTuple):
     """All complete runs of a row for one cell and seed.
 

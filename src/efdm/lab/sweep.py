@@ -158,9 +158,6 @@ def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[
         yield list(same), split(data, seed) if split else data
 
 
-# --- checks before the first run -------------------------------------------------------------------------------------
-
-
 def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if recipe.rules.split is None:
@@ -209,9 +206,6 @@ def check_folder(out: Path) -> None:
         )
     if present and not present & {RECIPE, FILE}:
         raise RunFolderError(f"{out} is not empty and holds no runs of a recipe; choose another folder", out, "other data")
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def _start(

@@ -71,8 +71,6 @@ def _dg_method_settings(method: str, cell: Cell) -> dict[str, Any]:
     return {"batches": batches, **({"domains_per_batch": min(2, len(cell.train))} if batches == "domains" else {})}
 
 
-# --- re-identification -----------------------------------------------------------------------------------------------
-
 RETRIEVAL_SCORES: Mapping[str, str] = {"mAP": "mAP", "R1": "rank1", "R5": "rank5", "R10": "rank10"}  # table -> record
 
 

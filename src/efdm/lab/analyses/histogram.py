@@ -29,9 +29,6 @@ CHANNELS = ("typical", "farthest")
 LIMIT = 4.0  # bins cover [-4, 4) standard deviations; values outside are counted separately
 
 
-# --- computation -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Histograms:
     """Histograms of every domain and channel.
@@ -130,9 +127,6 @@ def choose_channel(found: Histograms, channel: int | str) -> int:
     if not 0 <= channel < len(distance):
         raise SettingError(f"channel must be between 0 and {len(distance) - 1}, got {channel}", "channel")
     return channel
-
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _numbers(found: Histograms, channel: int) -> dict[str, Any]:

@@ -31,9 +31,6 @@ PICTURES = "pictures"  # in place of a stage: the uint8 pictures themselves
 PANELS = {"output": "after the stage", "activation": "last activation in the stage"}
 
 
-# --- computation -----------------------------------------------------------------------------------------------------
-
-
 def with_prelu(model: nn.Module) -> nn.Module:
     """Return a copy of the model with PReLU in place of every ReLU and ReLU6, and unchanged weights."""
     model = copy.deepcopy(model)
@@ -75,9 +72,6 @@ def shares(batches: Iterable[tuple[Tensor, Mapping[str, Tensor]]], domains: Sequ
         by_domain = {name: round(float(each[domain == number].mean()), 3) for number, name in enumerate(domains)}
         found[stage] = {"positions": positions[stage], "percent": round(float(each.mean()), 3), "domains": by_domain}
     return found
-
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _label(activation: str, precision: str, own: str) -> str:

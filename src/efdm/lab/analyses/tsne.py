@@ -25,9 +25,6 @@ FOLDS = 5
 SEED = 0
 
 
-# --- computation -----------------------------------------------------------------------------------------------------
-
-
 def statistics(batches: Iterable[Tensor]) -> dict[str, Tensor]:
     """Return ``{"mean": (samples, channels), "std": ..., ...}`` of batches of features ``(b, c, *space)``."""
     parts = [ChannelStats(*(s.cpu() for s in channel_stats(features.float()))) for features in batches]
@@ -71,8 +68,6 @@ def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, f
     scores = cross_val_score(model, vectors.double().numpy(), labels.numpy(), cv=split)
     return float(scores.mean()), float(scores.std())
 
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 TITLES = {"mean": "mean", "std": "standard deviation", "infinity_norm": "infinity norm"}
 

@@ -12,7 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option, parse_pairs
 from efdm.apps.cli.recognition_options import SETS_HELP, DamagedPictures, Layouts, Set, Words, parse_sets
 from efdm.apps.cli.reid.report import print_notes, print_trials
-from efdm.lab.people import prepare_reid_sweep, save_trials
+from efdm.lab.reid_preparation import prepare_reid_sweep, save_trials
 from efdm.lab.tasks import protocols_of
 
 

@@ -25,7 +25,7 @@ from efdm.apps.cli.recognition_options import (
 )
 from efdm.apps.cli.reid.report import print_notes, print_scores, print_trials
 from efdm.apps.cli.report import print_run, resume_hint
-from efdm.lab.people import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
+from efdm.lab.reid_preparation import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads

@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 import torch
 
-from efdm.data.people import PersonSet, read_people
+from efdm.data.people import read_people
 from efdm.data.people_layouts import LAYOUTS, find_people
 from efdm.data.people_lists import SPLITS
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
-from efdm.lab import sweep
 from efdm.lab.preparation import check_run_folder, choose_device, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.lab.tasks import TASKS
@@ -37,9 +36,6 @@ EPOCHS, MIN_ITERATIONS = 60, 300  # paper: 60 epochs
 TRIALS = "trials-{}.json"  # file in the folder of a run or sweep with the queries and the gallery of a test set
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class FileSets(PersonSets):
     """Sets that were read from ``paths`` with ``layouts``, so that another of their published splits can be chosen."""
@@ -49,17 +45,13 @@ class FileSets(PersonSets):
 
     def with_split(self, split: int) -> FileSets:
         """Return the sets with one of their published splits. Sets with a single split stay as they are."""
-        sets = {name: _with_split(self[name], self.paths[name], self.layouts[name], split) for name in self.sets}
+        sets = dict(self.sets)
+        for name in (name for name, layout in self.layouts.items() if LAYOUTS[layout].splits > 1):
+            index = {file: i for i, file in enumerate(sets[name].names)}
+            shots = find_people(self.paths[name], self.layouts[name], split).shots
+            at = {part: torch.tensor(sorted(index[s.name] for s in shots if part in s.splits)) for part in SPLITS}
+            sets[name] = replace(sets[name], splits=at)
         return FileSets(sets, paths=self.paths, layouts=self.layouts)
-
-
-def _with_split(data: PersonSet, path: Path, layout: str, split: int) -> PersonSet:
-    if LAYOUTS[layout].splits == 1:
-        return data
-    index = {name: i for i, name in enumerate(data.names)}
-    shots = find_people(path, layout, split).shots
-    splits = {part: torch.tensor([index[shot.name] for shot in shots if part in shot.splits]) for part in SPLITS}
-    return replace(data, splits={part: at.sort().values for part, at in splits.items()})
 
 
 def read_sets(
@@ -88,9 +80,6 @@ def read_sets(
     return FileSets(sets, paths=paths, layouts=found)
 
 
-# --- a sweep ---------------------------------------------------------------------------------------------------------
-
-
 def prepare_reid_sweep(
     recipe: Recipe,
     paths: Mapping[str, Path],
@@ -106,16 +95,13 @@ def prepare_reid_sweep(
 
     ``reading`` are arguments of `read_sets`.
     """
-    sweep.check_folder(out)
     names = recipe.data.split(", ")
     if set(paths) != set(names):
         given = ", ".join(paths) or "none"
         raise SettingError(f"{recipe.name} needs data sets named {', '.join(names)}; got {given}", "data")
-    for row in methods or ():
-        check_method("methods", row, recipe.rows)
     for name in domains or ():
         check_choice("domains", name, names)
-    changes = sweep_settings(recipe, out, changes)
+    changes = sweep_settings(recipe, out, changes, methods)
     size = {"size": Settings.size, **recipe.settings, **changes}["size"]
     return recipe, read_sets({name: paths[name] for name in names}, size=size, progress=progress, **reading), changes
 
@@ -126,9 +112,6 @@ def save_trials(data: PersonSets, protocols: Mapping[str, str], folder: Path, se
     for path, (name, row) in drawn.items():
         write_trials(path, make_trials(data[name], row, seed), data[name], protocol=row, seed=seed)
     return list(drawn)
-
-
-# --- one run ---------------------------------------------------------------------------------------------------------
 
 
 def prepare_embedder(
@@ -176,9 +159,6 @@ def prepare_embedder(
     settings = Settings(**{"iterations": max(MIN_ITERATIONS, epochs), **known})
     check(settings)
     return settings, data
-
-
-# --- scores of a trained network -------------------------------------------------------------------------------------
 
 
 def score_files(
