@@ -198,7 +198,6 @@ def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_in_a_captured_graph(name: str) -> None:
     """Replays use new pictures and new random numbers and give the same results as eager calls; nothing is read back."""

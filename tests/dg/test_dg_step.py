@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from dg_runs import settings
 from small_digits import small_digits
 from torch import Tensor, nn
 
@@ -17,24 +18,17 @@ from efdm.dg.step import make_step
 from efdm.dg.training import sampler
 from efdm.models import classifier_of
 from efdm.models.backbones import build_backbone
+from efdm.nn.pairing import PAIRINGS
+from efdm.recognition.pixels import prepared
 from efdm.recognition.step import fast_forwards
 from efdm.training.step import Step
 
-ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 METHODS = ("erm", "efdmix", "mixup", "efdmix-labels", "distribution-noise", "manifold-mixup", "cutmix", "dropblock")
 
 
 @pytest.fixture(scope="module")
 def data() -> DomainSet:
     return small_digits(60)
-
-
-def settings(**changes: Any) -> Settings:
-    plain = Settings(
-        "digits", ("ink", "neon", "mosaic"), ("outline",), backbone="tiny", size=32, augmentation="digits", batch=16,
-        iterations=8, lr=0.05, precision="fp32", speed="plain", device="cpu",
-    )  # fmt: skip
-    return dataclasses.replace(plain, **changes)
 
 
 def step_of(data: DomainSet, wanted: Settings) -> Step:
@@ -57,8 +51,6 @@ def test_a_step_is_sgd_on_the_cross_entropy(data: DomainSet) -> None:
     torch.manual_seed(0)
     model = build_backbone("tiny", 10).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-    from efdm.recognition.pixels import prepared
-
     for i, at in zip(range(3), sampler(wanted, data), strict=False):
         expected = nn.functional.cross_entropy(model(prepared(data.images[at], 32)), data.labels[at])
         optimizer.zero_grad()
@@ -71,7 +63,7 @@ def test_a_step_is_sgd_on_the_cross_entropy(data: DomainSet) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_draws_depend_on_the_seed_and_the_iteration_alone(data: DomainSet, method: str) -> None:
-    wanted = settings(method=method, **({"batches": "domains"} if "labels" in method else {}))
+    wanted = settings(method=method)
     one, two = (step_of(data, wanted) for _ in range(2))
     first = losses(one, data, wanted)
     torch.rand(7)  # unrelated draws
@@ -98,10 +90,9 @@ def test_dropout_is_repeatable(data: DomainSet) -> None:
 
 
 def test_domain_labels_reach_the_layers(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = settings(method="efdmix-labels", batches="domains")
+    wanted = settings(method="efdmix-labels")
     step = step_of(data, wanted)
     seen: list[Tensor] = []
-    from efdm.nn.pairing import PAIRINGS
 
     def watched(batch: int, domains: Tensor, *rest: Any) -> Tensor:
         seen.append(domains)
@@ -238,7 +229,7 @@ def test_a_part_with_a_hook_inside_is_divided() -> None:
     assert names(model) == ["stage1", "stage2.1", "stage2.4", "stage3"]
 
 
-@pytest.mark.parametrize("method", [pytest.param(m, marks=ON_GPU) for m in METHODS])
+@pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.mark.gpu) for m in METHODS])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_captured_graph_trains_as_plain_steps(data: DomainSet, method: str, optimizer: str) -> None:
     """With other draws the losses differ by a hundredth or more.
@@ -248,7 +239,6 @@ def test_a_captured_graph_trains_as_plain_steps(data: DomainSet, method: str, op
     a gradient and so amplifies rounding errors.
     """
     common = {"device": "cuda", "method": method, "optimizer": optimizer, "lr": {"sgd": 0.05, "adam": 1e-3}[optimizer]}
-    common |= {"batches": "domains"} if "labels" in method else {}
     wanted = settings(**common)
     plain, graph = (step_of(data, dataclasses.replace(wanted, speed=s)) for s in ("plain", "graph"))
     graph.prepare(torch.arange(16, device="cuda"))
@@ -257,7 +247,6 @@ def test_a_captured_graph_trains_as_plain_steps(data: DomainSet, method: str, op
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize(
     ("backbone", "batchnorm", "alike"), [("mobilenetv2_100", "frozen", 0.85), ("resnet18", "train", 0.95)]
 )

@@ -127,7 +127,6 @@ def differences() -> list[dict[str, Any]]:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("way", dg_lanes.WAYS)
 def test_lanes_train_each_run_as_alone(differences: list[dict[str, Any]], way: str) -> None:
     """If "alone again" fails as well, an operation is not deterministic, and the printed warnings name it."""
@@ -138,7 +137,6 @@ def test_lanes_train_each_run_as_alone(differences: list[dict[str, Any]], way: s
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_interrupted_runs_on_a_gpu_resume(data: DomainSet, tmp_path: Path, lanes: int) -> None:
     """Logged every eighth step, so that two lanes are busy when one is interrupted."""
@@ -157,7 +155,6 @@ def test_interrupted_runs_on_a_gpu_resume(data: DomainSet, tmp_path: Path, lanes
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_memory_of_finished_runs_is_freed(data: DomainSet) -> None:
     """The memory of a graph counts as reserved, not as allocated."""
     used = []

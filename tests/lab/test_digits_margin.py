@@ -16,12 +16,7 @@ from efdm.lab.results import numbers
 FOLDER = Path(__file__).parents[2] / "results" / "digits"
 MARGIN = 2.5  # percentage points, about half of the recorded gain
 # domain -> mean and standard deviation of its pixels when the records were made
-DRAWN = {
-    "ink": (173.579, 46.813),
-    "neon": (71.35, 73.943),
-    "mosaic": (97.562, 51.884),
-    "outline": (130.214, 48.836),
-}
+DRAWN = {"ink": (173.579, 46.813), "neon": (71.35, 73.943), "mosaic": (97.562, 51.884), "outline": (130.214, 48.836)}
 REPEATED = ("efdmix", "neon", 1)  # method, domain, seed
 ITERATIONS, LOSS = 20, 2.25726
 

@@ -84,7 +84,6 @@ def test_a_window_of_a_tall_picture() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_gpu_equals_cpu() -> None:
     images = noise(3, 45)
     windows = Windows(*(torch.tensor(v) for v in ([0.0, 1.5, 3.2], [2.0, 0.3, 0.0], [45.0, 40.1, 33.3], [41.7, 30.0, 45.0])))

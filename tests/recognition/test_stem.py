@@ -55,7 +55,6 @@ def with_gradients(x: Tensor, gradient: Tensor, function: object) -> tuple[Tenso
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("size", [*SIZES, (112, 112)])
 def test_the_pooling_kernel_equals_torch(size: tuple[int, int]) -> None:
     torch.manual_seed(0)

@@ -126,7 +126,6 @@ def test_pictures_must_be_uint8() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_in_a_captured_graph() -> None:
     """Replays use new random numbers and give the same results as eager calls; nothing is read back."""
     images, generator = noise(6).cuda(), torch.Generator("cuda")

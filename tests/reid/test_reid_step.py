@@ -93,7 +93,6 @@ def test_compiled_parts_of_osnet_end_where_stages_end() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize(
     ("method", "speed"), [*((m, "graph") for m in ("erm", "efdmix", "efdmix-labels", "dsu")), ("efdmix", "compile+graph")]
 )

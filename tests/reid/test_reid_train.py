@@ -24,7 +24,6 @@ from efdm.reid.training import Trained, train, train_together
 from efdm.training.lanes import finish
 
 pytestmark = pytest.mark.usefixtures("quickly")
-ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def whole(data: dict[str, PersonSet]) -> tuple[Settings, Trained, Watch]:
     return wanted, train(wanted, data, progress=watch), watch
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -190,7 +189,6 @@ def test_sets_larger_than_the_memory_of_the_device_are_refused(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_lanes_train_each_run_as_alone(data: dict[str, PersonSet]) -> None:
     """Equal up to the order of sums. Nothing is logged before the end, so that all lanes are busy."""
     quiet: Any = {"log_every": 1000, "save_every": 0, "evaluate_every": 0, "device": "cuda", "speed": "graph"}

@@ -84,14 +84,12 @@ def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
 class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
     """Train a classifier on some domains and count correct predictions on all."""
 
+    check = staticmethod(dg_settings.check)
+
     @classmethod
     def load(cls, settings: Settings, data: DomainSet, folder: Path, records: list[Record]) -> Trained:
         found = load_classifier(folder / MODEL, settings.device)
         return Trained(settings, found.model, records, found.classes)
-
-    @staticmethod
-    def check(settings: Settings) -> None:
-        dg_settings.check(settings)
 
     @staticmethod
     def fingerprint_of(settings: Settings, data: DomainSet) -> str:
@@ -108,11 +106,8 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
 
     def batches(self, start: int) -> Iterator[tuple[Tensor, ...]]:
         if not isinstance(self.data.images, StreamedImages):
-            yield from super().batches(start)
-            return
-        yield from batches_of(
-            self.data.images, islice(self.sampler(start), self.settings.iterations - start), use="training"
-        )
+            return super().batches(start)
+        return batches_of(self.data.images, islice(self.sampler(start), self.settings.iterations - start), use="training")
 
     def metrics(self) -> Work[Record]:
         settings, data = self.settings, self.data
@@ -123,6 +118,6 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
 
     def finish(self) -> Trained:
         if self.folder is not None:
-            stored: dict[str, Any] = {"classes": self.data.classes, "stored_size": self.data.images.shape[-1]}
-            save_classifier(self.model, self.folder / MODEL, settings=self.settings, **stored)
+            classes, side = self.data.classes, self.data.images.shape[-1]
+            save_classifier(self.model, self.folder / MODEL, classes=classes, settings=self.settings, stored_size=side)
         return Trained(self.settings, self.model.eval(), self.records, self.data.classes)

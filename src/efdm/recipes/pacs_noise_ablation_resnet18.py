@@ -30,10 +30,5 @@ rows: dict[str, dict[str, Any]] = {
     **{row: {} for row in COMBINED},
 }
 recipe = pacs_resnet(
-    18,
-    "leave-one-out",
-    rows,
-    seeds=(0, 1, 2),
-    contrasts=tuple((NOISE, row) for row in rows if row != NOISE),
-    published=(),
+    18, "leave-one-out", rows, seeds=(0, 1, 2), contrasts=tuple((NOISE, row) for row in rows if row != NOISE), published=()
 )

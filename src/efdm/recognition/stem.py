@@ -34,7 +34,7 @@ def stem_forwards(model: nn.Module, hooked: Collection[nn.Module]) -> dict[nn.Mo
     convolution, _, relu, pooling = children
     if relu in hooked or relu._forward_hooks or not (_has(convolution, _CONVOLUTION) and _has(pooling, _POOLING)):
         return {}
-    return {convolution: compiled(_space_to_depth), relu: _skip, pooling: _relu_max_pool}
+    return {convolution: compiled(_space_to_depth), relu: lambda _, x: x, pooling: lambda _, x: relu_max_pool(x)}
 
 
 def _has(module: nn.Module, options: dict[str, Any]) -> bool:
@@ -49,14 +49,6 @@ def _space_to_depth(convolution: nn.Conv2d, x: Tensor) -> Tensor:
     # 12 channels padded to 16: cuDNN's kernels for multiples of 8 are faster
     blocks, weight = (F.pad(t, (0, 0, 0, 0, 0, 4)).contiguous(memory_format=torch.channels_last) for t in (blocks, weight))
     return F.conv2d(blocks, weight)
-
-
-def _skip(relu: nn.Module, x: Tensor) -> Tensor:
-    return x
-
-
-def _relu_max_pool(pooling: nn.Module, x: Tensor) -> Tensor:
-    return relu_max_pool(x)
 
 
 def relu_max_pool(x: Tensor) -> Tensor:

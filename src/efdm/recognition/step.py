@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,21 +33,13 @@ def start_training(model: nn.Module, settings: RecognitionSettings) -> None:
                 module.eval()
     layers = feature_layers(model)
     for layer in layers if processes()[1] > 1 else ():  # layers mix samples of the whole batch
-        layer.register_forward_pre_hook(_gather_input)
-        layer.register_forward_hook(_own_output)
+        layer.register_forward_pre_hook(lambda _, args: (gather_rows(args[0]), *args[1:]))
+        layer.register_forward_hook(lambda _, args, output: own_rows(output))
     stages = settings.stages if layers else ()
     frozen = [name for name in stages if not find_stage(model, name).module.training]
     if frozen:
         message = f"stage {frozen[0]} is a batch norm, which batchnorm='frozen' keeps in eval mode, where nothing is mixed; "
         raise SettingError(f"{message}use the enclosing module as the stage, or batchnorm='train'", ("stages", "batchnorm"))
-
-
-def _gather_input(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return gather_rows(args[0]), *args[1:]
-
-
-def _own_output(layer: nn.Module, args: Any, output: Tensor) -> Tensor:
-    return own_rows(output)
 
 
 def own_inputs(images: Tensor, settings: RecognitionSettings) -> Tensor:
@@ -62,13 +54,8 @@ def forward_mode(settings: RecognitionSettings, domains: Tensor, forwards: Mappi
     Each process passes `own_inputs` to the model. ``domains`` are the labels of the whole batch. With several processes,
     the ``forwards`` are not used.
     """
-    with ExitStack() as stack:
-        stack.enter_context(autocast(domains.device, settings.precision))
-        stack.enter_context(domains_of_batch(domains))
-        if processes()[1] > 1:
-            stack.enter_context(WholeBatch())
-        else:
-            stack.enter_context(replaced_forwards(forwards))
+    whole: Any = WholeBatch() if processes()[1] > 1 else replaced_forwards(forwards)
+    with autocast(domains.device, settings.precision), domains_of_batch(domains), whole:
         yield
 
 
@@ -104,9 +91,7 @@ def fast_forwards(
             inside = [m for m in child.modules() if m is not child]
             if any(m in ends or m._forward_hooks or m._forward_pre_hooks for m in inside):
                 yield from parts(child)
-            elif isinstance(child, nn.MaxPool2d) or (
-                any(True for _ in child.parameters()) and not isinstance(child, SINGLE)
-            ):
+            elif isinstance(child, nn.MaxPool2d) or (list(child.parameters()) and not isinstance(child, SINGLE)):
                 yield child
 
     forwards = dict.fromkeys(parts(model), compiled())

@@ -22,15 +22,7 @@ from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.pixels import Size, height_and_width
 from efdm.recognition.settings import identity
-from efdm.recognition.training import (
-    Data,
-    RecognitionTask,
-    Settings,
-    Trained,
-    raise_diverged,
-    train_steps,
-    train_together,
-)
+from efdm.recognition.training import Data, RecognitionTask, Settings, Trained, raise_diverged, train_steps, train_together
 from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
 

@@ -17,13 +17,7 @@ from efdm.training.lanes import Work, finish
 
 
 def extract(
-    model: nn.Module,
-    images: Tensor,
-    *,
-    size: Size,
-    batch: int = BATCH,
-    precision: str = "fp32",
-    progress: Report = ignore,
+    model: nn.Module, images: Tensor, *, size: Size, batch: int = BATCH, precision: str = "fp32", progress: Report = ignore
 ) -> Tensor:
     """Return the features of uint8 pictures ``(n, 3, h, w)``, float32 ``(n, d)`` of length 1, on the device of the model.
 

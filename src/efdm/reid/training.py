@@ -96,6 +96,8 @@ def score_entries(found: Ranking, trials: Sequence[Trial], protocol: str) -> Rec
 class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     """Train a network to classify the people of some data sets, and rank the galleries of others by its features."""
 
+    check = staticmethod(reid_settings.check)
+
     def __init__(self, settings: Settings, data: PersonSets, folder: Path | None, *, resume: bool, lanes: int) -> None:
         self.pictures = training_pictures(settings, data)
         self.trials = {
@@ -108,10 +110,6 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     @classmethod
     def load(cls, settings: Settings, data: PersonSets, folder: Path, records: list[Record]) -> Trained:
         return Trained(settings, load_embedder(folder / MODEL, settings.device).model, records)
-
-    @staticmethod
-    def check(settings: Settings) -> None:
-        reid_settings.check(settings)
 
     @staticmethod
     def fingerprint_of(settings: Settings, data: PersonSets) -> str:
@@ -132,10 +130,8 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     def metrics(self) -> Work[Record]:
         settings, scores = self.settings, {}
         for name, trials in self.trials.items():
-            data = self.data[name]
-            found = yield from evaluate(
-                self.model, data, trials, size=settings.size, precision=settings.precision, top=max(RANKS)
-            )
+            options: Any = {"size": settings.size, "precision": settings.precision, "top": max(RANKS)}
+            found = yield from evaluate(self.model, self.data[name], trials, **options)
             scores[name] = score_entries(found, trials, protocol_of(settings, name))
         return {"people": self.pictures.classes, "pictures": len(self.pictures.indices), "test": scores}
 
