@@ -12,31 +12,18 @@ domains. Methods that use domain labels are trained with batches of 2 domains x 
 all domains, for the same number of iterations. (The paper uses 2 x 64 with labels, and its own schedule.)
 
 Stages: the paper mixes after layer1, layer2 and layer3 of ResNet-18, the ends of strides 4, 8 and 16, which are blocks.1,
-blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there. DSU and CrossNorm were published with more stages
-(six of a ResNet; every block, with crops), so their rows use our placement.
+blocks.2 and blocks.4 of timm's MobileNetV2. All feature methods act there.
 """
 
 from efdm.lab import LABEL_ORDERS, NOISE_CONTRASTS, ORDERS, PACS_MOBILENETV2, Recipe, published_lines
 
-LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, for the same number of iterations
-
 recipe = Recipe(
     protocol="leave-one-out",
     data="pacs",
-    methods={
-        "erm": {},
-        "mixstyle": {},
-        "mixstyle-flow": {},
-        "mixstyle-labels": LABELS,
-        "efdmix": {},
-        "efdmix-flow": {},
-        "efdmix-labels": LABELS,
-        "efdmix-labels-flow": LABELS,
-        "dsu": {},
-        "crossnorm": {},
-        "mixup": {},
-        "distribution-noise": {},
-    },
+    methods=[
+        "erm", "mixstyle", "mixstyle-flow", "mixstyle-labels", "efdmix", "efdmix-flow", "efdmix-labels",
+        "efdmix-labels-flow", "dsu", "crossnorm", "mixup", "distribution-noise",
+    ],
     settings=PACS_MOBILENETV2,
     orders=(*ORDERS, *LABEL_ORDERS),
     contrasts=(
@@ -51,4 +38,4 @@ recipe = Recipe(
         "All feature methods act after the same three stages; DSU and CrossNorm were published with more stages, CrossNorm "
         "also with crops.",
     ),
-)
+)  # fmt: skip

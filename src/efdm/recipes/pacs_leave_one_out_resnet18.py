@@ -11,36 +11,22 @@ expected  published averages: ERM 79.5; MixStyle 82.6 and EFDMix 83.4; with doma
 runs      300 (15 methods x 4 domains x 5 seeds)
 
 All methods use the learning rate and the number of iterations that pacs_grid_resnet18 chose for ERM on held-out pictures of
-the training domains. Methods that use domain labels are trained with batches of 2 domains x 32 pictures, the others with 64
-pictures of all domains, for the same number of iterations. (The paper uses 2 x 64 pictures and more iterations with labels.)
-pacs_paper_schedule_resnet18 has the paper's schedules.
-
+the training domains; pacs_paper_schedule_resnet18 has the paper's. All feature methods act after layer1, layer2 and layer3.
 The paper stops the gradient to the style (efdmix), its authors' code does not (efdmix-flow); according to the authors, the
-published numbers come from the code. All feature methods act after layer1, layer2 and layer3. DSU and CrossNorm were
-published with more stages (six of a ResNet; every block, with crops), so their rows use our placement.
+published numbers come from the code.
 """
 
 from efdm.lab import LABEL_ORDERS, NOISE_CONTRASTS, ORDERS, pacs_resnet
 
-LABELS = {"domains_per_batch": 2}  # 2 x 32 pictures, for the same number of iterations
 REGULARIZERS = ("mixup", "manifold-mixup", "cutmix", "cutout", "dropblock")
 
 recipe = pacs_resnet(
     18,
     "leave-one-out",
-    {
-        "erm": {},
-        "mixstyle": {},
-        "mixstyle-labels": LABELS,
-        "efdmix": {},
-        "efdmix-flow": {},
-        "efdmix-labels": LABELS,
-        "efdmix-labels-flow": LABELS,
-        "dsu": {},
-        "crossnorm": {},
-        **{name: {} for name in REGULARIZERS},
-        "distribution-noise": {},
-    },
+    [
+        "erm", "mixstyle", "mixstyle-labels", "efdmix", "efdmix-flow", "efdmix-labels", "efdmix-labels-flow", "dsu",
+        "crossnorm", *REGULARIZERS, "distribution-noise",
+    ],
     orders=(*ORDERS, *LABEL_ORDERS),
     contrasts=(
         ("efdmix", "efdmix-flow"),
@@ -54,4 +40,4 @@ recipe = pacs_resnet(
         "All feature methods act after the same three stages; DSU and CrossNorm were published with more stages, CrossNorm "
         "also with crops.",
     ),
-)
+)  # fmt: skip

@@ -10,10 +10,7 @@ runs      200 (10 methods x 4 domains x 5 seeds)
 
 All other settings and 80 of the runs are those of pacs_leave_one_out_resnet18; --reuse with its folder copies their records.
 In the authors' code only EFDMix lets the gradient flow to the style (efdmix-flow); mixstyle-flow separates the effect of the
-gradient from that of exact matching.
-
-The stages of ResNet-18 end with a ReLU, so most channels have many zeros. The kernels sort equal values by position, so
-efdmix-stable would equal efdmix bit for bit and is left out.
+gradient from that of exact matching. The stages of ResNet-18 end with a ReLU, so most channels have many zeros.
 """
 
 from efdm.lab import STABLE, pacs_resnet

@@ -6,8 +6,7 @@ time      not measured
 expected  published averages: ERM 79.5, MixStyle 82.6, EFDMix 83.4
 runs      80 (4 methods x 4 domains x 5 seeds)
 
-The paper stops the gradient to the style (efdmix), its authors' code does not (efdmix-flow); according to the authors, the
-published numbers come from the code. docs/protocols.md lists the other differences.
+docs/protocols.md lists the differences from the paper.
 """
 
 from efdm.lab import ORDERS, pacs_resnet

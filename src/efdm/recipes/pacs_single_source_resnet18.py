@@ -9,8 +9,7 @@ runs      140 (7 methods x 4 domains x 5 seeds)
 
 All settings except the domains are those of pacs_leave_one_out_resnet18, also the number of iterations, which is 30 to 70
 epochs of one domain. Columns are training domains. The paper pools the pictures of the three test domains, so sketch, the
-largest domain, weighs most; a second table averages the domains' accuracies. The paper stops the style gradient (efdmix),
-its authors' code does not (efdmix-flow).
+largest domain, weighs most; a second table averages the domains' accuracies.
 """
 
 from efdm.lab import NOISE_CONTRASTS, ORDERS, pacs_resnet

@@ -6,9 +6,6 @@ time      on one H200: 7 minutes of training steps in four lanes, without readin
 expected  80.2, 80.6 and 80.3, no significant difference with three seeds; the paper shows a figure without numbers
 runs      36 (3 methods x 4 domains x 3 seeds)
 
-efdmix leaves the order of equal values to the kernel ("fast"). The kernels sort equal values by position, which is the rule
-"stable", so efdmix-stable would equal efdmix bit for bit and is left out.
-
 All other settings and a third of the runs are those of pacs_leave_one_out_mobilenetv2; --reuse with its folder copies their
 records.
 """

@@ -11,8 +11,7 @@ Official protocols: 3,368 queries and 15,913 gallery pictures of Market-1501; GR
 125 queries and 900 gallery pictures. Seed 0 uses split 0 of GRID, seed 1 split 1, and so on, as is usual for GRID. The
 authors' code uses split 0 for all runs: for that, copy this file and set protocol="cross-dataset".
 
-Settings of the authors' code. The weights are torchreid's osnet_x1_0_imagenet.pth. The paper stops the gradient to
-the style (efdmix), its authors' code does not (efdmix-flow).
+Settings of the authors' code. The weights are torchreid's osnet_x1_0_imagenet.pth.
 """
 
 from efdm.lab import ORDERS, Recipe, published_lines
@@ -25,12 +24,7 @@ recipe = Recipe(
     data="market, grid",
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow"],
     # all others are the defaults of efdm.reid.Settings
-    settings={
-        "backbone": "osnet_x1_0",
-        "weights": "osnet_x1_0_imagenet.pth",
-        "stages": ("conv2", "conv3"),
-        "schedule": "thirds",
-    },
+    settings={"backbone": "osnet_x1_0", "weights": "osnet_x1_0_imagenet.pth", "schedule": "thirds"},
     columns={
         "grid": {"iterations": EPOCHS * (12_936 // BATCH)},  # trained on Market-1501
         "market": {"iterations": EPOCHS * (250 // BATCH)},  # trained on GRID
