@@ -95,28 +95,25 @@ def histogram_table(folder: Path) -> str:
 def probe_table(folder: Path) -> str:
     """Return how well a linear probe predicts the domain from each feature statistic, in percent."""
     found = {name: content["accuracy"] for name, content in analysed(folder, "tsne").items()}
-    rows = []
-    for statistic in next(iter(found.values())):
-        rows.append([statistic.replace("_", " "), *(f"{100 * each[statistic]['mean']:.1f}" for each in found.values())])
+    statistics = next(iter(found.values()))
+    rows = [[s.replace("_", " "), *(f"{100 * each[s]['mean']:.1f}" for each in found.values())] for s in statistics]
     return markdown(["statistic", *found], rows)
 
 
 EVALUATORS = {
-    "efdm": "`rank`",
-    "efdm_k_reciprocal": "`rank` after re-ranking",
-    "torchreid_cython": "torchreid, Cython",
+    "efdm": "`rank`", "efdm_k_reciprocal": "`rank` after re-ranking", "torchreid_cython": "torchreid, Cython",
     "torchreid_python": "torchreid, Python",
-}
+}  # fmt: skip
 
 
 def retrieval_table() -> str:
     """Return the times of the evaluators for a set of the size of Market-1501."""
     records = [json.loads((RESULTS / f"retrieval-{device}.json").read_text()) for device in ("cpu", "cuda")]
-    found = {name: [f"{record['rows'][name]['seconds']:.3g} s" if name in record["rows"] else "-" for record in records]
-             for name in EVALUATORS}  # fmt: skip
-    return markdown(
-        ["evaluator", "two CPU cores", "NVIDIA H200"], [[EVALUATORS[name], *cells] for name, cells in found.items()]
-    )
+    rows = [
+        [words, *(f"{r['rows'][name]['seconds']:.3g} s" if name in r["rows"] else "-" for r in records)]
+        for name, words in EVALUATORS.items()
+    ]
+    return markdown(["evaluator", "two CPU cores", "NVIDIA H200"], rows)
 
 
 SCRIPT = "lab_report.py"
@@ -138,15 +135,10 @@ def pages() -> list[Path]:
     return [path.with_name("README.md") for path in sorted((ROOT / "results").rglob("recipe.json"))]
 
 
-def title(recipe: str) -> str:
-    """Return the first sentence of a recipe."""
-    return lab.recipes()[recipe].rstrip(".")
-
-
 def page(path: Path) -> str:
     """Return a page with updated tables, which start at the first third-level heading. A new page has a title only."""
     study = lab.read_study(path.parent)
-    text = path.read_text() if path.exists() else f"# {title(study.recipe.name)}\n"
+    text = path.read_text() if path.exists() else f"# {lab.recipes()[study.recipe.name].rstrip('.')}\n"
     tables = "\n".join(lab.render(table, "markdown") for table in lab.tables(study))
     return text.split("\n### ")[0].rstrip() + "\n\n" + tables
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from efdm.dg.methods import attach
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step
 from efdm.dg.training import sampler
-from efdm.models import classifier_of
 from efdm.models.backbones import build_backbone
 from efdm.nn.pairing import PAIRINGS
 from efdm.recognition.pixels import prepared
@@ -198,19 +197,8 @@ def test_a_penalty_is_added_to_the_loss(data: DomainSet, precision: str, monkeyp
     assert not classifier._forward_pre_hooks
 
 
-def test_the_classifier_of_a_penalty_is_not_compiled() -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.head = nn.BatchNorm2d(3), nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
-
-    net = Net()
-    assert names(net) == ["body", "head"]
-    assert names(net, [classifier_of(net)]) == ["body"]
-
-
-def names(model: nn.Module, hooked: Sequence[nn.Module] = ()) -> list[str]:
-    found = set(fast_forwards(model, settings(speed="compile"), hooked))
+def names(model: nn.Module) -> list[str]:
+    found = set(fast_forwards(model, settings(speed="compile")))
     return [name for name, module in model.named_modules() if module in found]
 
 

@@ -40,11 +40,11 @@ def test_pictures_must_be_uint8(images: Tensor) -> None:
 
 
 def test_a_window_of_whole_pixels_is_a_crop() -> None:
-    images = noise(2, 40)
-    tops, lefts, heights, widths = (torch.tensor(v) for v in ([3.0, 0.0], [7.0, 16.0], [24.0, 24.0], [24.0, 24.0]))
-    out = resampled(images, Windows(tops, lefts, heights, widths), 24, torch.tensor([False, True]))
-    assert torch.equal(out[0], images[0, :, 3:27, 7:31].float())
-    assert torch.equal(out[1], images[1, :, 0:24, 16:40].float().flip(-1))
+    images = noise(2, 60, 25)
+    windows = Windows(*(torch.tensor(v) for v in ([7.0, 0.0], [2.0, 5.0], [40.0, 40.0], [20.0, 20.0])))
+    out = resampled(images, windows, (40, 20), torch.tensor([False, True]))
+    assert torch.equal(out[0], images[0, :, 7:47, 2:22].float())
+    assert torch.equal(out[1], images[1, :, 0:40, 5:25].float().flip(-1))
 
 
 def test_a_rectangular_window_is_stretched() -> None:
@@ -73,14 +73,6 @@ def test_colours_equal_torchvision(name: str) -> None:
     out = change(pixels, torch.tensor(amounts))
     for image, amount, found in zip(pixels, amounts, out, strict=True):
         torch.testing.assert_close(found, getattr(functional, theirs)(image, amount), rtol=0, atol=2e-5)
-
-
-def test_a_window_of_a_tall_picture() -> None:
-    images = noise(2, 60, 25)
-    windows = Windows(*(torch.tensor([v, v]) for v in (7.0, 2.0, 40.0, 20.0)))
-    out = resampled(images, windows, (40, 20), torch.tensor([True, False]))
-    assert torch.equal(out[0], images[0, :, 7:47, 2:22].float().flip(-1))
-    assert torch.equal(out[1], images[1, :, 7:47, 2:22].float())
 
 
 @pytest.mark.gpu

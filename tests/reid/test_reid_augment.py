@@ -120,11 +120,6 @@ def test_erasing_follows_the_published_rule() -> None:
     torch.testing.assert_close(found.mean(0), torch.tensor(sides).float().mean(0), rtol=0.04, atol=0)
 
 
-def test_pictures_must_be_uint8() -> None:
-    with pytest.raises(ValueError, match="uint8"):
-        augmented(torch.zeros(1, 3, 8, 8), (), SIZE)
-
-
 @pytest.mark.gpu
 def test_in_a_captured_graph() -> None:
     """Replays use new random numbers and give the same results as eager calls; nothing is read back."""

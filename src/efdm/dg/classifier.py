@@ -49,7 +49,5 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
     """
     metadata, load = read_model(Path(path), FORMAT, "a classifier", Settings)
     classes = json.loads(metadata["classes"])
-    stored_size = int(metadata.get("stored_size") or metadata.get("kept") or metadata["size"])
-    return Classifier(
-        load(len(classes), device), classes, int(metadata["size"]), json.loads(metadata["settings"]), stored_size
-    )
+    size, stored_size = metadata["size"], metadata.get("stored_size") or metadata.get("kept") or metadata["size"]
+    return Classifier(load(len(classes), device), classes, int(size), json.loads(metadata["settings"]), int(stored_size))

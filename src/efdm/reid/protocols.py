@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -35,11 +34,9 @@ class Trial(NamedTuple):
     gallery: Tensor
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(NamedTuple):
     """A row of `PROTOCOLS`. ``trials`` returns the trials for a set and a seed."""
 
-    name: str
     about: str
     trials: Callable[[PersonSet, int], list[Trial]]
 
@@ -54,11 +51,8 @@ def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> l
         for i in gallery:
             seen.setdefault(people[i], set()).add(cameras[i])
         if not any(seen.get(people[i], set()) - {cameras[i]} for i in query):
-            raise SettingError(
-                f"{data.name}: no query of {protocol} has a match in the gallery; expected pictures of the same people from "
-                "other cameras",
-                "protocol",
-            )
+            message = f"{data.name}: no query of {protocol} has a match in the gallery; expected pictures of the same people"
+            raise SettingError(f"{message} from other cameras", "protocol")
     return trials
 
 
@@ -73,9 +67,8 @@ def official(data: PersonSet, seed: int) -> list[Trial]:
     """Return the published queries and gallery."""
     trial = Trial(data.select("query").cpu(), data.select("gallery").cpu())
     if missing := [name for name, at in zip(("queries", "gallery"), trial, strict=True) if not len(at)]:
-        remedy = "choose the protocol " + " or ".join(name for name in PROTOCOLS if name != "official")
-        if len(missing) == 1:
-            remedy = f"complete the copy, or {remedy}, which divide the training pictures"
+        others = " or ".join(name for name in PROTOCOLS if name != "official")
+        remedy = f"complete the copy, or choose {others}, which divide the training pictures"
         raise SettingError(f"{data.name} has no published {' and '.join(missing)}; {remedy}", "protocol")
     return [trial]
 
@@ -122,13 +115,11 @@ def _sorted(indices: Iterable[int]) -> Tensor:
     return torch.tensor(sorted(indices), dtype=torch.int64)
 
 
-_ROWS = (
-    Protocol("official", "the published queries and gallery", official),
-    Protocol("camera-pair", "one query per person from the first of two cameras, the second is the gallery", camera_pair),
-    Protocol("person-camera", "a random query for each person and camera, the rest is the gallery", person_camera),
-)
-
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({row.name: row for row in _ROWS})
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+    "official": Protocol("the published queries and gallery", official),
+    "camera-pair": Protocol("one query per person from the first of two cameras, the second is the gallery", camera_pair),
+    "person-camera": Protocol("a random query for each person and camera, the rest is the gallery", person_camera),
+})  # fmt: skip
 
 
 def write_trials(path: str | Path, trials: Sequence[Trial], data: PersonSet, *, protocol: str, seed: int) -> None:
@@ -143,11 +134,9 @@ def read_trials(path: str | Path, data: PersonSet) -> list[Trial]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
-            raise DamagedFileError(path, f"format is {content['format']!r}, expected {FORMAT!r}", remedy)
+            raise ValueError(f"format is {content['format']!r}, expected {FORMAT!r}")
         named = [{part: [key(name) for name in trial[part]] for part in Trial._fields} for trial in content["trials"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, DamagedFileError):
-            raise
         raise DamagedFileError(path, f"no trials of re-identification ({error!r})", remedy) from error
     index = {key(name): i for i, name in enumerate(data.names)}
     if unknown := sorted({name for trial in named for names in trial.values() for name in names} - index.keys()):

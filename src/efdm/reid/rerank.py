@@ -27,14 +27,11 @@ def k_reciprocal(
     distance: Distance = "cosine",
     chunk: int = CHUNK,
 ) -> Tensor:
-    """Return distances ``(queries, gallery)`` for `efdm.reid.retrieval.rank_distances`, on the device of the features.
+    """Return re-ranking distances ``(queries, gallery)`` for `rank_distances`, on the device of the features.
 
-    Args:
-        k1: number of nearest pictures among which neighbours are sought.
-        k2: number of nearest pictures over which the encodings are averaged; 1 keeps them.
-        weight: share of the original distance in the result; the rest is the Jaccard distance. (Defaults as in the paper.)
-        distance: the original distance. Euclidean distances are squared, as in the paper.
-        chunk: distances in memory at a time, apart from the result.
+    Neighbours are found among the ``k1`` nearest pictures, and encodings are averaged over the ``k2`` nearest. The result is
+    ``weight`` times the original ``distance``, squared if Euclidean, plus ``1 - weight`` times the Jaccard distance. The
+    defaults are the paper's. ``chunk`` distances are in memory at a time, apart from the result.
     """
     for name, value in (("k1", k1), ("k2", k2)):
         if value < 1:

@@ -60,12 +60,10 @@ class Ranking(NamedTuple):
 
 
 def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", chunk: int = CHUNK, top: int = 50) -> Ranking:
-    """Rank the gallery for each query, on the device of the features.
+    """Return mAP and CMC of the gallery, ranked by its distance to each query on the device of the features.
 
-    Args:
-        distance: a row of `DISTANCES`. Distances are float32, or float64 for vectors of that dtype.
-        chunk: distances in memory at a time.
-        top: length of the CMC.
+    Distances are float32, or float64 for vectors of that dtype; ``chunk`` of them are in memory at a time. The CMC has
+    ``top`` ranks.
     """
     vectors, others = prepared_vectors(query.vectors, gallery.vectors, distance)
     between = DISTANCES[distance].between
@@ -75,7 +73,7 @@ def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", c
 
 
 def rank_distances(distances: Tensor, query: Features, gallery: Features, *, chunk: int = CHUNK, top: int = 50) -> Ranking:
-    """Rank the gallery by given ``distances`` ``(queries, gallery)``, such as those of `efdm.reid.rerank`."""
+    """Return mAP and CMC of the gallery, ranked by ``distances`` ``(queries, gallery)``, such as those of `k_reciprocal`."""
     if tuple(distances.shape) != (len(query), len(gallery)):
         raise ValueError(f"distances have shape {tuple(distances.shape)}, expected {(len(query), len(gallery))}")
     return _score((part.clone() for part in distances.split(_rows(chunk, gallery))), query, gallery, top)

@@ -97,13 +97,10 @@ def search(
     top: int = 10,
     progress: Report = ignore,
 ) -> SearchResult:
-    """Rank the gallery of a set for queries of the same or another set.
+    """Rank the split "gallery" of a set, or all its pictures, for queries of the same or another set.
 
-    Args:
-        query: its pictures at ``queries``, by default its split "query", or all if it has none. People and cameras of two
-            sets are compared only if the sets have the same name.
-        gallery: its split "gallery" is searched, or all pictures if it has none.
-        size: input size of the network (height, width).
+    ``queries`` are indices of ``query``, by default of its split "query", or of all its pictures. People and cameras of two
+    sets are compared only if the sets have the same name. ``size`` is the input size of the network (height, width).
     """
     if top < 1:
         raise ValueError(f"top must be >= 1, got {top}")

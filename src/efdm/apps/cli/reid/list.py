@@ -10,5 +10,5 @@ from efdm.reid import PROTOCOLS
 def list_command() -> None:
     """List recipes, methods, backbones, protocols and layouts."""
     print_lists("reid")
-    print_rows("Protocols of test sets", ((row.name, row.about, "") for row in PROTOCOLS.values()))
+    print_rows("Protocols of test sets", ((name, row.about, "") for name, row in PROTOCOLS.items()))
     print_rows("Layouts of data sets, recognised by their file names", ((n, row.example, "") for n, row in LAYOUTS.items()))
