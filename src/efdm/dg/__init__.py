@@ -11,17 +11,6 @@ with requires("dg"):
     from efdm.recognition.settings import identity
 
 __all__ = [
-    "METHODS",
-    "Classifier",
-    "Method",
-    "Settings",
-    "Trained",
-    "attach",
-    "count_correct",
-    "identity",
-    "load_classifier",
-    "predict",
-    "save_classifier",
-    "train",
-    "train_together",
-]
+    "METHODS", "Classifier", "Method", "Settings", "Trained", "attach", "count_correct", "identity", "load_classifier",
+    "predict", "save_classifier", "train", "train_together",
+]  # fmt: skip

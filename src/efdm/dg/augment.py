@@ -10,20 +10,8 @@ import torch
 from torch import Tensor
 
 from efdm.nn.draw import Generator, uniform
-from efdm.recognition.pixels import (
-    Windows,
-    brightness,
-    check_images,
-    contrast,
-    enlarged_windows,
-    first_fitting,
-    gray,
-    hue,
-    normalized,
-    prepared,
-    resampled,
-    saturation,
-)
+from efdm.recognition import pixels
+from efdm.recognition.pixels import Windows, normalized, resampled
 
 Augmentation = Callable[[Tensor, int, Generator], Tensor]
 
@@ -34,7 +22,7 @@ def augmented(images: Tensor, name: str, size: int, generator: Generator = None)
     ``name`` is a row of `AUGMENTATIONS`. The result is in channels_last format. Random numbers come from ``generator``,
     which must be on the device of the images.
     """
-    check_images(images)
+    pixels.check_images(images)
     if images.shape[2] != images.shape[3]:
         raise ValueError(f"images must be uint8 (b, 3, side, side), got {images.dtype} {tuple(images.shape)}")
     return AUGMENTATIONS[name](images, size, generator)
@@ -43,24 +31,23 @@ def augmented(images: Tensor, name: str, size: int, generator: Generator = None)
 def paper(images: Tensor, size: int, generator: Generator) -> Tensor:
     """As in the paper: with probability 0.5 enlarge by an eighth (224 to 252) and crop at random; horizontal flip."""
     chance, down, right, mirror = uniform(4, len(images), device=images.device, generator=generator)
-    return normalized(resampled(images, enlarged_windows(images, size, chance, down, right), size, mirror < 0.5))
+    return normalized(resampled(images, pixels.enlarged_windows(images, size, chance, down, right), size, mirror < 0.5))
 
 
 def domainbed(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """DomainBed's augmentation: random resized crop (0.7 to 1 of the area), horizontal flip, colour jitter of 0.3, grayscale
-    (p = 0.1).
+    """As in DomainBed: random resized crop (0.7 to 1 of the area), flip, colour jitter of 0.3, grayscale (p = 0.1).
 
-    Differences from torchvision: the jitter's operations have a fixed order, and crops may start between pixels.
+    Unlike torchvision's, the operations of the jitter have a fixed order, and crops may start between pixels.
     """
     device, batch = images.device, len(images)
     windows = _windows_of_area(batch, images.shape[-1], (0.7, 1.0), device, generator)
     mirror, grays, *amounts = uniform(6, batch, device=device, generator=generator)
-    pixels = resampled(images, windows, size, mirror < 0.5) / 255
-    for change, u in zip((brightness, contrast, saturation), amounts, strict=False):
-        pixels = change(pixels, 0.7 + 0.6 * u)
-    pixels = hue(pixels, 0.6 * amounts[3] - 0.3)
-    pixels = torch.where((grays < 0.1)[:, None, None, None], gray(pixels), pixels)
-    return normalized(pixels * 255)
+    out = resampled(images, windows, size, mirror < 0.5) / 255
+    for change, u in zip((pixels.brightness, pixels.contrast, pixels.saturation), amounts, strict=False):
+        out = change(out, 0.7 + 0.6 * u)
+    out = pixels.hue(out, 0.6 * amounts[3] - 0.3)
+    out = torch.where((grays < 0.1)[:, None, None, None], pixels.gray(out), out)
+    return normalized(out * 255)
 
 
 def digits(images: Tensor, size: int, generator: Generator) -> Tensor:
@@ -73,7 +60,7 @@ def digits(images: Tensor, size: int, generator: Generator) -> Tensor:
 
 
 AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType({
-    "paper": paper, "domainbed": domainbed, "digits": digits, "none": lambda images, size, _: prepared(images, size),
+    "paper": paper, "domainbed": domainbed, "digits": digits, "none": lambda images, size, _: pixels.prepared(images, size),
 })  # fmt: skip
 
 
@@ -87,6 +74,6 @@ def _windows_of_area(
     u = uniform(2, 10, batch, device=device, generator=generator)
     share, ratio = area[0] + (area[1] - area[0]) * u[0], torch.exp((2 * u[1] - 1) * math.log(4 / 3))
     sides = torch.stack([(share / ratio).sqrt(), (share * ratio).sqrt()])  # (2, 10, b), relative to the side
-    heights, widths = first_fitting(sides, (sides <= 1).all(0), 1.0) * side
+    heights, widths = pixels.first_fitting(sides, (sides <= 1).all(0), 1.0) * side
     down, right = uniform(2, batch, device=device, generator=generator)
     return Windows(down * (side - heights), right * (side - widths), heights, widths)

@@ -3,15 +3,7 @@
 from efdm.errors import requires
 
 with requires("dg"):
-    from efdm.lab.pacs import (
-        NOISE_CONTRASTS,
-        PACS_MOBILENETV2,
-        PACS_PAPER,
-        PACS_RESNET18,
-        PACS_RESNET50,
-        STABLE,
-        pacs_resnet,
-    )
+    from efdm.lab.pacs import NOISE_CONTRASTS, PACS_MOBILENETV2, PACS_PAPER, PACS_RESNET18, STABLE, pacs_resnet
     from efdm.lab.plan import expand
     from efdm.lab.published import LABEL_ORDERS, ORDERS, Published, published_lines
     from efdm.lab.recipe import Recipe, load_recipe, recipes
@@ -21,30 +13,7 @@ with requires("dg"):
     from efdm.lab.sweep import Study, load_data, read_study, run
 
 __all__ = [
-    "FORMATS",
-    "LABEL_ORDERS",
-    "NOISE_CONTRASTS",
-    "ORDERS",
-    "PACS_MOBILENETV2",
-    "PACS_PAPER",
-    "PACS_RESNET18",
-    "PACS_RESNET50",
-    "SELECTIONS",
-    "STABLE",
-    "Published",
-    "Recipe",
-    "Study",
-    "accuracy_table",
-    "comparison_table",
-    "expand",
-    "load_data",
-    "load_recipe",
-    "pacs_resnet",
-    "published_lines",
-    "read_study",
-    "recipes",
-    "render",
-    "run",
-    "summary_table",
-    "tables",
-]
+    "FORMATS", "LABEL_ORDERS", "NOISE_CONTRASTS", "ORDERS", "PACS_MOBILENETV2", "PACS_PAPER", "PACS_RESNET18", "SELECTIONS",
+    "STABLE", "Published", "Recipe", "Study", "accuracy_table", "comparison_table", "expand", "load_data", "load_recipe",
+    "pacs_resnet", "published_lines", "read_study", "recipes", "render", "run", "summary_table", "tables",
+]  # fmt: skip

@@ -17,28 +17,7 @@ with requires("reid"):
     from efdm.reid.training import Trained, train, train_together
 
 __all__ = [
-    "METHODS",
-    "PROTOCOLS",
-    "Embedder",
-    "Features",
-    "PersonSets",
-    "Ranking",
-    "SearchResult",
-    "Settings",
-    "Trained",
-    "Trial",
-    "extract",
-    "identity",
-    "k_reciprocal",
-    "load_embedder",
-    "make_trials",
-    "rank",
-    "rank_distances",
-    "read_trials",
-    "save_embedder",
-    "score",
-    "search_files",
-    "train",
-    "train_together",
-    "write_trials",
-]
+    "METHODS", "PROTOCOLS", "Embedder", "Features", "PersonSets", "Ranking", "SearchResult", "Settings", "Trained", "Trial",
+    "extract", "identity", "k_reciprocal", "load_embedder", "make_trials", "rank", "rank_distances", "read_trials",
+    "save_embedder", "score", "search_files", "train", "train_together", "write_trials",
+]  # fmt: skip

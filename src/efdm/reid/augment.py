@@ -13,40 +13,29 @@ import torch
 from torch import Tensor
 
 from efdm.nn.draw import Generator, uniform
-from efdm.recognition.pixels import (
-    Size,
-    Windows,
-    brightness,
-    check_images,
-    contrast,
-    enlarged_windows,
-    first_fitting,
-    normalized,
-    rectangles,
-    resampled,
-)
+from efdm.recognition import pixels
 
 Augmentation = Literal["flip", "crop", "jitter", "erase"]
 
 
-def augmented(images: Tensor, names: Collection[str], size: Size, generator: Generator = None) -> Tensor:
+def augmented(images: Tensor, names: Collection[str], size: pixels.Size, generator: Generator = None) -> Tensor:
     """Return augmented training pictures: uint8 ``(b, 3, h, w)`` to normalized float32 of ``size``, in channels_last format.
 
     Random numbers come from ``generator``, which must be on the device of the images.
     """
-    check_images(images)
+    pixels.check_images(images)
     batch, device = len(images), images.device
     chance, down, right, mirror, light, spread = uniform(6, batch, device=device, generator=generator)
     if "crop" in names:
-        windows = enlarged_windows(images, size, chance, down, right)
+        windows = pixels.enlarged_windows(images, size, chance, down, right)
     else:
         zero = torch.zeros(batch, device=device)
-        windows = Windows(zero, zero, zero + images.shape[2], zero + images.shape[3])
-    pixels = resampled(images, windows, size, mirror < 0.5 if "flip" in names else None)
+        windows = pixels.Windows(zero, zero, zero + images.shape[2], zero + images.shape[3])
+    out = pixels.resampled(images, windows, size, mirror < 0.5 if "flip" in names else None)
     if "jitter" in names:  # torchreid applies the two in random order
-        pixels = brightness(pixels / 255, 0.8 + 0.4 * light)
-        pixels = contrast(pixels, 0.85 + 0.3 * spread) * 255
-    out = normalized(pixels)
+        out = pixels.brightness(out / 255, 0.8 + 0.4 * light)
+        out = pixels.contrast(out, 0.85 + 0.3 * spread) * 255
+    out = pixels.normalized(out)
     return erased(out, generator) if "erase" in names else out
 
 
@@ -61,9 +50,9 @@ def erased(images: Tensor, generator: Generator = None) -> Tensor:
     area, ratio = (0.02 + 0.38 * share) * height * width, 0.3 + (1 / 0.3 - 0.3) * ratio
     sides = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()]).round()  # (2, 10, b)
     fits = (sides[0] < height) & (sides[1] < width)
-    tall, wide = first_fitting(sides, fits, 0.0)
+    tall, wide = pixels.first_fitting(sides, fits, 0.0)
     chance, down, right = uniform(3, batch, device=device, generator=generator)
     top, left = (down * (height - tall + 1)).floor(), (right * (width - wide + 1)).floor()
-    center = tuple((start + (side / 2).floor()).long() for start, side in ((top, tall), (left, wide)))
-    mask = rectangles((height, width), (center[0], center[1]), (tall.long(), wide.long()))
+    y, x = ((start + (side / 2).floor()).long() for start, side in ((top, tall), (left, wide)))
+    mask = pixels.rectangles((height, width), (y, x), (tall.long(), wide.long()))
     return torch.where((mask & (chance < 0.5)[:, None, None])[:, None], 0.0, images)
