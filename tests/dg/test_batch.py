@@ -37,17 +37,6 @@ def test_shape_layout_and_probabilities(change: type, device: torch.device) -> N
     assert torch.equal(targets, kept[1])
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_draws_come_from_the_generator(change: type, device: torch.device) -> None:
-    outs = []
-    for other in (0, 1):
-        torch.manual_seed(other)
-        outs.append(seeded(change, device, 5)(*batch(device)))
-    assert torch.equal(outs[0][0], outs[1][0])
-    assert torch.equal(outs[0][1], outs[1][1])
-    assert any(not torch.equal(outs[0][0], seeded(change, device, seed)(*batch(device))[0]) for seed in (6, 7, 8))
-
-
 @pytest.mark.parametrize("gate", ["read", "not read"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_probability_of_a_change(change: type, gate: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,18 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from functools import partial
 
 import pytest
-from sweeps import DOMAINS
+import sweeps
+from sweeps import DOMAINS, SHORT
 
 from efdm.dg.protocols import Cell
-from efdm.lab import Recipe, expand
+from efdm.lab import expand
 from efdm.lab.draws import DRAWN, drawn
 from efdm.lab.plan import merged, plan_as_json, plan_from_json
 
-SHORT = {"iterations": 10, "device": "cpu", "precision": "fp32", "speed": "plain"}
-
-
-def small(**changes: object) -> Recipe:
-    fields = {"protocol": "leave-one-out", "data": "noise", "methods": ["erm", "efdmix"], "settings": SHORT, "seeds": (0, 1)}
-    return Recipe(**{**fields, **changes})  # type: ignore[arg-type]
+small = partial(sweeps.small, seeds=(0, 1))
 
 
 def test_one_run_per_row_cell_and_seed() -> None:
@@ -121,5 +118,5 @@ def test_plans_merge_unless_settings_differ() -> None:
     assert sorted({p.seed for p in merged(first, second)}) == [0, 1, 2]
     assert len(merged(first, second)) == 3 * 8
     other = [p for p, _ in expand(small(), DOMAINS, iterations=11)]
-    with pytest.raises(ValueError, match="iterations 10, not 11"):
+    with pytest.raises(ValueError, match="iterations 30, not 11"):
         merged(first, other)

@@ -4,6 +4,7 @@ import csv
 import io
 import statistics
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -115,11 +116,11 @@ def test_last_lists_a_grid_and_other_rules_choose() -> None:
     assert cell(less, "erm", "art", selection="training-domain validation") == "40.0 (2 of 3)"
 
 
+tuned = partial(small, methods=["erm"], scores=("training-domain validation",), selections=("last",), seeds=(0,))
+
+
 def test_settings_are_chosen_without_the_test_domains() -> None:
-    recipe = small(
-        grid={"lr": (0.1, 0.01)}, methods=["erm"], scores=("training-domain validation",), selections=("last",), seeds=(0,)
-    )
-    study = studied(recipe, by_rate)
+    study = studied(tuned(grid={"lr": (0.1, 0.01)}), by_rate)
     assert best_row(study) == "Highest training-domain validation: erm, lr 0.01 (90.00). Chosen: erm, lr 0.01."
     assert best_row(study) in tables(study)[0].caption
     assert "No row is chosen" in best_row(without(study, 0))
@@ -133,11 +134,7 @@ def test_the_smallest_equally_good_rate_is_chosen(behind: float, chosen: str, se
     def accuracy(settings: Settings, step: int, split: str, domain: str) -> float:
         return 90 + settings.seed - {0.1: 5, 0.01: 0, 0.001: behind}[settings.lr]
 
-    recipe = small(
-        grid={"lr": (0.1, 0.01, 0.001)}, methods=["erm"], scores=("training-domain validation",), selections=("last",),
-        seeds=seeds,
-    )  # fmt: skip
-    sentence = best_row(studied(recipe, accuracy))
+    sentence = best_row(studied(tuned(grid={"lr": (0.1, 0.01, 0.001)}, seeds=seeds), accuracy))
     assert sentence.startswith(f"Highest training-domain validation: erm, lr 0.01 ({best}).")
     assert f"Chosen: erm, lr {chosen}" in sentence
 
@@ -149,10 +146,7 @@ def test_the_shortest_equally_good_schedule_is_chosen(behind: float, chosen: str
     def accuracy(settings: Settings, step: int, split: str, domain: str) -> float:
         return 90 - (settings.iterations == 5) * (behind + 0.2 * (settings.lr == 0.1)) - 0.1 * (settings.lr == 0.01)
 
-    recipe = small(
-        grid={"lr": (0.1, 0.01), "iterations": (5, 30)}, methods=["erm"], scores=("training-domain validation",),
-        selections=("last",), seeds=(0,),
-    )  # fmt: skip
+    recipe = tuned(grid={"lr": (0.1, 0.01), "iterations": (5, 30)})
     assert f"Chosen: erm, {chosen}" in best_row(studied(recipe, accuracy))
 
 

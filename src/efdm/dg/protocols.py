@@ -63,7 +63,6 @@ class Protocol:
         settings: the settings that the protocol fixes.
     """
 
-    name: str
     about: str
     cells: Callable[[Sequence[str]], list[Cell]]
     listed: Literal["test", "train"]
@@ -84,7 +83,7 @@ class Protocol:
     def validation_cells(self, domains: Sequence[str]) -> list[Cell]:
         """Return the additional cells for leave-one-domain-out cross-validation, with every pair of domains left out."""
         if self.listed != "test":
-            raise SettingError(f"{self.name} has no second training domain to leave out; use another rule", "selections")
+            raise SettingError("the protocol has no second training domain to leave out; use another rule", "selections")
         return leave_out(domains, 2)
 
     def settings_for(self, cell: Cell) -> dict[str, Any]:
@@ -126,11 +125,11 @@ def check_unseen(data: DomainSet) -> None:
             )
 
 
-_ROWS = (
-    Protocol("leave-one-out", "train on all domains but one, test on that one", leave_out, "test"),
-    Protocol("single-source", "train on one domain, test on the others", single_source, "train"),
-    Protocol(
-        "domainbed", "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+    "leave-one-out": Protocol("train on all domains but one, test on that one", leave_out, "test"),
+    "single-source": Protocol("train on one domain, test on the others", single_source, "train"),
+    "domainbed": Protocol(
+        "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
         leave_out, "test", scored="rest", split=hold_out, split_words=", 20% held out by seed", per_domain=32,
         # Gulrajani and Lopez-Paz, "In Search of Lost Domain Generalization", ICLR 2021, and their code's defaults
         settings=MappingProxyType({
@@ -138,6 +137,4 @@ _ROWS = (
             "schedule": "constant", "augmentation": "domainbed", "batchnorm": "frozen",
         }),
     ),
-)  # fmt: skip
-
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({row.name: row for row in _ROWS})
+})  # fmt: skip

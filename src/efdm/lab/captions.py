@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from efdm.lab.plan import display, hparam_grid
@@ -25,11 +25,6 @@ PICTURES: Mapping[str, tuple[str, str]] = {
     "all": ("all", ""), "rest": ("the", ", except those in the validation split"), "official": ("the official test", ""),
     "": ("the", ""),
 }  # fmt: skip
-
-
-def score_sentences(study: Study, scores: Sequence[str], scored: str = "") -> list[str]:
-    """Return sentences that say what the scores measure and which pictures are scored."""
-    return study.recipe.kind.measures(study.plan) or [f"Accuracy in %{score_words(study, scores[0], scored)}."]
 
 
 def score_words(study: Study, score: str, scored: str = "") -> str:

@@ -15,35 +15,23 @@ from efdm.models.backbones import ORIGINS
 
 # the paper, for ResNets
 PACS_PAPER: Mapping[str, Any] = MappingProxyType({
-    "weights": "timm",
-    "batch": 64,
-    "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",
-    "augmentation": "paper",
-    "size": 224,
+    "weights": "timm", "batch": 64, "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4,
+    "schedule": "cosine", "augmentation": "paper", "size": 224,
     "evaluate_every": 500,  # ours; the paper evaluates at the end only
 })  # fmt: skip
 PACS_MOBILENETV2: Mapping[str, Any] = MappingProxyType({
-    **PACS_PAPER,
-    "backbone": "mobilenetv2_100",
+    **PACS_PAPER, "backbone": "mobilenetv2_100",
     "stages": ("blocks.1", "blocks.2", "blocks.4"),  # the ends of strides 4, 8 and 16, like layer1, 2, 3 of a ResNet
-    "iterations": 1600,
-    "lr": 3e-3,
-    "evaluate_every": 400,
+    "iterations": 1600, "lr": 3e-3, "evaluate_every": 400,
 })  # fmt: skip
-# lr and iterations were chosen by pacs_grid_resnet18
 PACS_RESNET18: Mapping[str, Any] = MappingProxyType({
-    **PACS_PAPER,
-    "backbone": "resnet18",
-    "weights": "resnet18.timm.fp16.safetensors",
+    **PACS_PAPER, "backbone": "resnet18", "weights": "resnet18.timm.fp16.safetensors",
     "stages": ("layer1", "layer2", "layer3"),  # paper
-    "iterations": 1600,
-    "lr": 4e-3,
+    "iterations": 1600, "lr": 4e-3,  # chosen by pacs_grid_resnet18
     "evaluate_every": 0,  # as the paper: at the end only
 })  # fmt: skip
 PACS_RESNET50: Mapping[str, Any] = MappingProxyType({
-    **PACS_RESNET18,
-    "backbone": "resnet50_v1",
-    "weights": "resnet50v1.timm.fp16.safetensors",
+    **PACS_RESNET18, "backbone": "resnet50_v1", "weights": "resnet50v1.timm.fp16.safetensors",
     "lr": 2e-3,  # provisional: pacs_grid_resnet50 has not been run
 })  # fmt: skip
 # claims about distribution noise, a method of our own

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_sentences, score_words
+from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence, p_value
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
@@ -57,9 +57,11 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         lines += [_published_line(line, columns) for line in published if line.row == row]
     protocol, rule = recipe.rules, SELECTIONS[selection]
     scored = protocol.scored if rule.scored == "protocol" else rule.scored
+    columns_are = {"test": "test domain", "train": "training domain"}[protocol.listed]
+    columns_are = "training data → test data" if protocol.heading == "direction" else columns_are
     caption = [
-        f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {_column_words(recipe)}.",
-        *score_sentences(study, scores, scored),
+        f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns_are}.",
+        *(recipe.kind.measures(study.plan) or [f"Accuracy in %{score_words(study, scores[0], scored)}."]),
         f"Selection: {selection} ({rule.about}).",
         _spread_words(study, std),
         *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
@@ -85,12 +87,6 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
 def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
     """Return the scores of each table."""
     return [recipe.scores] if recipe.kind.layout == "one table" else [(score,) for score in recipe.scores]
-
-
-def _column_words(recipe: Recipe) -> str:
-    if recipe.rules.heading == "direction":
-        return "training data → test data"
-    return {"test": "test domain", "train": "training domain"}[recipe.listed]
 
 
 def _named(study: Study, score: str) -> str:

@@ -201,9 +201,8 @@ def check_folder(out: Path) -> None:
     check_unlocked(out)
     present = {path.name for path in out.iterdir()} - {LOCK} if out.exists() else set()
     if SETTINGS in present:
-        raise RunFolderError(
-            f"{out} holds a single run, not the runs of a recipe; choose another folder", out, "other settings"
-        )
+        message = f"{out} holds a single run, not the runs of a recipe; choose another folder"
+        raise RunFolderError(message, out, "other settings")
     if present and not present & {RECIPE, FILE}:
         raise RunFolderError(f"{out} is not empty and holds no runs of a recipe; choose another folder", out, "other data")
 
@@ -244,9 +243,8 @@ def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) ->
     elif lost:
         problem = f"a recipe without {', '.join(sorted(lost))}"
     if problem:
-        raise RunFolderError(
-            f"{folder} belongs to another sweep: {problem}; choose another folder", folder, "other settings"
-        )
+        message = f"{folder} belongs to another sweep: {problem}; choose another folder"
+        raise RunFolderError(message, folder, "other settings")
     check_same(before, more, folder)
     notes = tuple(dict.fromkeys((*before["recipe"].notes, *recipe.notes)))
     return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"])}

@@ -120,14 +120,14 @@ def _published_split(data: Any, seed: int) -> Any:
         raise SettingError(f"seed {seed}: {error}", "seeds") from error
 
 
-_REID_PROTOCOLS = (
-    Protocol("cross-dataset", "train on one data set, test on another", _pairs, "test", "direction"),
-    Protocol(
-        "cross-dataset, split by seed", "train on one data set, test on another, with the published split of the seed's "
-        "number", _pairs, "test", "direction", split=_published_split, split_words=", split by seed",
+_REID_PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+    "cross-dataset": Protocol("train on one data set, test on another", _pairs, "test", "direction"),
+    "cross-dataset, split by seed": Protocol(
+        "train on one data set, test on another, with the published split of the seed's number", _pairs, "test", "direction",
+        split=_published_split, split_words=", split by seed",
     ),
-    Protocol("leave-one-out", "train on all data sets but one, test on that one", leave_out, "test", "direction"),
-)  # fmt: skip
+    "leave-one-out": Protocol("train on all data sets but one, test on that one", leave_out, "test", "direction"),
+})  # fmt: skip
 
 TASKS: Mapping[str, LabTask] = MappingProxyType({
     "dg": LabTask(
@@ -144,7 +144,7 @@ TASKS: Mapping[str, LabTask] = MappingProxyType({
         reid.Settings,
         mixes=reid.methods.mixes,
         method_settings=lambda method, cell: {} if reid.METHODS[method].pairing == "random" else {"batches": "domains"},
-        protocols=MappingProxyType({row.name: row for row in _REID_PROTOCOLS}),
+        protocols=_REID_PROTOCOLS,
         scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
         task=reid.training.ReidTask,
