@@ -44,11 +44,12 @@ class DamagedFileError(_WithFields, ValueError):
 
 
 class RunFolderError(_WithFields, ValueError):
-    """A run can neither start nor resume in ``folder``."""
+    """A run can neither start nor resume in ``folder``. ``settings`` names the arguments that the user can change."""
 
     def __init__(self, message: str, folder: str | os.PathLike[str], problem: FolderProblem) -> None:
         super().__init__(message)
         self.folder, self.problem = Path(folder), problem
+        self.settings = {"started": ("resume", "out"), "not started": ("resume",)}.get(problem, ("out",))
 
 
 class DivergedError(_WithFields, FloatingPointError):

@@ -81,7 +81,7 @@ def test_the_model_is_taken_from_the_weights(deep: Path, monkeypatch: pytest.Mon
         (("--weights", "bare.safetensors"), "one of small, vgg16, vgg19"),
         (("--weights", "none.safetensors"), "none.safetensors"),
         (("--model", "vgg61"), "'vgg61'"),
-        (("--weights", "network.safetensors"), "or pass its path with --vgg FILE\n"),
+        (("--weights", "network.safetensors"), "or pass its path as vgg (--vgg)\n"),
     ],
     ids=["unnamed", "missing", "unknown", "no encoder"],
 )

@@ -25,15 +25,14 @@ from efdm.models.weights import MissingWeights
         (SettingError("no such recipe", "recipe"), "no such recipe\n"),
         (DivergedError("the loss is nan", 3), "the loss is nan (--lr)"),
         (RunFolderError("run/ is unfinished", "run", "started"), "run/ is unfinished (--resume, --out)"),
-        (RunFolderError("nothing in run/", "run", "not started"), "nothing in run/ (without --resume)"),
+        (RunFolderError("nothing in run/", "run", "not started"), "nothing in run/ (--resume)"),
         (RunFolderError("run/ is finished", "run", "finished"), "run/ is finished (--out)"),
         (DamagedFileError("a[b].pt", "truncated", "delete it"), "a[b].pt: truncated; delete it"),
         (MissingExtraError("av", "video"), str(MissingExtraError("av", "video"))),
         (torch.OutOfMemoryError("tried to allocate"), "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
         (MemoryError(), "not enough memory"),
-        (MissingWeights("vgg16 needs a file", "vgg16"), "vgg16 needs a file, or pass its path with --vgg FILE"),
-        (MissingWeights("alexnet needs a file", "alexnet"), "alexnet needs a file"),
+        (MissingWeights("vgg16 needs a file", "lr"), "vgg16 needs a file, or pass its path as lr (--lr)"),
     ],
 )
 def test_an_error_becomes_a_sentence(error: Exception, expected: str) -> None:
@@ -45,8 +44,10 @@ def test_an_error_becomes_a_sentence(error: Exception, expected: str) -> None:
         lr: Annotated[float, typer.Option()] = 0,
         style_weight: Annotated[float, typer.Option()] = 0,
         set_: Annotated[str, typer.Option("--set")] = "",
+        out: Annotated[str, typer.Option()] = "",
+        resume: Annotated[bool, typer.Option("--resume")] = False,
     ) -> None:
-        with report_errors(weight_options={"vgg16": "--vgg FILE"}):
+        with report_errors():
             raise error
 
     result = CliRunner().invoke(app, ["x"])

@@ -104,7 +104,7 @@ def test_a_missing_file_is_reported_with_its_option(home: Path, tmp_path: Path, 
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
     result = run(home, "--vgg", "", out="wrong")
     assert result.exit_code == 2
-    assert result.output.endswith("or pass its path with --vgg FILE\n")
+    assert result.output.endswith("or pass its path as vgg (--vgg)\n")
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: py
     given = ["stylize", "photo.png", "--style", "style.png", "--model", "vgg16", "--device", "cpu", "-o", "out.png"]
     result = runner.invoke(app, given, env={"COLUMNS": "300"})
     assert result.exit_code == 2
-    assert result.output.endswith("or pass its path with --vgg FILE\n")
+    assert result.output.endswith("or pass its path as vgg (--vgg)\n")
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

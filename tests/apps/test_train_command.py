@@ -178,7 +178,7 @@ def test_a_missing_vgg_is_reported_with_its_option(
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path / "nowhere"])
     result = run(*options(style_data, tmp_path / "run", encoder=encoder, vgg=None))
     assert result.exit_code == 2
-    assert result.output.endswith("or pass its path with --vgg FILE\n")
+    assert result.output.endswith("or pass its path as vgg (--vgg)\n")
 
 
 def test_only_a_started_run_can_be_resumed(tmp_path: Path) -> None:

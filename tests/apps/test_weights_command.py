@@ -85,7 +85,7 @@ def test_a_normalised_encoder_is_refused(place: Path) -> None:
 
 def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
-    assert run(place, place / "out.safetensors", vgg="").output.endswith("or pass its path with --vgg FILE\n")
+    assert run(place, place / "out.safetensors", vgg="").output.endswith("or pass its path as vgg (--vgg)\n")
     result = runner.invoke(app, ["weights", "where", "vgg16"], env={"COLUMNS": "400"})
     assert result.exit_code == 2
     assert "EFDM_WEIGHTS" in result.output

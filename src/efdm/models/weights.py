@@ -101,15 +101,11 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
 
 
 class MissingWeights(FileNotFoundError):
-    """A weight file was not found.
+    """A weight file was not found. ``settings`` names the argument that takes its path, if there is one."""
 
-    ``weight`` is the row of `WEIGHTS`, if any. ``sentence`` is the message without the argument that takes the file's path,
-    so that a front end can name its own option.
-    """
-
-    def __init__(self, sentence: str, weight: str = "") -> None:
-        super().__init__(f"{sentence}, or pass its path as {WEIGHTS[weight].argument}" if weight else sentence)
-        self.sentence, self.weight = sentence, weight
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(f"{message}, or pass its path as {argument}" if argument else message)
+        self.settings = (argument,) if argument else ()
 
 
 def folders() -> list[Path]:
@@ -136,14 +132,14 @@ def find(name: str, path: str | Path | None = None) -> Path:
         if not (SHIPPED / weight.files[0]).is_file():
             remedy = "reinstall efdm" if weight.sha256 else f"see docs/models/{weight.card}"  # no checksum: not shipped yet
             missing = f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; {remedy}"
-            raise MissingWeights(missing, name if weight.argument else "")
+            raise MissingWeights(missing, weight.argument)
         return SHIPPED / weight.files[0]
     if found := find_file(*weight.files):
         return found
     raise MissingWeights(
         f"{name} ({weight.about}) needs the file {' or '.join(weight.files)}: download {weight.files[0]} from "
         f"{weight.source} into {folders()[0]}, or set {FOLDER_VARIABLE} to its folder",
-        name,
+        weight.argument,
     )
 
 

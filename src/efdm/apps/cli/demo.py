@@ -9,7 +9,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
+from efdm.apps.cli.style_options import Model, Vgg, Weights
 from efdm.style import Stylizer
 from efdm.style.demo import write_sheets
 
@@ -23,7 +23,7 @@ def demo(
     device: Device = "",
 ) -> None:
     """Stylize the pictures in the package: a contact sheet, a sweep of strengths and mixtures of four styles."""
-    with report_errors(weight_options=WEIGHT_OPTIONS):
+    with report_errors():
         stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg)
         with show_progress() as progress:
             written = write_sheets(stylizer, out, side=side, progress=progress)

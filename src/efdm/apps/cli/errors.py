@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
 
 import typer
 
@@ -14,27 +13,14 @@ except ImportError:
     from click import get_current_context  # type: ignore[no-redef]
 
 from efdm.apps.cli.printing import print_error, print_message
-from efdm.errors import FolderProblem, OutOfMemoryError, RunFolderError, is_out_of_memory
+from efdm.errors import OutOfMemoryError, is_out_of_memory
 
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
 
-# the options that resolve a problem with the folder of a run
-FOLDER_OPTIONS: Mapping[FolderProblem, str] = {
-    "started": "--resume, --out", "not started": "without --resume",
-}  # fmt: skip
-NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
-
 
 @contextmanager
-def report_errors(
-    interrupted: str | Callable[[], str] = "interrupted", *, weight_options: Mapping[str, str] = NO_OPTIONS
-) -> Iterator[None]:
-    """Print an expected error as one sentence and exit with code 2, or with 130 after Ctrl-C.
-
-    Args:
-        interrupted: printed after Ctrl-C.
-        weight_options: row of `efdm.models.weights.WEIGHTS` -> the option that takes its file.
-    """
+def report_errors(interrupted: str | Callable[[], str] = "interrupted") -> Iterator[None]:
+    """Print an expected error as one sentence and exit with 2. After Ctrl-C, print ``interrupted`` and exit with 130."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -43,7 +29,7 @@ def report_errors(
     except Exception as error:
         if not is_expected(error):
             raise
-        print_error(sentence(error, weight_options))
+        print_error(sentence(error))
         raise typer.Exit(2) from error
 
 
@@ -52,21 +38,13 @@ def is_expected(error: Exception) -> bool:
     return isinstance(error, EXPECTED) or is_out_of_memory(error)
 
 
-def sentence(error: Exception, weight_options: Mapping[str, str] = NO_OPTIONS) -> str:
+def sentence(error: Exception) -> str:
     """Return the message of an error, followed by the options that can resolve it."""
     if is_out_of_memory(error):
         text = str(error) if isinstance(error, OutOfMemoryError) else "not enough memory"
         on_gpu = "CUDA" in f"{error} {error.__cause__}"
-        remedies = ["a smaller " + (_option("size") or "picture"), *(["--device cpu"] if on_gpu else [])]
-        return f"{text}; try {' or '.join(remedies)}"
-    if weight := getattr(error, "weight", ""):  # MissingWeights
-        option = weight_options.get(weight)
-        return error.sentence + (f", or pass its path with {option}" if option else "")  # type: ignore[attr-defined]
-    options = ""
-    if isinstance(error, RunFolderError):
-        options = FOLDER_OPTIONS.get(error.problem, "--out")
-    elif settings := getattr(error, "settings", ()):  # SettingError, DivergedError, PictureError
-        options = ", ".join(filter(None, map(_option, settings)))
+        return f"{text}; try a smaller {_option('size') or 'picture'}{' or --device cpu' if on_gpu else ''}"
+    options = ", ".join(filter(None, map(_option, getattr(error, "settings", ()))))
     return f"{error} ({options})" if options else str(error)
 
 

@@ -26,8 +26,6 @@ from efdm.style.optimise import OPTIMISERS
 Names = list[str] | None
 
 ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
-# row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
-WEIGHT_OPTIONS = {"vgg16": "--vgg FILE"}
 
 
 def style(
@@ -70,7 +68,7 @@ def style(
         print_error(error)
 
     interrupted = f"interrupted; repeat the command to continue, or add --table to render the records in {out}"
-    with report_errors(interrupted, weight_options=WEIGHT_OPTIONS):
+    with report_errors(interrupted):
         if not table:
             target = resolve_device(device)
             if not content or not style:

@@ -11,7 +11,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg, Weights
+from efdm.apps.cli.style_options import Vgg, Weights
 from efdm.models import NETWORKS
 from efdm.models.weights import pretrained
 from efdm.style.export import PARTS, export_onnx
@@ -29,7 +29,7 @@ def export(
     Contents and styles may have any size. Pictures are RGB in [0, 1] with shape (1, 3, height, width), and the strength
     from 0 to 1 has shape (1,).
     """
-    with report_errors(weight_options=WEIGHT_OPTIONS):
+    with report_errors():
         network = pretrained(model, weights=weights, vgg=vgg)
         with show_progress() as progress:
             check = export_onnx(network, out, part, progress=progress)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
+from efdm.apps.cli.style_options import Vgg
 from efdm.apps.web.study import serving_study
 from efdm.data import find_pictures
 from efdm.errors import SettingError
@@ -49,7 +49,7 @@ def make(
     device: Device = "",
 ) -> None:
     """Render pairs by several candidates, blind."""
-    with report_errors(weight_options=WEIGHT_OPTIONS):
+    with report_errors():
         if (content is None) != (style is None):
             raise SettingError("photographs and paintings are required together", ("content", "style"))
         if content is None or style is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,3 @@ DEFAULT_NETWORK = next(iter(NETWORKS))
 Model = Annotated[str, choice(NETWORKS, f"Network. Default: that of --weights, or {DEFAULT_NETWORK}.")]
 Weights = Annotated[Path | None, option("Network of `efdm train style`, or pytorch-AdaIN's decoder.pth.")]
 Vgg = Annotated[Path | None, option("Weights of the VGG encoder, for models that need one. See `efdm weights`.")]
-
-# row of `efdm.models.weights.WEIGHTS` -> the option that takes its file
-WEIGHT_OPTIONS: Mapping[str, str] = {"vgg16": "--vgg FILE", "vgg19": "--vgg FILE", "vgg19-efdm": "--weights FILE"}

@@ -12,7 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, complete, given_fields, option, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Model, Vgg, Weights
+from efdm.apps.cli.style_options import Model, Vgg, Weights
 from efdm.data.embedded import STYLES
 from efdm.errors import SettingError
 from efdm.models.weights import pretrained
@@ -104,7 +104,7 @@ def stylize(
     With --shard, --engine ray or --output, or with shards as contents, the command is a job: run it again to continue it.
     """
     with (
-        report_errors(files.INTERRUPTED, weight_options=WEIGHT_OPTIONS),
+        report_errors(files.INTERRUPTED),
         files.piped(content, out, format) as (contents, target),
     ):
         parsed = {"strength": _strength(strength), "size": _size(size), "style_size": _size(style_size)}

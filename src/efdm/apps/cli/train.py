@@ -15,7 +15,7 @@ from efdm.apps.cli.options import Device, choice, given_fields, option
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import DEFAULT_NETWORK, WEIGHT_OPTIONS
+from efdm.apps.cli.style_options import DEFAULT_NETWORK
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
 from efdm.nn.losses import STYLE_LOSSES
@@ -81,7 +81,7 @@ def style(
     given = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
     given.pop("device", None)
     resume_command = f"efdm train style --resume -o {shlex.quote(str(out))}"
-    with report_errors(f"interrupted; resume with: {resume_command}", weight_options=WEIGHT_OPTIONS):
+    with report_errors(f"interrupted; resume with: {resume_command}"):
         started = read_settings(Settings, out) if resume else None
         if resume and (out / DONE).exists():
             print_text(f"the run is finished: {out / 'network.safetensors'}")

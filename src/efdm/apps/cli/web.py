@@ -8,7 +8,7 @@ from typing import Annotated
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS, Vgg
+from efdm.apps.cli.style_options import Vgg
 from efdm.apps.web.handlers import Handlers, Limits
 from efdm.apps.web.server import serve
 
@@ -33,7 +33,7 @@ def run_app(
 
     The page is reachable from this machine only. Uploads and results are deleted when the app stops (Ctrl-C).
     """
-    with report_errors(weight_options=WEIGHT_OPTIONS):
+    with report_errors():
         limits = Limits(
             megabytes=max_megabytes, megapixels=max_megapixels, seconds=max_seconds, concurrency=concurrency, queue=queue
         )

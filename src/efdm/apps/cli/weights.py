@@ -12,7 +12,6 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import WEIGHT_OPTIONS
 from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import WEIGHTS, MissingWeights, find, fits_table
 from efdm.style.encoder import write_normalised_encoder
@@ -62,6 +61,6 @@ def normalise_encoder(
     pictures: Annotated[int, option("Maximum number of photographs.", min=1)] = 300,
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1. Decoders are trained for such encoders."""
-    with report_errors(weight_options=WEIGHT_OPTIONS), show_progress() as progress:
+    with report_errors(), show_progress() as progress:
         write_normalised_encoder(name, content, out, vgg=Path(vgg) if vgg else None, limit=pictures, progress=progress)
     print_text(f"wrote {out}; use it with --vgg {out}")
