@@ -46,7 +46,7 @@ def test_known_names_may_contain_commas() -> None:
         (lambda: parse_settings(["momentm=1"]), "set"),
         (lambda: parse_settings(["movable=1"]), "set"),  # a class variable, not a setting
         (lambda: parse_settings(["size=64"], "reid"), "size"),
-        (lambda: collect_settings(["lr=1"], lr=2.0), "lr"),
+        (lambda: collect_settings({"set_": ["lr=1"], "lr": 2.0}, "dg"), "lr"),
     ],
 )
 def test_the_wrong_option_is_named(parse: object, setting: str) -> None:

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from efdm.apps.cli import quiet_interrupt
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.printing import print_text
-from efdm.errors import MissingExtraError
+from efdm.errors import requires
 from efdm.version import VERSION
 
 
@@ -37,18 +37,18 @@ DG: Mapping[str, Command] = {
     "demo": Command("dg.demo:demo", "Compare three methods on digits in four styles. Needs no download.", "dg"),
     "train": Command("dg.train:train_command", "Train one classifier on your own pictures.", "dg"),
     "predict": Command("dg.predict:predict", "Predict classes and their probabilities.", "dg"),
-    "run": Command("dg.run:run", "Train all runs of a recipe and print its tables.", "dg"),
+    "run": Command("run:dg", "Train all runs of a recipe and print its tables.", "dg"),
     "table": Command("table:table", "Print or write the tables of a run.", "dg"),
     "analyse": Command("dg.analyse:analyse", "Analyse the features of a trained classifier.", "dg"),
-    "list": Command("dg.list:list_command", "List recipes, methods and backbones.", "dg"),
+    "list": Command("list:dg", "List recipes, methods and backbones.", "dg"),
 }
 REID: Mapping[str, Command] = {
     "train": Command("reid.train:train_command", "Train a network on pictures of people.", "reid"),
     "test": Command("reid.test:measure", "Measure mAP and CMC of a trained network.", "reid"),
     "search": Command("reid.search:search", "Search pictures for people and draw the ranked results.", "reid"),
-    "run": Command("reid.run:run", "Train all runs of a recipe and print its tables.", "reid"),
+    "run": Command("run:reid", "Train all runs of a recipe and print its tables.", "reid"),
     "table": Command("table:table", "Print or write the tables of a run.", "reid"),
-    "list": Command("reid.list:list_command", "List recipes, methods, backbones, protocols and layouts.", "reid"),
+    "list": Command("list:reid", "List recipes, methods, backbones, protocols and layouts.", "reid"),
 }
 TRAIN = {"style": Command("train:style", "Train a style transfer network on your own pictures.", "style")}
 EVALUATE = {"style": Command("evaluate:style", "Stylize pairs of pictures and measure the results.", "style")}
@@ -92,15 +92,8 @@ def load(row: Command) -> Any:
     if not isinstance(row.target, str):
         return typer.main.get_command(lazy_app(row.help, row.target))
     module, _, name = row.target.partition(":")
-    try:
-        with quiet_interrupt():
-            found = getattr(importlib.import_module(f"efdm.apps.cli.{module}"), name)
-    except MissingExtraError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "efdm":  # an import error inside this package
-            raise
-        raise MissingExtraError(error.name, row.extra) from error
+    with quiet_interrupt(), requires(row.extra):
+        found = getattr(importlib.import_module(f"efdm.apps.cli.{module}"), name)
     if not isinstance(found, typer.Typer):
         text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(found) or "")  # the terminal wraps paragraphs
         command, found = found, typer.Typer(add_completion=False)

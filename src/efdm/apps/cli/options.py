@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Annotated, Any
 
 import torch
 import typer
 
+from efdm.apps.cli.printing import console, messages
 from efdm.errors import SettingError
 from efdm.training.device import check_device, default_device
+from efdm.training.distributed import process_group, processes
 
 MAX_METAVAR = 22  # characters, the column in a terminal of 80
 
@@ -41,6 +44,21 @@ Device = Annotated[str, option(DEVICE_HELP)]
 def resolve_device(name: str) -> torch.device:
     """Return the named or the default device. Raise SettingError if it cannot be used."""
     return check_device(name or default_device())
+
+
+@contextmanager
+def joined_processes(device: str | None) -> Iterator[str | None]:
+    """Join the processes of ``torchrun`` and yield the device of this one. Only the first process prints.
+
+    A single process yields ``device`` itself.
+    """
+    with process_group(device or "") as own:
+        rank, world = processes()
+        console.quiet = messages.quiet = rank > 0
+        try:
+            yield str(own) if world > 1 else device
+        finally:
+            console.quiet = messages.quiet = False  # errors are printed by the process in which they occur
 
 
 def given_fields(context: typer.Context, kind: type) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -64,21 +64,33 @@ def parse_seeds(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(map(int, numbers))) if "," in text else list(range(int(text)))
 
 
-def collect_settings(set_: Sequence[str] | None, task: str = "dg", **options: Any) -> dict[str, Any]:
-    """Return the settings from ``--set`` and from separate options. Raise SettingError if a setting is given twice."""
-    changes = parse_settings(set_ or (), task)
-    given = {name: value for name, value in options.items() if value is not None}
-    if both := given.keys() & changes.keys():
-        raise SettingError(f"{min(both)} is given twice, by --set and by its own option", min(both))
-    return changes | given
+def collect_settings(given: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Return the settings from the parameters of a command and from its ``--set``.
+
+    Raise SettingError if a setting is given twice.
+    """
+    changes = parse_settings(given["set_"] or (), task)
+    for name, hint in _hints(task).items():
+        value = given.get(name)
+        if isinstance(value, list | tuple):
+            value = parse_names(name, value) if name != "data" else None  # --data takes paths, not the name of the data
+        if value is None:
+            continue
+        if name in changes:
+            raise SettingError(f"{name} is given twice, by --set and by its own option", name)
+        changes[name] = _parse_value(name, value, hint) if isinstance(value, str) else value
+    return changes
+
+
+def _hints(task: str) -> dict[str, Any]:
+    settings = TASKS[task].settings
+    types = get_type_hints(settings)
+    return {field.name: types[field.name] for field in fields(settings)}
 
 
 def parse_settings(words: Sequence[str], task: str = "dg") -> dict[str, Any]:
     """Parse NAME=VALUE pairs. Tuples are comma-separated; a method's options are ``options.NAME=VALUE`` or a JSON object."""
-    settings = TASKS[task].settings
-    types = get_type_hints(settings)
-    hints = {field.name: types[field.name] for field in fields(settings)}
-    changes: dict[str, Any] = {}
+    hints, changes = _hints(task), dict[str, Any]()
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:

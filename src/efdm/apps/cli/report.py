@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,9 +19,10 @@ from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
-from efdm.lab.tasks import TASKS
+from efdm.lab.tasks import RETRIEVAL_SCORES, TASKS
 from efdm.recognition.settings import RecognitionSettings, all_options
-from efdm.reid import PersonSets
+from efdm.reid import PROTOCOLS, PersonSets
+from efdm.reid.evaluate import Reranking
 from efdm.text import first_few, plural
 from efdm.training.folder import CHECKPOINT
 
@@ -78,11 +80,13 @@ def print_accuracy(title: str, counts: Mapping[str, Sequence[int]]) -> None:
         print_text(f"  {share}  {domain} ({correct} of {total})")
 
 
-def print_data_warnings(data: DomainSet, domains: Sequence[str], test_domains: Sequence[str] = ()) -> None:
-    """Print the notes of a data set, and the classes that some of ``domains`` lack."""
+def print_data_warnings(data: DomainSet | PersonSets, domains: Sequence[str] = (), test_domains: Sequence[str] = ()) -> None:
+    """Print the notes of a data set, and the classes that some of ``domains`` (all by default) lack."""
     for note in data.notes:
         print_warning(note)
-    if differences := uneven_classes(data, domains, test_domains):
+    if not isinstance(data, DomainSet):
+        return
+    if differences := uneven_classes(data, domains or data.domain_names, test_domains):
         print_warning(f"classes differ between domains: {'; '.join(differences)}; check the spelling of folder names")
 
 
@@ -92,3 +96,23 @@ def print_skipped(data: DomainSet | PersonSets, file: Path) -> None:
         reasons = first_few([reason for _, reason in data.skipped])
         total = f" of {len(data) + len(data.skipped)}" if isinstance(data, DomainSet) else ""
         print_text(f"skipped {len(data.skipped)}{total} pictures ({reasons}); see {file}")
+
+
+def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking = "none") -> None:
+    """Print a row of retrieval scores for each test set, and the meaning of the protocols."""
+    counts = ("queries", "gallery", "trials")
+    rows = [
+        [name, *(f"{100 * found[entry]:.1f}" for entry in RETRIEVAL_SCORES.values()), found["protocol"],
+         *(str(found[count]) for count in counts)]
+        for name, found in scores.items()
+    ]  # fmt: skip
+    used = dict.fromkeys(found["protocol"] for found in scores.values())
+    ranking = [] if reranking == "none" else [f"Re-ranked by {reranking} encoding: do not compare with other scores."]
+    caption = ["In %, averaged over trials.", *ranking, *(f"{name}: {PROTOCOLS[name].about}." for name in used)]
+    print_tables([Table("Scores of the test sets", ["data", *RETRIEVAL_SCORES, "protocol", *counts], rows, caption)])
+
+
+def print_trials(files: Sequence[Path]) -> None:
+    """Print the files that list the queries and the galleries."""
+    for path in files:
+        print_text(f"queries and gallery: {path}")

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, given_fields, option
+from efdm.apps.cli.options import Device, choice, given_fields, joined_processes, option
 from efdm.apps.cli.printing import print_text, print_warning
-from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import DEFAULT_NETWORK
 from efdm.errors import SettingError

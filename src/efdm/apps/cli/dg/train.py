@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import option
+from efdm.apps.cli.options import joined_processes, option
 from efdm.apps.cli.printing import print_text
-from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings, parse_names
+from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import Storage
@@ -25,6 +26,7 @@ MAX_CLASSES = 12  # listed by name
 
 
 def train_command(
+    context: typer.Context,
     data: Annotated[list[Path], option(f"{DATA_HELP} The word digits selects the built-in data set.")],
     out: Annotated[Path, option("Folder of the run, for the model, records and log.", "--out", "-o")],
     method: Annotated[Word, option(f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
@@ -73,12 +75,7 @@ def train_command(
     several GPUs, start the command with torchrun.
     """
     with report_errors(lambda: _interrupted(out, data, storage)), joined_processes(device) as device:
-        changes = collect_settings(
-            set_, method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, size=size,
-            seed=seed, device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),
-            train_domains=parse_names("train_domains", train_domains),
-            test_domains=parse_names("test_domains", test_domains),
-        )  # fmt: skip
+        changes = collect_settings({**context.params, "device": device}, "dg")
         with show_progress() as progress:
             settings, pictures = prepare_classifier(data, out, changes, resume=resume, storage=storage, progress=progress)
             if pictures is None:

@@ -13,7 +13,7 @@ from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
-from efdm.apps.cli.reid.report import print_notes, print_scores
+from efdm.apps.cli.report import print_data_warnings, print_scores
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError
 from efdm.lab.reid_preparation import score_files
@@ -50,7 +50,7 @@ def measure(
                 embedder, parse_sets(data), protocol=protocol, seed=seed, reranking=reranking, split=split,
                 layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, progress=progress,
             )  # fmt: skip
-        print_notes(sets)
+        print_data_warnings(sets)
         print_scores(scores, reranking)
         if out is not None:
             content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}

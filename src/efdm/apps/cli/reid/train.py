@@ -6,25 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
+from efdm.apps.cli import recognition_options as common
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import option, parse_pairs
+from efdm.apps.cli.options import joined_processes, option, parse_pairs
 from efdm.apps.cli.printing import print_text
-from efdm.apps.cli.processes import joined_processes
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import (
-    SETS_HELP,
-    DamagedPictures,
-    DeviceOrNone,
-    Layouts,
-    Set,
-    Word,
-    Words,
-    collect_settings,
-    parse_names,
-    parse_sets,
-)
-from efdm.apps.cli.reid.report import print_notes, print_scores, print_trials
-from efdm.apps.cli.report import print_run, resume_hint
+from efdm.apps.cli.recognition_options import Set, Word, Words
+from efdm.apps.cli.report import print_data_warnings, print_run, print_scores, print_trials, resume_hint
 from efdm.lab.reid_preparation import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
@@ -34,7 +24,8 @@ from efdm.text import plural
 
 
 def train_command(
-    data: Annotated[list[str], option(f"Training sets. {SETS_HELP}")],
+    context: typer.Context,
+    data: Annotated[list[str], option(f"Training sets. {common.SETS_HELP}")],
     out: Annotated[Path, option("Folder of the run, for the model, records and log.", "--out", "-o")],
     test: Annotated[Words, option("Test sets, as --data. Default: none.")] = None,
     method: Annotated[Word, option(f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
@@ -51,10 +42,10 @@ def train_command(
     size: Annotated[Word, option("Input height,width in pixels. Default: 256,128.")] = None,
     seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
     split: Annotated[int, option("One of several published splits, such as the 10 of GRID.", min=0)] = 0,
-    layout: Layouts = None,
-    damaged: DamagedPictures = "raise",
+    layout: common.Layouts = None,
+    damaged: common.DamagedPictures = "raise",
     set_: Set = None,
-    device: DeviceOrNone = None,
+    device: common.DeviceOrNone = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
     speed: Annotated[Word, option("plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
     resume: Annotated[bool, option("Continue the run in --out with the same settings.", "--resume")] = False,
@@ -67,14 +58,10 @@ def train_command(
     """
     options = {"--data": data, "--test": test or [], "--layout": layout or []}
     with report_errors(lambda: _interrupted(out, options, split)), joined_processes(device) as device:
-        changes = collect_settings(
-            [*(set_ or []), *([f"size={size}"] if size else [])], "reid",
-            method=method, backbone=backbone, weights=weights, iterations=iterations, batch=batch, lr=lr, seed=seed,
-            device=device, precision=precision, speed=speed, stages=parse_names("stages", stages),
-        )  # fmt: skip
+        changes = common.collect_settings({**context.params, "device": device}, "reid")
         with show_progress() as progress:
             settings, sets = prepare_embedder(
-                parse_sets(data), parse_sets(test, "test"), out, changes, split=split,
+                common.parse_sets(data), common.parse_sets(test, "test"), out, changes, split=split,
                 layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, resume=resume, progress=progress,
             )  # fmt: skip
             if sets is None:
@@ -102,4 +89,4 @@ def _print_plan(settings: Settings, data: PersonSets) -> None:
         cameras = plural(count["cameras"], "camera")
         print_text(f"{name}: {count['pictures']} training pictures of {count['people']} people, {cameras}")
     print_run(settings, "reid")
-    print_notes(data)
+    print_data_warnings(data)
