@@ -19,7 +19,7 @@ TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
 PIXELS = tuple(f"src/efdm/recognition/{name}" for name in ("stem.py", "pixels.py", "cuda.py", "cuda.cu"))
 RETRIEVAL = (*CORE, "src/efdm/reid/retrieval.py", "src/efdm/reid/rerank.py")
 STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
-COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels", "levels_cpu", "planes", "spaces"))
+COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels", "levels_cpu", "planes", "color"))
 # record -> the code that it measures
 MEASURED: dict[str, tuple[str, ...]] = {
     "gpu-tests.json": (*TRAINING, *PIXELS),

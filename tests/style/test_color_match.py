@@ -15,7 +15,7 @@ from efdm.data import Picture, read_picture, write_picture
 from efdm.data.embedded import photos
 from efdm.errors import SettingError
 from efdm.style import levels, match_picture, prepare_reference
-from efdm.style.spaces import SPACES, lab_to_rgb, rgb_to_lab
+from efdm.style.color import SPACES, lab_to_rgb, rgb_to_lab
 
 KINDS = ("uint8", "uint16", "float32")
 

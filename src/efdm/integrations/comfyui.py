@@ -22,11 +22,10 @@ from torch import Tensor
 from efdm.models import NETWORKS
 from efdm.ops import MATCHERS, blend
 from efdm.style import Stylizer, match_picture, prepare_reference
-from efdm.style.color import COLORS
+from efdm.style.color import COLORS, SPACES
 from efdm.style.color_match import Method
 from efdm.style.levels import TIES
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.spaces import SPACES
 from efdm.training.device import default_device
 
 STRENGTH = ("FLOAT", {"default": 1.0, "min": 0.0, "max": 1.0, "step": 0.01})

@@ -9,7 +9,9 @@ converted back to RGB, which rounds, and clips colours outside the gamut.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Literal, get_args
 
 import torch
@@ -18,11 +20,11 @@ from torch import Tensor
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice, check_tolerance
+from efdm.style.color import SPACES
 from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
 from efdm.style.options import check_strength
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
-from efdm.style.spaces import SPACES
 
 Method = Literal["channels", "joint"]
 SPACE_LEVELS = 65536  # of a channel of Lab, and of luminance
@@ -62,8 +64,8 @@ class Reference:
 
     def to(self, device: torch.device) -> Reference:
         """Move the reference to a device."""
-        counts, values = (None if each is None else each.to(device) for each in (self.counts, self.values))
-        return Reference(self.space, self.method, counts, values)
+        moved = {name: x.to(device) for name in ("counts", "values") if (x := getattr(self, name)) is not None}
+        return replace(self, **moved)
 
     def at(self, levels: int) -> Tensor:
         """Return the counts ``(c, levels)`` at another depth."""
@@ -115,27 +117,21 @@ def prepare_reference(
     masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(listed)
     if not listed or len(masks) != len(listed):
         raise SettingError(f"expected a mask or None for each of {len(listed)} references, got {len(masks)}", "masks")
-    found = None
-    for picture, mask in zip(listed, masks, strict=True):
-        made = _reference(open_planes(picture, mask, nodata, device)[0], space, method)
-        found = made if found is None else found + made
-    assert found is not None
+    each = (open_planes(picture, mask, nodata, device)[0] for picture, mask in zip(listed, masks, strict=True))
+    found = reduce(add, (_reference(planes, space, method) for planes in each))
     if not (found.values.numel() if found.counts is None else found.counts.any()):  # type: ignore[union-attr]
         raise SettingError("the reference has no pixels: all are masked, transparent or without data", "reference_mask")
     return found
 
 
 def _reference(planes: Planes, space: str, method: Method) -> Reference:
-    values = planes.pick(planes.values)
+    values, levels = planes.pick(planes.values), planes.levels
     if space != "rgb":
-        _check_rgb(len(planes.values), space)
+        _check_rgb(len(values), space)
+    if space != "rgb" or not levels or method == "joint":
         values = SPACES[space].forward(planes.pick(planes.unit()))
-    elif not planes.levels or method == "joint":
-        values = planes.pick(planes.unit())
-    if method == "joint" or (space == "rgb" and not planes.levels):
-        return Reference(space, method, None, values if method == "joint" else values.sort(1).values)
-    levels = planes.levels
-    if space != "rgb":
+        if method == "joint" or space == "rgb":
+            return Reference(space, method, None, values if method == "joint" else values.sort(1).values)
         values, levels = (values.clamp(0, 1) * (SPACE_LEVELS - 1)).round().int(), SPACE_LEVELS
     return Reference(space, method, add_counts(values.new_zeros(len(values), levels, dtype=torch.int64), values))
 

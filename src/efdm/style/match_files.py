@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,6 +27,7 @@ from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice, check_tolerance
 from efdm.progress import Progress, Report, ignore
+from efdm.style.color import SPACES
 from efdm.style.color_match import (
     Method,
     Reference,
@@ -49,7 +52,6 @@ from efdm.style.plan import (
     list_paths,
 )
 from efdm.style.planes import LEVELS_OF, Planes
-from efdm.style.spaces import SPACES
 from efdm.training.interrupt import stoppable
 
 # values from which an array is matched in chunks; floats in chunks take more passes, and have their ties ordered by position
@@ -147,26 +149,21 @@ def _default_format(source: Source) -> str:
 def read_references(references: Sequence[PathLike], options: MatchOptions) -> Reference:
     """Return the pooled references: files, folders, zips, videos, or names of painted styles."""
     named = {"space": options.space, "method": options.method, "nodata": options.nodata, "device": options.device}
-    pictures: list[tuple[Any, bool]] = []  # with whether it is opened already
+    pictures: list[Callable[[], Any]] = []
     for each in map(Path, references):
         if each.suffix.lower() in VIDEOS:
             raise PictureError(f"{each} is a video; a reference is a picture, such as a frame of it")
         if each.is_file() and each.suffix.lower() in ARRAYS and is_array_file(each):
-            pictures.append((each, True))
+            pictures.append(partial(open_array, each))
         else:
-            pictures += [(source, False) for source in find_styles([each])[0]]
-    masks = options.reference_masks
+            pictures += [source.read for source in find_styles([each])[0]]
+    masks: Sequence[Path | None] = options.reference_masks
     if len(masks) not in (0, len(pictures)):
         raise SettingError(f"expected no reference mask or {len(pictures)}, got {len(masks)}", "reference_mask")
-    total: Reference | None = None
-    for number, (given, is_open) in enumerate(pictures):
-        picture = open_array(given) if is_open else given.read()
-        mask = _mask(masks[number], picture) if masks else None
-        made = prepare_reference(picture, masks=mask, **named)
-        total = made if total is None else total + made
-    if total is None:
+    if not pictures:
         raise SettingError("expected at least one reference", "reference")
-    return total
+    opened = ((read(), mask) for read, mask in zip(pictures, masks or [None] * len(pictures), strict=True))  # one at a time
+    return reduce(add, (prepare_reference(picture, masks=_mask(mask, picture), **named) for picture, mask in opened))
 
 
 def _mask(path: Path | None, picture: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,48 +52,29 @@ def match_array(
         raise SettingError("a joint match needs the whole picture in memory; use method='channels'", "method")
     levels = LEVELS_OF.get(content.dtype.name, 0)
     rows = rows or max(1, CHUNK // (content.size // len(content)))
+    tops = range(0, len(content), rows)
     if not levels and reference.space == "rgb":
         if tolerance:
             raise SettingError("floats in chunks are matched exactly; use tolerance=0", "tolerance")
-        _match_floats(FloatChunks(content, mask, nodata, rows), reference, out, strength, progress)
+        if content.dtype == np.float64:
+            raise SettingError("float64 is matched in memory only; convert it to float32 to match it in chunks", "content")
+        _match_floats(lambda top: _planes(content, mask, nodata, top, top + rows), tops, reference, out, strength, progress)
         return
     counter = level_match(levels, reference.to(torch.device(device)), tolerance)
-    parts = 2 * -(-len(content) // rows)
 
     def chunks(first: int) -> Iterator[tuple[int, Planes, Tensor]]:
-        for done, top in enumerate(range(0, len(content), rows)):
-            progress(Progress("matching", first + done, parts))
+        for done, top in enumerate(tops, first):
+            progress(Progress("matching", done, 2 * len(tops)))
             bottom = min(top + rows, len(content))
-            above, wide = _with_context(content, mask, top, bottom, nodata, device)
-            inside = (top - above, bottom - above)
+            above = max(0, top - HALO)  # the order of ties depends on the rows around a chunk
+            wide, inside = _planes(content, mask, nodata, above, bottom + HALO, device), (top - above, bottom - above)
             yield top, wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
 
     for _, _, bins in chunks(0):
         counter.count(bins)
-    for top, planes, bins in chunks(parts // 2):
-        values = replace_valid(planes, from_space(counter.map(bins), planes, reference.space), strength)
-        pixels = values.permute(1, 2, 0).cpu().numpy().astype(content.dtype)
-        out[top : top + len(pixels)] = pixels.reshape(len(pixels), *content.shape[1:])
-    progress(Progress("matching", parts, parts))
-
-
-class FloatChunks:
-    """Chunks of a float array: the values ``(c, rows, w)``, their keys, and which pixels are valid."""
-
-    def __init__(self, content: NDArray[Any], mask: NDArray[Any] | None, nodata: float | None, rows: int) -> None:
-        if content.dtype == np.float64:
-            raise SettingError("float64 is matched in memory only; convert it to float32 to match it in chunks", "content")
-        self.content, self.mask, self.nodata, self.rows = content, mask, nodata, rows
-
-    def __len__(self) -> int:
-        return -(-len(self.content) // self.rows)
-
-    def __iter__(self) -> Iterator[tuple[int, Planes, Tensor]]:
-        for top in range(0, len(self.content), self.rows):
-            part = slice(top, top + self.rows)
-            valid = None if self.mask is None else torch.from_numpy(np.asarray(self.mask[part]) > 0)
-            planes = from_array(self.content[part], valid, self.nodata)
-            yield top, planes, float_keys(planes.pick(planes.values))
+    for top, planes, bins in chunks(len(tops)):
+        _write(out, top, replace_valid(planes, from_space(counter.map(bins), planes, reference.space), strength))
+    progress(Progress("matching", 2 * len(tops), 2 * len(tops)))
 
 
 def float_keys(values: Tensor) -> Tensor:
@@ -102,14 +83,22 @@ def float_keys(values: Tensor) -> Tensor:
     return torch.where(bits >= 2**31, 0xFFFFFFFF - bits, bits + 2**31)
 
 
-def _match_floats(chunks: FloatChunks, reference: Reference, out: NDArray[Any], strength: float, progress: Report) -> None:
+def _match_floats(
+    read: Callable[[int], Planes], tops: range, reference: Reference, out: NDArray[Any], strength: float, progress: Report
+) -> None:
     """Match floats by counting all their 32 bits: first the upper half, then the lower half of some upper ones at a time.
 
     The memory is bounded, and the number of passes grows with the variety of exponents. Equal values are ranked by position.
     """
     channels = reference.channels
     upper = torch.zeros(channels, HALF, dtype=torch.int64)
-    for _, _, keys in chunks:
+
+    def chunks() -> Iterator[tuple[int, Planes, Tensor]]:
+        for top in tops:
+            planes = read(top)
+            yield top, planes, float_keys(planes.pick(planes.values))
+
+    for _, _, keys in chunks():
         for row, key in zip(upper, keys, strict=True):
             row += torch.bincount(key >> 16, minlength=HALF)
     used = [row.nonzero()[:, 0] for row in upper]
@@ -121,14 +110,14 @@ def _match_floats(chunks: FloatChunks, reference: Reference, out: NDArray[Any], 
         for channel, each in enumerate(used):
             group = each[number * GROUP : (number + 1) * GROUP]
             slots[channel, group] = torch.arange(len(group))
-        for _, _, keys in chunks:
+        for _, _, keys in chunks():
             for channel, (_, bins) in enumerate(_in_group(keys, slots)):
                 first[channel].scatter_add_(0, bins, torch.ones_like(bins))  # bincount would allocate all bins again
         for channel, row in enumerate(first):
             before = int(upper[channel, : used[channel][number * GROUP]].sum()) if number * GROUP < len(used[channel]) else 0
             row.copy_(row.cumsum(0).sub_(row).add_(before))
-        for done, (top, planes, keys) in enumerate(chunks):
-            progress(Progress("matching", number * len(chunks) + done, passes * len(chunks)))
+        for done, (top, planes, keys) in enumerate(chunks(), number * len(tops)):
+            progress(Progress("matching", done, passes * len(tops)))
             bottom = top + planes.values.shape[1]
             base = planes.values if number == 0 else from_array(out[top:bottom]).values  # with the groups matched so far
             content, made = planes.pick(planes.values), planes.pick(base).clone()
@@ -136,9 +125,8 @@ def _match_floats(chunks: FloatChunks, reference: Reference, out: NDArray[Any], 
                 rank, order = take_ranks(bins, first[channel])
                 place, matched = where[order], read_quantiles(values[channel], rank, n)
                 made[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
-            pixels = replace_valid(replace(planes, values=base), made, 1.0).permute(1, 2, 0).numpy()
-            out[top:bottom] = pixels.astype(chunks.content.dtype).reshape(-1, *chunks.content.shape[1:])
-    progress(Progress("matching", passes * len(chunks), passes * len(chunks)))
+            _write(out, top, replace_valid(replace(planes, values=base), made, 1.0))
+    progress(Progress("matching", passes * len(tops), passes * len(tops)))
 
 
 def _in_group(keys: Tensor, slots: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -166,10 +154,14 @@ def read_quantiles(ordered: Tensor, rank: Tensor, n: int) -> Tensor:
     return torch.where(rest == 0, low, torch.lerp(low, high, weight))
 
 
-def _with_context(
-    content: NDArray[Any], mask: NDArray[Any] | None, top: int, bottom: int, nodata: float | None, device: Any
-) -> tuple[int, Planes]:
-    """Return the planes of some rows and of the rows around them, on which the order of ties depends, and the first row."""
-    above, below = max(0, top - HALO), min(len(content), bottom + HALO)
-    valid = None if mask is None else torch.from_numpy(np.asarray(mask[above:below]) > 0)
-    return above, from_array(content[above:below], valid, nodata, device)
+def _planes(
+    content: NDArray[Any], mask: NDArray[Any] | None, nodata: float | None, first: int, last: int, device: Any = "cpu"
+) -> Planes:
+    """Return the planes of the rows from ``first`` to before ``last``."""
+    valid = None if mask is None else torch.from_numpy(np.asarray(mask[first:last]) > 0)
+    return from_array(content[first:last], valid, nodata, device)
+
+
+def _write(out: NDArray[Any], top: int, values: Tensor) -> None:
+    pixels = values.permute(1, 2, 0).cpu().numpy()
+    out[top : top + len(pixels)] = pixels.reshape(len(pixels), *out.shape[1:])

@@ -14,11 +14,11 @@ from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import VIDEOS
 from efdm.style.bulk import match_job
+from efdm.style.color import SPACES
 from efdm.style.color_match import Method
 from efdm.style.levels import TIES
 from efdm.style.match_files import MatchOptions, match_files
 from efdm.style.options import Audio
-from efdm.style.spaces import SPACES
 
 
 def match(

@@ -15,11 +15,10 @@ from efdm.data.embedded import STYLES
 from efdm.data.embedded import styles as painted_styles
 from efdm.errors import is_out_of_memory, requires
 from efdm.ops import MATCHERS
-from efdm.style.color import COLORS
+from efdm.style.color import COLORS, SPACES
 from efdm.style.color_match import Method
 from efdm.style.options import TEMPORAL
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.spaces import SPACES
 
 SIZES = [256, 384, 512, 768, 1024]
 QUEUE = "work"  # all handlers share one queue, so that the limit of concurrency holds for their sum
