@@ -15,11 +15,10 @@ from torch import Tensor
 from efdm.errors import SettingError
 from efdm.models import NETWORKS, VGG
 from efdm.models.weights import WEIGHTS, checksum, describe, find, load_encoder, pretrained
-from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report
 from efdm.style.optimise import OPTIMISERS, optimise
-from efdm.style.options import check_strength
+from efdm.style.options import StylizeOptions
 from efdm.style.pipeline import match_options
 from efdm.style.stylizer import Stylizer
 
@@ -40,11 +39,10 @@ def unchanged() -> Candidate:
 
 def network_candidate(name: str, stylizer: Stylizer, *, method: str, strength: float = 1.0, weights: str = "") -> Candidate:
     """Return a trained network as a candidate. ``weights`` is a checksum that distinguishes networks of the same name."""
-    check_choice("method", method, tuple(MATCHERS))
-    check_strength(strength, 1)
+    options = StylizeOptions(method=method, strength=strength)
 
     def run(content: Tensor, style: Tensor, progress: Report) -> Tensor:
-        return stylizer.stylize(content, style, method=method, strength=strength)
+        return stylizer.stylize(content, style, options=options)
 
     identity = {"kind": "network", "model": name, "method": method, "strength": strength, "weights": weights}
     identity |= match_options(stylizer.network, method)  # the tolerance, if any
@@ -76,47 +74,44 @@ class LoadedNetwork(NamedTuple):
     weights: str
 
 
-Encoders = Mapping[str, "str | Path"]  # network ("vgg19") -> file of its encoder
-NO_ENCODERS: Encoders = MappingProxyType({})
+Files = Mapping[str, "str | Path"]
+NO_FILES: Files = MappingProxyType({})
 
 
-def user_encoders(vgg: str | Path | None) -> Encoders:
+def user_encoders(vgg: str | Path | None) -> Files:
     """Return the file ``vgg`` for every network whose encoder is not part of the package."""
     rows = [row for row in NETWORKS.values() if row.encoder and WEIGHTS[row.encoder].place == "user"]
     return {row.name: vgg for row in rows} if vgg else {}
 
 
 def load_stylizer(
-    name: str, file: str | Path | None = None, *, encoders: Encoders = NO_ENCODERS, device: str | torch.device = "cpu"
+    name: str, file: str | Path | None = None, *, encoders: Files = NO_FILES, device: str | torch.device = "cpu"
 ) -> LoadedNetwork:
     """Load a row of `NETWORKS`, or a ``file`` that a training run wrote, or pytorch-AdaIN's decoder.pth, for VGG-19.
 
-    Files in ``encoders`` override the default encoder files.
+    ``encoders``, network ("vgg19") -> file, override the default encoder files.
     """
     if file is None:
         check_choice("model", name, tuple(NETWORKS))
-        network, method = name, NETWORKS[name].matcher
-    else:
-        stored = describe(file)
-        if stored is None:
-            raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run")
-        network, method = stored
-    vgg = encoders.get(network)
+    stored = (name, NETWORKS[name].matcher) if file is None else describe(file)
+    if stored is None:
+        raise ValueError(f"{file} has no network metadata; expected the network.safetensors of a training run")
+    network, method = stored
+    vgg, row = encoders.get(network), NETWORKS[network]
     made = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
-    row = NETWORKS[network]
     return LoadedNetwork(name, made, method, _checksums(file or find(row.weights[row.matcher]), vgg))
 
 
 def load_candidates(
     models: Sequence[str] = (),
-    networks: Mapping[str, str | Path] = NO_ENCODERS,
+    networks: Files = NO_FILES,
     *,
     methods: Sequence[str] = (),
     strengths: Sequence[float] = (1.0,),
     optimisers: Sequence[str] = (),
     iterations: int | None = None,
     vgg: str | Path | None = None,
-    encoders: Encoders = NO_ENCODERS,
+    encoders: Files = NO_FILES,
     device: str | torch.device = "cpu",
 ) -> list[Candidate]:
     """Return the unchanged content, every network with every method and strength, and the optimisers.

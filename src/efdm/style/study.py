@@ -27,7 +27,7 @@ from efdm.data.embedded import photos, styles
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.candidates import Candidate, load_candidates, load_stylizer, network_candidate, user_encoders
+from efdm.style.candidates import Candidate, load_candidates
 from efdm.style.demo import PAINTINGS, PHOTOS
 from efdm.style.evaluate import Pair, make_pairs, read_resized
 from efdm.training.files import write_json
@@ -177,10 +177,8 @@ def make_study(
             items.append(Item(pair.content.name, pair.style.name, content_file, style_file, some))
     progress(Progress("rendering", len(pairs) * len(renders), len(pairs) * len(renders)))
     candidates = {label: dict(about) for label, (_, about) in renders.items()}
-    content_of_file = {
-        "format": FORMAT, "question": question, "seed": seed, "candidates": candidates,
-        "items": [asdict(item) for item in items],
-    }  # fmt: skip
+    content_of_file = {"format": FORMAT, "question": question, "seed": seed, "candidates": candidates}
+    content_of_file["items"] = [asdict(item) for item in items]
     write_json(folder / "study.json", content_of_file)  # last: a study exists as a whole or not at all
     return Study(folder)
 
@@ -193,13 +191,9 @@ def _write(folder: Path, image: Tensor) -> str:
 
 def embedded_pairs(most: int | None = None) -> list[Pair]:
     """Return pairs of the pictures in the package."""
-    contents, paintings = photos(), styles()
-    return make_pairs(
-        [Source(name, name, contents[name]) for name in PHOTOS],
-        [Source(name, name, paintings[name]) for name in PAINTINGS],
-        pairing="grid",
-        most=most,
-    )
+    shown = ((photos(), PHOTOS), (styles(), PAINTINGS))
+    contents, paintings = ([Source(name, name, paths[name]) for name in names] for paths, names in shown)
+    return make_pairs(contents, paintings, pairing="grid", most=most)
 
 
 def load_renders(
@@ -229,25 +223,24 @@ def load_renders(
         if equals and not file.endswith(".safetensors"):
             found[name] = (_folder(Path(file), pairs), {"kind": "pictures", "folder": Path(file).name})
         else:
-            candidate = _candidate(name, file or None, vgg, iterations, device)
+            candidate = _candidate(name, file, vgg=vgg, iterations=iterations, device=device)
             found[name] = (_run(candidate), candidate.metadata)
     return found
 
 
-def _candidate(word: str, file: str | None, vgg: str | Path | None, iterations: int | None, device: Any) -> Candidate:
-    name, *rest = [word] if file else word.split(":")
-    if name == "optimiser" and len(rest) == 1:
-        return load_candidates(optimisers=rest, iterations=iterations, vgg=vgg, device=device)[-1]
+def _candidate(name: str, file: str, **settings: Any) -> Candidate:
+    if file:
+        return load_candidates(networks={name: file}, **settings)[-1]
+    model, *rest = name.split(":")
+    if model == "optimiser" and len(rest) == 1:
+        return load_candidates(optimisers=rest, **settings)[-1]
     try:
-        strength = float(rest[1]) if len(rest) > 1 else 1.0
+        strengths = [float(text) for text in rest[1:]] or [1.0]
     except ValueError:
-        strength = float("nan")
-    if len(rest) > 2 or strength != strength:
-        raise SettingError(f"expected MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH, got {word!r}", "candidate")
-    network = load_stylizer(name, file, encoders=user_encoders(vgg), device=device)
-    return network_candidate(
-        name, network.stylizer, method=rest[0] if rest else network.method, strength=strength, weights=network.weights
-    )
+        strengths = []
+    if len(strengths) != 1:
+        raise SettingError(f"expected MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH, got {name!r}", "candidate")
+    return load_candidates([model], methods=rest[:1], strengths=strengths, **settings)[-1]
 
 
 def _run(candidate: Candidate) -> Render:
