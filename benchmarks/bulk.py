@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ from efdm.data.embedded import photos
 from efdm.data.images import encode_picture
 from efdm.environment import environment
 from efdm.models.weights import pretrained
-from efdm.style.bulk import Stylize
+from efdm.style.jobs import stylize_process
 from efdm.style.options import StylizeOptions
 from efdm.style.plan import find_styles, make_looks
 
@@ -49,7 +50,8 @@ def measure(folder: Path) -> list[dict[str, object]]:
         write_picture(folder / f"in/{i:03}.jpg", sources[i % len(sources)].roll(i, -1))
     files = sorted((folder / "in").iterdir())
     pictures = [read_picture(file) for file in files]
-    factory = Stylize(pretrained("small"), make_looks(find_styles(["starry"])[0], (), "none", (), ()), StylizeOptions())
+    looks = make_looks(find_styles(["starry"])[0], (), "none", (), ())
+    factory = partial(stylize_process, pretrained("small"), looks, StylizeOptions(), "fp32")
     process = factory("cpu")
     made: list[Picture] = [result for picture in pictures for result in process(picture).values()]
     stages = {

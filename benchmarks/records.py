@@ -18,7 +18,7 @@ CORE = ("src/efdm/kernels", "src/efdm/ops")
 TRAINING = (*CORE, "src/efdm/nn", "src/efdm/training")
 PIXELS = tuple(f"src/efdm/recognition/{name}" for name in ("stem.py", "pixels.py", "cuda.py", "cuda.cu"))
 RETRIEVAL = (*CORE, "src/efdm/reid/retrieval.py", "src/efdm/reid/rerank.py")
-STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/tiles.py")
+STYLE = (*CORE, "src/efdm/models/small.py", "src/efdm/models/vgg.py", "src/efdm/style/pipeline.py")
 COLOURS = tuple(f"src/efdm/style/{name}.py" for name in ("color_match", "levels", "levels_cpu", "planes", "color"))
 # record -> the code that it measures
 MEASURED: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
     "projection-digits.json": ("src/efdm/ops/projection.py", "src/efdm/lab/analyses/projection.py"),
-    "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look_cache.py"),
+    "web.json": ("src/efdm/apps/web/handlers.py", "src/efdm/apps/web/page.py", "src/efdm/style/look.py"),
     "flicker.json": ("src/efdm/style/video.py", "src/efdm/style/motion.py", "benchmarks/clips.py"),
 }
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from efdm.data import PictureError, write_picture
-from efdm.style.look import corner_weights
-from efdm.style.look_cache import LookCache
+from efdm.style.look import LookCache, corner_weights
 from efdm.style.stylizer import Stylizer
 
 

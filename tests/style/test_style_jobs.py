@@ -13,9 +13,8 @@ from efdm.data.bulk import run_job
 from efdm.data.shards import Sample, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError
 from efdm.models import build
-from efdm.style.bulk import match_job, stylize_job
-from efdm.style.jobs import stylize_files
-from efdm.style.match_files import MatchOptions, match_files
+from efdm.style.jobs import stylize_files, stylize_job
+from efdm.style.match_files import MatchOptions, match_files, match_job
 from efdm.style.options import StylizeOptions
 from efdm.style.plan import plan_files
 from efdm.style.stylizer import Stylizer

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from efdm.models import StyleNetwork, build, vgg
 from efdm.ops import efdm
-from efdm.style.pipeline import run_network
+from efdm.style.pipeline import LARGE, TILE, map_channels, run_network, run_stage, spans, tile_side
 from efdm.style.stylizer import Stylizer
-from efdm.style.tiles import LARGE, TILE, map_channels, run_stage, spans, tile_side
 
 CHANNELS = {"small": 80, "vgg16": 16, "stride16": 4}
 
@@ -115,11 +114,13 @@ def test_tiled_and_untiled_stylizer_agree() -> None:
 @pytest.mark.parametrize("grid", [8, 16])
 def test_spans_cover_every_pixel_once(grid: int) -> None:
     for length in (1, 8, 63, 64, 65, 1000):
-        found = list(spans(length, 60, 12, grid))
-        assert [i for p in found for i in range(p.start, p.stop)] == list(range(length))
-        assert all(p.first % grid == p.start % grid == 0 for p in found)
-        assert all(p.first == 0 or p.start - p.first >= 12 for p in found)
-        assert all(p.last == length or p.last - p.stop >= 12 for p in found)
+        found = list(spans(length, 60, 12, grid, (1, 1)))
+        assert [i for _, core, _ in found for i in range(core.start, core.stop)] == list(range(length))
+        for padded, core, inner in found:
+            assert padded.start % grid == core.start % grid == 0
+            assert (inner.start, inner.stop) == (core.start - padded.start, core.stop - padded.start)
+            assert padded.start == 0 or core.start - padded.start >= 12
+            assert padded.stop == length or padded.stop - core.stop >= 12
 
 
 def test_tile_side_of_large_and_small_images() -> None:
@@ -133,7 +134,7 @@ def test_tile_side_of_large_and_small_images() -> None:
 
 
 def test_channels_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.style.tiles.CHUNK", 350)
+    monkeypatch.setattr("efdm.style.pipeline.CHUNK", 350)
     x = torch.rand(2, 7, 10, 10)
     seen = []
 

@@ -1,4 +1,4 @@
-"""Stylize the files of a plan: every picture in every look, or a video.
+"""Stylize files: every picture of a plan in every look, a video, or a resumable job over many pictures.
 
 >>> from efdm.style import Stylizer
 >>> from efdm.style.jobs import stylize_files
@@ -9,10 +9,13 @@ Result(done=12, failed=0, skipped=0)
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +23,13 @@ import torch
 from torch import Tensor
 
 from efdm.data import Source
-from efdm.data.results import FAILURES, Failed, report_failure
+from efdm.data.bulk import Factory, Job, Output, Process, open_job
+from efdm.data.results import FAILURES, Failed, Saving, report_failure
+from efdm.models import StyleNetwork
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look
 from efdm.style.options import StylizeOptions
-from efdm.style.plan import LookSpec, Plan
+from efdm.style.plan import LookSpec, Mix, PathLike, Plan, find_styles, make_looks
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 from efdm.training.interrupt import stoppable
@@ -135,3 +140,53 @@ def stylize_video(
             writer.write(rgb, times.pop(0))
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
     return writer.frames
+
+
+def stylize_process(
+    network: StyleNetwork, looks: Sequence[LookSpec], options: StylizeOptions, precision: str, device: str
+) -> Process:
+    """Return the process of a job that stylizes a picture in every look. The styles are prepared once."""
+    stylizer = Stylizer(network, device, precision=precision)
+    prepared = {f"__{look.name}": look.prepare(stylizer, options) for look in looks}
+    return lambda picture: {
+        ending: stylizer.stylize(picture, **given, options=options) for ending, given in prepared.items()
+    }
+
+
+def stylize_job(
+    content: PathLike,
+    styles: Sequence[PathLike],
+    out: PathLike,
+    network: StyleNetwork,
+    *,
+    weights: Sequence[float] = (),
+    mix: Mix = "none",
+    options: StylizeOptions | None = None,
+    precision: str = "fp32",
+    output: Output | None = None,
+    saving: Saving | None = None,
+) -> tuple[Job, Factory]:
+    """Return a job for `run_job` that stylizes a folder, a zip or WebDataset shards, as `plan_files` and `stylize_files` do.
+
+    >>> from efdm.data.bulk import run_job
+    >>> from efdm.models.weights import pretrained
+    >>> from efdm.style.jobs import stylize_job
+    >>> run_job(*stylize_job("photos/", ["starry"], "out/", pretrained("small")), engine="ray")  # doctest: +SKIP
+    """
+    options = options or StylizeOptions()
+    looks = make_looks(find_styles(styles)[0], weights, mix, (), ())
+    weights_bytes = b"".join(values.cpu().numpy().tobytes() for values in network.state_dict().values())
+    settings = {
+        "options": asdict(options), "precision": precision, "network": f"{network.name} {digest(weights_bytes)}",
+        "looks": [[look.name, look.weights, [digest(style) for style in look.styles]] for look in looks],
+    }  # fmt: skip
+    job = open_job(Path(content), Path(out), settings, output, saving)
+    return job, partial(stylize_process, network, looks, options, precision)
+
+
+def digest(source: bytes | Source) -> str:
+    """Return a hash of bytes or of a file."""
+    if isinstance(source, Source):
+        with source.open() as file:
+            source = file.read()
+    return hashlib.sha256(source).hexdigest()[:16]

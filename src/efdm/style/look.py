@@ -1,26 +1,36 @@
-"""Prepared styles (`Look`), and masks on feature maps."""
+"""Prepared styles (`Look`), a cache of them, and masks on feature maps."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.data import read_mask, resize
+from efdm.data import read_mask, read_picture, resize
+from efdm.data.images import MAX_PIXELS
+from efdm.models.weights import checksum
 from efdm.ops import PreparedStyle, interpolate_styles
+from efdm.style.pictures import Size
+
+if TYPE_CHECKING:
+    from efdm.style.stylizer import Stylizer
 
 # (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and grey PIL images
 AnyMask = Tensor | str | os.PathLike[str] | Any
 
 SAME_COLOR = 0.12  # difference from the median colour, in every channel, within which a pixel counts as empty
 EMPTY_FROM, EMPTY_STRENGTH = 0.8, 0.5  # the share of empty pixels that lowers the strength; the strength of a uniform style
+MAX_BYTES = 512 * 2**20  # of a cache
 SAMPLES = 65_536  # pixels of a style from which its share of empty pixels is estimated
 
 
@@ -212,3 +222,55 @@ def paste_inside(output: Tensor, content: Tensor, masks: Sequence[Tensor | None]
     if len(given) < len(masks):
         return output
     return torch.lerp(content, output, sum(without_overlap(given), torch.zeros(())).to(content))
+
+
+class LookCache:
+    """Prepared style files of any number of stylizers, at most ``max_bytes`` in all, the most recently used ones.
+
+    A style is identified by the contents of its file. The cache may be used by several threads.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes, self.bytes = max_bytes, 0
+        self._looks: OrderedDict[tuple[Stylizer, str, Size], Look] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._looks)
+
+    def prepare(
+        self,
+        stylizer: Stylizer,
+        styles: Sequence[Path],
+        *,
+        weights: Sequence[float] | None = None,
+        size: Size = "auto",
+        max_pixels: int = MAX_PIXELS,
+    ) -> Look:
+        """Return the style files as one look, as `Stylizer.prepare` does. ``max_pixels`` limits the size of a file."""
+        return join_looks([self._prepare(stylizer, style, size, max_pixels) for style in styles], weights)
+
+    def _prepare(self, stylizer: Stylizer, style: Path, size: Size, max_pixels: int) -> Look:
+        key = (stylizer, checksum(style), size)
+        with self._lock:
+            look = self._looks.get(key)
+            if look is not None:
+                self._looks.move_to_end(key)
+        if look is None:
+            look = stylizer.prepare(read_picture(style, max_pixels=max_pixels), size=size)
+            self._store(key, look)
+        return look.copy()  # a prepared style keeps the values that it resampled for its last content
+
+    def _store(self, key: tuple[Stylizer, str, Size], look: Look) -> None:
+        with self._lock:
+            if key in self._looks:  # prepared by another thread meanwhile
+                return
+            self._looks[key] = look
+            self.bytes += _bytes(look)
+            while self.bytes > self.max_bytes:
+                self.bytes -= _bytes(self._looks.popitem(last=False)[1])
+
+
+def _bytes(look: Look) -> int:
+    # each stage holds its values twice, sorted and in their places
+    return sum(x.nbytes for x in look.pictures) + 2 * sum(part.values.nbytes for parts in look.features for part in parts)

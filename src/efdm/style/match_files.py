@@ -8,7 +8,7 @@ Result(done=12, failed=0, skipped=0)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
@@ -19,6 +19,7 @@ import torch
 
 from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
 from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
+from efdm.data.bulk import Factory, Job, Output, Process, open_job
 from efdm.data.folders import VIDEOS
 from efdm.data.images import LEVELS, Depth, write_picture
 from efdm.data.results import Failed, Saving, report_failure
@@ -39,7 +40,7 @@ from efdm.style.color_match import (
     prepare_reference,
     replace_valid,
 )
-from efdm.style.jobs import Result
+from efdm.style.jobs import Result, digest
 from efdm.style.levels import TIES
 from efdm.style.match_large import CHUNK, match_array
 from efdm.style.options import Audio, check_strength
@@ -242,3 +243,27 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
             writer.write(rgb, frame.time)
             progress(Progress(source.name, count + writer.frames, 2 * count))
     return writer.frames
+
+
+def match_process(references: Sequence[PathLike], options: MatchOptions, device: str) -> Process:
+    """Return the process of a job that matches a picture with pooled references."""
+    options = replace(options, device=device)
+    reference = read_references(references, options)
+    return lambda picture: {"": match_picture(picture, reference, **options.arguments())}
+
+
+def match_job(
+    content: PathLike,
+    references: Sequence[PathLike],
+    out: PathLike,
+    options: MatchOptions,
+    *,
+    output: Output | None = None,
+    saving: Saving | None = None,
+) -> tuple[Job, Factory]:
+    """Return a job for `run_job` that matches the pictures of a folder, a zip or WebDataset shards."""
+    if options.mask is not None:
+        raise SettingError("a mask is for single pictures, not for a job", "mask")
+    described: dict[str, Any] = {**asdict(options), "reference_masks": list(map(str, options.reference_masks)), "device": ""}
+    settings = {"options": described, "references": [digest(source) for source in find_styles(references)[0]]}
+    return open_job(Path(content), Path(out), settings, output, saving), partial(match_process, tuple(references), options)

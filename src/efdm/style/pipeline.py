@@ -1,8 +1,13 @@
-"""Style transfer on tensors: run a network and match its features after every stage."""
+"""Style transfer on tensors: run a network and match its features after every stage.
+
+Large images run tile by tile, so that memory does not grow with the image: the convolutions of a stage run on overlapping
+tiles that fill one feature map. Features are matched on the whole map, so the result does not depend on the tiles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,9 +17,11 @@ from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.ops import MATCHERS, PreparedStyle, blend
 from efdm.ops.choices import check_tolerance
-from efdm.style.tiles import map_channels, run_stage, tile_side
 
 FADE = 0.25  # strength below which pixels of the content are blended in, because a decoder cannot reproduce it exactly
+LARGE = 2_000_000  # pixels above which tile="auto" uses tiles
+TILE = 1024  # side in pixels; larger tiles recompute less at their borders and need more memory
+CHUNK = 8_000_000  # values of a picture matched in one call
 
 
 def transfer(
@@ -92,3 +99,64 @@ def fade(content: Tensor, output: Tensor, strength: float | Tensor) -> Tensor:
     if isinstance(strength, Tensor):
         return torch.lerp(content, output, (strength.to(content) / FADE).clamp(max=1).view(-1, 1, 1, 1))
     return output if strength >= FADE else torch.lerp(content, output, strength / FADE)
+
+
+def tile_side(tile: str | int, size: tuple[int, int]) -> int | None:
+    """Return the side of a tile in pixels for an image of ``size``, or None to run the whole image in one piece."""
+    if isinstance(tile, int) and not isinstance(tile, bool) and tile >= 1:
+        return tile
+    if tile not in ("auto", "none"):
+        raise ValueError(f"tile must be 'auto', 'none' or a side in pixels, got {tile!r}")
+    return TILE if tile == "auto" and size[0] * size[1] > LARGE else None
+
+
+def spans(length: int, tile: int, margin: int, grid: int, strides: Sequence[int]) -> Iterator[tuple[slice, slice, slice]]:
+    """Cut a side of ``length`` pixels into tiles that start at multiples of ``grid``, each with a margin on both sides.
+
+    Yields, in cells of the strides of input and output: the input with margins, the output without, and where the latter
+    lies in the output with margins.
+    """
+    tile, margin = _ceil(tile, grid) * grid, _ceil(margin, grid) * grid
+    for start in range(0, length, tile):
+        stop = min(start + tile, length)
+        first, last = max(start - margin, 0), min(stop + margin, length)
+        pixels = (first, last, strides[0]), (start, stop, strides[1]), (start - first, stop - first, strides[1])
+        padded, core, inner = (slice(low // stride, _ceil(high, stride)) for low, high, stride in pixels)
+        yield padded, core, inner
+
+
+def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
+    """Return the output of stage ``depth`` for an image of ``size``. The decoder follows the last stage."""
+    module = [*network.stages, network.decoder][depth]
+    strides = (1, *network.strides, 1)[depth : depth + 2]
+    height, width = (_ceil(side, strides[1]) for side in size)
+    if tile is None or tile >= max(size):
+        return module(x)[..., :height, :width]  # decoding rounds the size up to a multiple of the stride
+    tiles = (spans(side, tile, network.receptive_field[depth], network.max_stride, strides) for side in size)
+    out: Tensor | None = None
+    for (top, rows, inner_rows), (left, columns, inner_columns) in itertools.product(*tiles):
+        made = module(x[..., top, left].contiguous(memory_format=torch.channels_last))
+        if out is None:
+            out = made.new_empty(*made.shape[:2], height, width)  # contiguous: matching works channel by channel
+        out[..., rows, columns] = made[..., inner_rows, inner_columns]
+    assert out is not None
+    return out
+
+
+def _ceil(length: int, step: int) -> int:
+    return -(-length // step)
+
+
+def map_channels(x: Tensor, function: Callable[[Tensor, slice], Tensor]) -> Tensor:
+    """Return ``function(x[:, channels], channels)`` over all channels, in chunks if the pictures are large.
+
+    Matching is independent for each channel, so chunks bound the memory of its intermediate results.
+    """
+    if x.shape[1:].numel() <= CHUNK:
+        return function(x, slice(None))
+    count = max(1, CHUNK // x.shape[2:].numel())
+    out = torch.empty_like(x)
+    for first in range(0, x.shape[1], count):
+        channels = slice(first, min(first + count, x.shape[1]))
+        out[:, channels] = function(x[:, channels], channels)
+    return out

@@ -33,9 +33,8 @@ from efdm.style.look import (
 from efdm.style.options import StylizeOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
-from efdm.style.pipeline import fade, match_options, run_network
+from efdm.style.pipeline import fade, map_channels, match_options, run_network, run_stage, tile_side
 from efdm.style.replay import MAX_PIXELS, Captured, Graphs
-from efdm.style.tiles import map_channels, run_stage, tile_side
 from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
 

@@ -13,11 +13,10 @@ from efdm.apps.cli.options import Device, choice, given_fields, option, resolve_
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import VIDEOS
-from efdm.style.bulk import match_job
 from efdm.style.color import SPACES
 from efdm.style.color_match import Method
 from efdm.style.levels import TIES
-from efdm.style.match_files import MatchOptions, match_files
+from efdm.style.match_files import MatchOptions, match_files, match_job
 from efdm.style.options import Audio
 
 

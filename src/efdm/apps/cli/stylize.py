@@ -19,9 +19,8 @@ from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS
 from efdm.ops.choices import CHOICES
 from efdm.style import Stylizer
-from efdm.style.bulk import stylize_job
 from efdm.style.color import COLORS
-from efdm.style.jobs import stylize_files
+from efdm.style.jobs import stylize_files, stylize_job
 from efdm.style.options import MAX_STROKE, TEMPORAL, Audio, StylizeOptions
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Mix, plan_files

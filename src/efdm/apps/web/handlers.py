@@ -22,8 +22,7 @@ from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import LoadedNetwork, load_stylizer, user_encoders
 from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
-from efdm.style.look import Look, corner_weights
-from efdm.style.look_cache import LookCache
+from efdm.style.look import Look, LookCache, corner_weights
 from efdm.style.options import StylizeOptions
 from efdm.style.pictures import Size
 from efdm.text import make_unique, plural
