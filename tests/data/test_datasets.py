@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from small_digits import small_digits
 from trees import touch
 
-from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, uneven_classes
-from efdm.errors import SettingError
+from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, check_same, describe, list_domains, uneven_classes
+from efdm.data.domains import DomainSet
+from efdm.errors import RunFolderError, SettingError
 
 
 def test_fixed_data_sets_are_listed_without_their_files() -> None:
@@ -37,3 +39,34 @@ def test_uneven_classes_are_reported_by_the_domain_that_differs() -> None:
     assert uneven_classes(extra, data.domain_names) == [f"only {second} has 9"]
     test_only = data.subset(((data.domains < 2) | (data.labels < 9)).nonzero()[:, 0])
     assert uneven_classes(test_only, data.domain_names, [first, second]) == [f"only {first}, {second} have 9"]
+
+
+@pytest.fixture(scope="module")
+def data() -> DomainSet:
+    return small_digits(30)
+
+
+def test_other_names_with_equal_counts_are_refused(data: DomainSet) -> None:
+    check_same(describe(data), describe(small_digits(30)), "run")
+    other = replace(data, names=[f"new-{name}" for name in data.names])
+    assert other.counts() == data.counts()
+    with pytest.raises(RunFolderError, match=r"names.*choose another folder") as caught:
+        check_same(describe(data), describe(other), "run")
+    assert (caught.value.problem, caught.value.folder) == ("other data", Path("run"))
+
+
+def test_fingerprint_covers_sizes_labels_and_splits(data: DomainSet) -> None:
+    first = data.domain_names[0]
+    splits = {**data.splits, first: {**data.splits[first], "val": data.splits[first]["val"][1:]}}
+    for change in ({"images": data.images[..., 1:, 1:]}, {"labels": data.labels.roll(1)}, {"splits": splits}):
+        assert replace(data, **change).fingerprint() != data.fingerprint()
+
+
+def test_description_with_counts_only_stays_readable(data: DomainSet) -> None:
+    before = {"pictures": data.counts("class")}
+    check_same(before, describe(data), "run")
+    first = data.domain_names[0]
+    label = data.classes[0]
+    before["pictures"] = {**before["pictures"], first: {**before["pictures"][first], label: 99}}
+    with pytest.raises(RunFolderError, match=f"{first}/{label}: 99 before"):
+        check_same(before, describe(data), "run")

@@ -9,7 +9,7 @@ from people import make_folders, make_grid, make_market, small_people
 from PIL import Image
 
 from efdm.data import PictureError, memory
-from efdm.data.fingerprint import check_same, describe
+from efdm.data.datasets import check_same, describe
 from efdm.data.people import PersonSet, join, read_people
 from efdm.errors import RunFolderError, SettingError
 from efdm.progress import Progress

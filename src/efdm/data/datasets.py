@@ -1,7 +1,8 @@
-"""Data sets by name: load them, list their domains and classes without reading a picture, and check names."""
+"""Data sets by name: load, list and describe them, and check that a run resumes with the pictures it was started with."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any, NamedTuple
 from efdm.data import digits, pacs
 from efdm.data.domains import DomainSet, load_domains
 from efdm.data.layouts import find_items
-from efdm.errors import SettingError
+from efdm.errors import RunFolderError, SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.text import first_few
 
 DIGITS, PACS = "digits", "pacs"
+SHA256 = "pictures_sha256"
 UNCHECKED = (
     "the domains are those of PACS, but they are read like any folder, with a random split and without a check that the "
     "copy is complete; the dataset name 'pacs' (in Python, load_pacs) reads the official lists"
@@ -86,3 +88,29 @@ def uneven_classes(data: DomainSet, domains: Sequence[str], test_domains: Sequen
         *(f"{domain} has no {first_few(labels)}" for domain, labels in missing.items()),
         *(f"only {domains_have} {first_few(labels)}" for domains_have, labels in extra.items()),
     ]
+
+
+def describe(data: Any) -> dict[str, Any]:
+    """Return the counts and the fingerprint of a `DomainSet` or of sets of people, for JSON."""
+    splits = {"splits": data.counts("split")} if isinstance(data, DomainSet) else {}
+    return {"pictures": data.counts(), **splits, SHA256: data.fingerprint()}
+
+
+def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
+    """Raise `RunFolderError` if the data that ``now`` describes differ from those with which ``folder`` was started.
+
+    Entries missing from either description are not compared, because older folders hold only counts.
+    """
+    for entry in ("pictures", "splits", SHA256):
+        if entry in before and entry in now and before[entry] != now[entry]:
+            what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])
+            message = f"{folder} was started with other data ({what}); use the same data or choose another folder"
+            raise RunFolderError(message, folder, "other data")
+
+
+def _difference(before: Any, now: Any, path: str = "pictures") -> str:
+    """Return the first entry in which two nested counts differ, such as ``photo/dog: 3 before, now 2``."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        name = next(name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0))
+        return _difference(before.get(name) or {}, now.get(name) or {}, name if path == "pictures" else f"{path}/{name}")
+    return f"{path}: {before or 0} before, now {now or 0}"

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -70,35 +70,26 @@ class DomainSet:
         """Return the indices of one domain, several domains in the given order or all (None), in one split or all (None)."""
         if split is not None:
             check_choice("split", split, SPLITS)
-        wanted = [domains] if isinstance(domains, str) else self.domain_names if domains is None else domains
-        for domain in wanted:
+        parts = [torch.empty(0, dtype=torch.int64, device=self.images.device)]
+        for domain in [domains] if isinstance(domains, str) else self.domain_names if domains is None else domains:
             check_choice("domain", domain, self.domain_names)
-        if split is None:
-            numbers = [self.domain_names.index(domain) for domain in wanted]
-            parts = [(self.domains == number).nonzero()[:, 0] for number in numbers]
-        else:
-            parts = [self.splits[domain][split] for domain in wanted]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64, device=self.images.device)
+            whole = self.domains == self.domain_names.index(domain)
+            parts.append(whole.nonzero()[:, 0] if split is None else self.splits[domain][split])
+        return torch.cat(parts)
 
     def subset(self, indices: Tensor) -> DomainSet:
         """Return the subset at the given indices, in the given order. Classes and domains keep their numbers."""
         indices = torch.as_tensor(indices, dtype=torch.int64, device=self.images.device)
         if indices.ndim != 1 or len(indices.unique()) != len(indices):
             raise ValueError("the indices of a subset must be one-dimensional and unique")
-        new_index = torch.full((len(self),), -1, device=indices.device)
-        new_index[indices] = torch.arange(len(indices), device=indices.device)
-
-        def moved(at: Tensor) -> Tensor:
-            new = new_index[at]
-            return new[new >= 0].sort().values
-
+        kept = {domain: {name: torch.isin(indices, at) for name, at in own.items()} for domain, own in self.splits.items()}
         return replace(
             self,
             images=self.images.subset(indices) if isinstance(self.images, StreamedImages) else self.images[indices],
             labels=self.labels[indices],
             domains=self.domains[indices],
             names=[self.names[i] for i in indices.tolist()],
-            splits={domain: {name: moved(at) for name, at in parts.items()} for domain, parts in self.splits.items()},
+            splits={domain: {name: at.nonzero()[:, 0] for name, at in own.items()} for domain, own in kept.items()},
         )
 
     def counts(self, by: Literal["class", "split"] = "class") -> dict[str, dict[str, int]]:
@@ -107,10 +98,8 @@ class DomainSet:
         if by == "split":
             return {domain: {name: len(at) for name, at in self.splits[domain].items()} for domain in self.domain_names}
         found = Counter(zip(self.domains.tolist(), self.labels.tolist(), strict=True))
-        return {
-            domain: {label: found[i, j] for j, label in enumerate(self.classes)}
-            for i, domain in enumerate(self.domain_names)
-        }
+        rows = enumerate(self.domain_names)
+        return {domain: {label: found[i, j] for j, label in enumerate(self.classes)} for i, domain in rows}
 
     @property
     def official_test(self) -> list[str]:
@@ -149,8 +138,8 @@ def load_domains(
     found, outside = find_items(source)
     notes = empty_folders(found)
     items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
-    options: Any = {"size": size, "fit": fit, "storage": storage, "workers": workers, "progress": progress}
-    data = decode_items(assign(items, split, seed), **options)
+    items = assign(items, split, seed)
+    data = decode_items(items, size=size, fit=fit, storage=storage, workers=workers, progress=progress)
     return replace(data, skipped=[*outside, *unlisted, *data.skipped], notes=notes)
 
 
@@ -169,7 +158,7 @@ def decode_items(
     Classes are numbered alphabetically, or in the order of ``classes``.
     """
     check_stored(size, fit, storage)
-    names = classes or sorted({i.label for i in items}), sorted({i.domain for i in items})
+    names = classes or sorted({item.label for item in items}), sorted({item.domain for item in items})
     read = functools.partial(read_fitted, size=(size, size), fit=fit)
     if storage == "stream":
         return labelled(StreamedImages(items, read, size, workers or os.cpu_count() or 1), items, *names)

@@ -19,12 +19,7 @@ STYLE_SIZE = 512  # height and width of the style pictures
 
 
 def photos() -> dict[str, Path]:
-    """Return the paths of the photos by name.
-
-    >>> from efdm.data.embedded import photos
-    >>> sorted(photos())
-    ['astronaut', 'camera', 'cat', 'coffee', 'hopper', 'rocket']
-    """
+    """Return the paths of the photos by name."""
     return {name: FOLDER / f"{name}.webp" for name in PHOTOS}
 
 

@@ -9,6 +9,7 @@ import torch
 
 from efdm.errors import SettingError
 
+SMALLER = "a smaller size or fewer pictures"
 # folder, limit, usage and statistics of a container: cgroup v2, cgroup v1
 CONTAINERS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current", "memory.stat"),
@@ -16,14 +17,12 @@ CONTAINERS = (
 )
 
 
-def check_memory(
-    needed: int, what: str, device: torch.device | str = "cpu", *, remedy: str = "a smaller size or fewer pictures"
-) -> None:
+def check_memory(needed: int, what: str, device: torch.device | str = "cpu", *, remedy: str = SMALLER) -> None:
     """Raise `SettingError` if ``needed`` bytes for ``what``, such as "9991 pictures", are not free on a device."""
     free = available_memory(device)
     if free is not None and needed > free:
         where = torch.device(device).type.replace("cuda", "GPU").replace("cpu", "main")
-        message = f"{what} need {gigabytes(needed)} of {where} memory, but {gigabytes(free)} are free"
+        message = f"{what} need {needed / 1e9:.3g} GB of {where} memory, but {free / 1e9:.3g} GB are free"
         raise SettingError(f"{message}; use {remedy}", "size")
 
 
@@ -40,15 +39,6 @@ def available_memory(device: torch.device | str = "cpu") -> int | None:
         return None
     found = [_free_in_machine(), *(_free_in_container(*files) for files in CONTAINERS)]
     return min((free for free in found if free is not None), default=None)
-
-
-def gigabytes(count: int) -> str:
-    """Return a number of bytes in GB, or in MB below 0.1 GB.
-
-    >>> gigabytes(3 * 10**9), gigabytes(2 * 10**6)
-    ('3.0 GB', '2 MB')
-    """
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
 
 
 def _free_in_machine() -> int | None:

@@ -57,23 +57,19 @@ def load_pacs(
     listed = {} if folder is None else read_lists(folder)
     found, extra = find_items(sources)
     known = {item.key for item in found if item.domain in PICTURES and item.label in CLASSES}
-    if listed:
-        known = set(map(key, listed["test"]))
+    known = set(map(key, listed["test"])) if listed else known
     items = [item for item in found if item.key in known]
     if not items:
         domains = first_few(sorted({item.domain for item in found}))
         message = f"{sources[0]} holds no pictures of PACS, whose domains are {', '.join(PICTURES)}; found {domains}"
-        if listed:
-            raise PictureError(f"{message}; if only the names of the files differ, choose split='own'", "split")
-        raise PictureError(message)
+        remedy = "; if only the names of the files differ, choose split='own'" if listed else ""
+        raise PictureError(message + remedy, "split" if listed else ())
     extra += [(item.name, f"{item.name} is not part of PACS") for item in found if item.key not in known]
     if copy == "complete":
         _check_complete(sources, items, extra)
     if split == "official" and folder is None:
-        raise PictureError(
-            f"no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., or choose split='own' "
-            "(results are then not comparable to published ones)", ["lists", "split"],
-        )  # fmt: skip
+        message = f"no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., or choose split='own'"
+        raise PictureError(f"{message} (results are then not comparable to published ones)", ["lists", "split"])
     there = {item.key for item in items}
     missing = [(name, f"{name} is missing") for name in listed.get("test", ()) if key(name) not in there]
     splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
@@ -88,12 +84,10 @@ def load_pacs(
 
 def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
     paths = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
-    if len(paths) != 1 or not paths[0].is_dir():
+    patterns = [pattern for name in PICTURES for pattern in (name, f"*/{name}")]
+    if len(paths) != 1 or any(folder.is_dir() for pattern in patterns for folder in paths[0].glob(pattern)):
         return paths
-    folders = (path for domain in PICTURES for pattern in (domain, f"*/{domain}") for path in paths[0].glob(pattern))
-    if any(path.is_dir() for path in folders):
-        return paths
-    return sorted(path for domain in PICTURES for path in paths[0].glob(f"*{domain}.zip")) or paths
+    return sorted(path for name in PICTURES for path in paths[0].glob(f"*{name}.zip")) or paths
 
 
 def _lists_folder(sources: Sequence[Path]) -> Path | None:

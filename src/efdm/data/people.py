@@ -88,27 +88,22 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
     ``sources`` are the positions in ``sets``, and each file name is preceded by the name of its set. The first set keeps its
     numbers.
     """
-    if not sets:
-        raise ValueError("no sets to join; expected at least one")
-    if len(sizes := {tuple(data.images.shape[2:]) for data in sets}) > 1:
-        raise ValueError(f"the pictures have different sizes {sorted(sizes)}; read all sets with the same size")
+    if len(sizes := {tuple(data.images.shape[2:]) for data in sets}) != 1:
+        raise ValueError(f"the pictures have sizes {sorted(sizes)}; expected at least one set, all read with the same size")
     if len(sets) == 1:
         return sets[0]
-    names = make_unique(data.name for data in sets)
+    named = list(zip(make_unique(data.name for data in sets), sets, strict=True))
     firsts = [sum(map(len, sets[:number])) for number in range(len(sets))]
     return PersonSet(
-        name="+".join(names),
+        name="+".join(name for name, _ in named),
         images=torch.cat([data.images for data in sets]),
         people=_distinct([data.people for data in sets]),
         cameras=_distinct([data.cameras for data in sets]),
-        names=tuple(f"{name}/{file}" for name, data in zip(names, sets, strict=True) for file in data.names),
-        splits={
-            split: torch.cat([data.splits[split] + first for data, first in zip(sets, firsts, strict=True)])
-            for split in SPLITS
-        },
+        names=tuple(f"{name}/{file}" for name, data in named for file in data.names),
+        splits={part: torch.cat([s.splits[part] + first for s, first in zip(sets, firsts, strict=True)]) for part in SPLITS},
         sources=torch.cat([torch.full_like(data.people, number) for number, data in enumerate(sets)]),
-        skipped=[(f"{name}/{file}", why) for name, data in zip(names, sets, strict=True) for file, why in data.skipped],
-        notes=[f"{name}: {note}" for name, data in zip(names, sets, strict=True) for note in data.notes],
+        skipped=[(f"{name}/{file}", why) for name, data in named for file, why in data.skipped],
+        notes=[f"{name}: {note}" for name, data in named for note in data.notes],
     )
 
 
@@ -152,8 +147,7 @@ def read_people(
     reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical(data)}
     notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
     incomplete = missing(data.name, {split: len(at) for split, at in data.splits.items()})
-    skipped = [*found.skipped, *data.skipped]
-    return replace(data, skipped=skipped, notes=[*found.notes, *incomplete, *notes])
+    return replace(data, skipped=[*found.skipped, *data.skipped], notes=[*found.notes, *incomplete, *notes])
 
 
 def read_shots(
@@ -168,10 +162,7 @@ def read_shots(
         people=torch.tensor([shot.person for shot in read], dtype=torch.int64),
         cameras=torch.tensor([shot.camera for shot in read], dtype=torch.int64),
         names=tuple(shot.name for shot in read),
-        splits={
-            split: torch.tensor([i for i, shot in enumerate(read) if split in shot.splits], dtype=torch.int64)
-            for split in SPLITS
-        },
+        splits={part: torch.tensor([part in shot.splits for shot in read]).nonzero()[:, 0] for part in SPLITS},
         sources=torch.zeros(len(read), dtype=torch.int64),
         skipped=skipped,
     )

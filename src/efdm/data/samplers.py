@@ -14,6 +14,9 @@ from torch import Tensor
 
 from efdm.errors import SettingError
 
+Pool = Tensor | Sequence[int]  # indices (n,)
+Pools = Sequence[Pool] | Mapping[str, Pool]
+
 
 @dataclass(eq=False)
 class Batches:
@@ -73,12 +76,12 @@ class Batches:
         self._next = (epoch, step)
 
 
-def uniform_batches(pool: Tensor | Sequence[int], batch: int, **options: Any) -> Batches:
+def uniform_batches(pool: Pool, batch: int, **options: Any) -> Batches:
     """Draw each index of ``pool`` at most once per epoch, in random order. An incomplete last batch is dropped.
 
     ``options`` are passed to `Batches`: ``seed``, ``epochs``, ``start``, ``rank``, ``world`` and ``device``.
     """
-    pool = _indices(pool, "pool")
+    pool = _indices(pool)
     if len(pool) < batch:
         raise SettingError(f"{len(pool)} pictures do not fill one batch of {batch}; use a smaller batch", "batch")
     per_epoch = len(pool) // max(1, batch)  # `Batches` raises for a batch of 0
@@ -86,12 +89,7 @@ def uniform_batches(pool: Tensor | Sequence[int], batch: int, **options: Any) ->
 
 
 def domain_batches(
-    pools: Sequence[Tensor] | Mapping[str, Tensor],
-    batch: int,
-    *,
-    domains: int | Literal["all"] = "all",
-    per_epoch: int | None = None,
-    **options: Any,
+    pools: Pools, batch: int, *, domains: int | Literal["all"] = "all", per_epoch: int | None = None, **options: Any
 ) -> Batches:
     """Draw batches of ``domains`` of the pools in equal parts: ``domains=2, batch=128`` is twice 64.
 
@@ -101,7 +99,7 @@ def domain_batches(
     all pictures of the pools would fill. ``options`` are as in `uniform_batches`; every rank gets the same share of each
     domain.
     """
-    tensors = [_indices(p, "a pool") for p in (pools.values() if isinstance(pools, Mapping) else pools)]
+    tensors = [_indices(pool) for pool in (pools.values() if isinstance(pools, Mapping) else pools)]
     many = len(tensors) if domains == "all" else domains
     if not 1 <= many <= len(tensors):
         raise ValueError(f"domains must be from 1 to the number of pools or 'all', got {domains} for {len(tensors)} pools")
@@ -115,13 +113,7 @@ def domain_batches(
 
 
 def identity_batches(
-    pool: Tensor | Sequence[int],
-    people: Tensor,
-    batch: int,
-    *,
-    instances: int = 4,
-    per_epoch: int | None = None,
-    **options: Any,
+    pool: Pool, people: Tensor, batch: int, *, instances: int = 4, per_epoch: int | None = None, **options: Any
 ) -> Batches:
     """Draw batches of ``batch // instances`` people with ``instances`` pictures each (PK sampling), one after another.
 
@@ -129,7 +121,7 @@ def identity_batches(
     are drawn independently; the pictures of a person, ``per_epoch`` and ``options`` are as in `domain_batches`, so all
     pictures of a person with fewer than ``instances`` are repeated.
     """
-    pool, people = _indices(pool, "pool"), people.cpu()
+    pool, people = _indices(pool), people.cpu()
     if instances < 1 or batch < 1 or batch % instances:
         message = f"batch must be a positive multiple of instances={instances}, the pictures of one person, got {batch}"
         raise SettingError(message, ["batch", "instances"])
@@ -164,8 +156,8 @@ def _draw_rows(generator: torch.Generator, pool: Tensor, part: int, rows: int) -
     return pool[torch.cat(rounds).reshape(-1, part)[:rows]] if rounds else pool.new_empty(0, part)
 
 
-def _indices(pool: Tensor | Sequence[int], what: str) -> Tensor:
+def _indices(pool: Pool) -> Tensor:
     pool = torch.as_tensor(pool).cpu()
     if pool.ndim != 1 or len(pool) == 0 or pool.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"{what} is {pool.dtype} {tuple(pool.shape)}, expected indices (n,) of at least one picture")
+        raise ValueError(f"a pool is {pool.dtype} {tuple(pool.shape)}, expected indices (n,) of at least one picture")
     return pool.long()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,6 +24,7 @@ from efdm.text import plural
 
 DEFAULT_FPS = Fraction(25)  # for files that do not state a rate
 HD_HEIGHT = 720  # untagged video of at least this height is nearly always BT.709, otherwise BT.601
+ONE = Fraction(1)
 MILLISECOND = Fraction(1, 1000)  # unit of the times in Matroska and WebM
 MISSING_FRAMES, MISSING_SHARE = 3, Fraction(1, 50)  # tolerance in the duration that a file states
 UNSPECIFIED, BT709, LIMITED_RANGE = 2, 1, 1  # codes of ITU-T H.273
@@ -36,7 +37,7 @@ class Frame(NamedTuple):
     time: Fraction
 
 
-class VideoReader:
+class VideoReader(AbstractContextManager["VideoReader"]):
     """An iterator over the frames of a video, to be used once in a ``with`` block: ``for frame in reader``.
 
     ``size`` is (height, width) after rotation. ``fps`` is the average rate; the times of the frames may be uneven.
@@ -125,15 +126,9 @@ class VideoReader:
             rgb = torch.from_numpy(frame.to_ndarray(format="rgb24", **colours)).permute(2, 0, 1)
         return rgb.rot90(self._turns, (1, 2)).contiguous()  # counter-clockwise in FFmpeg and in torch
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._decoder.close()
         self._container.close()
-
-    def __enter__(self) -> VideoReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def incomplete_path(path: StrPath) -> Path:
@@ -152,12 +147,7 @@ class VideoWriter:
     """
 
     def __init__(
-        self,
-        path: StrPath,
-        *,
-        fps: Fraction | float = DEFAULT_FPS,
-        sound_of: StrPath | None = None,
-        aspect: Fraction = Fraction(1),
+        self, path: StrPath, *, fps: Fraction | float = DEFAULT_FPS, sound_of: StrPath | None = None, aspect: Fraction = ONE
     ) -> None:
         self.path, self.format = Path(path), video_format(path)
         self.fps = Fraction(fps).limit_denominator(1001)

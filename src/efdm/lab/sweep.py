@@ -18,9 +18,8 @@ from typing import Any
 import torch
 
 from efdm.data.bulk import take_shard
-from efdm.data.datasets import DIGITS, load_dataset
+from efdm.data.datasets import DIGITS, check_same, describe, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.fingerprint import check_same, describe
 from efdm.data.images import file_error
 from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings

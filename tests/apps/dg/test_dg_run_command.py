@@ -118,7 +118,7 @@ def test_a_partial_copy_of_pacs_has_another_name(tmp_path: Path) -> None:
         ({"--methods": "erm,efdmx"}, "did you mean 'efdmix'?"),
         ({"--methods": ""}, "(--methods)"),
         ({"--domains": "dya"}, "did you mean 'day'?"),
-        ({"--domains": "cat"}, "it is a class"),
+        ({"--domains": "cat"}, "is a class"),
         ({"--seeds": "0"}, "(--seeds)"),
         ({"--device": "tpuu"}, "tpuu"),
         ({"--set": "rate=1"}, "'rate'"),
