@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -108,23 +109,17 @@ def device_of(model: nn.Module) -> torch.device:
 def _run(model: nn.Module, images: Tensor, places: Mapping[str, Stage], precision: str) -> dict[str, Tensor]:
     kept: dict[str, Tensor] = {}
 
-    def keep(stage: str, output: Any) -> None:
+    def keep(stage: str, _module: Any, _inputs: Any, output: Any) -> None:
         if not isinstance(output, Tensor) or output.ndim < 3:
             what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ValueError(f"stage {stage!r} returns {what}, not features (b, c, *space); choose another stage")
         channel_dim, prefix = places[stage].layout
         kept[stage] = output[:, prefix:].movedim(channel_dim, 1).clone()  # cloned, because the next module may work in place
 
-    handles = [
-        place.module.register_forward_hook(lambda module, inputs, output, stage=stage: keep(stage, output))
-        for stage, place in places.items()
-    ]
-    try:
-        with eval_mode(model), torch.no_grad(), autocast(images.device, precision):
-            model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack, eval_mode(model), torch.no_grad(), autocast(images.device, precision):
+        for stage, place in places.items():
+            stack.enter_context(place.module.register_forward_hook(partial(keep, stage)))
+        model(images)
     if unused := [stage for stage in places if stage not in kept]:
         raise ValueError(f"the model does not call {', '.join(unused)} as a module; choose another stage")
     return {stage: kept[stage] for stage in places}

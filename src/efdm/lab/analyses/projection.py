@@ -7,8 +7,9 @@ picture's features are matched to the nearest of them, or blended with the match
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from efdm.dg.evaluate import count_correct
 from efdm.errors import SettingError
 from efdm.lab.analyses.features import Sample, device_of, pick
 from efdm.nn import find_stage
-from efdm.nn.stages import Stage
 from efdm.ops import PreparedStyle, project
 from efdm.text import markdown_table
 from efdm.training.files import write_json
@@ -46,21 +46,17 @@ def projected(
     model: nn.Module, references: Mapping[str, PreparedStyle], strength: float = 1.0, method: str = "efdm"
 ) -> Iterator[None]:
     """Project the features after every stage in ``references`` inside a ``with`` block, see `efdm.ops.project`."""
-    handles = []
-    for stage, rows in references.items():
-        place = find_stage(model, stage)
 
-        def hook(module: Any, inputs: Any, output: Tensor, rows: PreparedStyle = rows, place: Stage = place) -> Tensor:
-            channel_dim, prefix = place.layout
-            out = project(output[:, prefix:], rows, strength, method=method, channel_dim=channel_dim)
-            return torch.cat([output[:, :prefix], out], 1) if prefix else out
+    def hook(rows: PreparedStyle, layout: tuple[int, int], _module: Any, _inputs: Any, output: Tensor) -> Tensor:
+        channel_dim, prefix = layout
+        out = project(output[:, prefix:], rows, strength, method=method, channel_dim=channel_dim)
+        return torch.cat([output[:, :prefix], out], 1) if prefix else out
 
-        handles.append(place.module.register_forward_hook(hook))
-    try:
+    with ExitStack() as stack:
+        for stage, rows in references.items():
+            place = find_stage(model, stage)
+            stack.enter_context(place.module.register_forward_hook(partial(hook, rows, place.layout)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def analyse(
