@@ -36,24 +36,16 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """A row of `METHODS`.
-
-    Args:
-        make: called with the number of stages, the generator and all options.
-        options: all options with their defaults.
-        batches: the default sampler; "domains" draws equal parts of several domains.
-        min_batch: the smallest batch in which the method has an effect.
-        domains: the smallest and largest number of domains that a batch of the sampler "domains" may have.
-    """
+    """A row of `METHODS`. ``make`` is called with the number of stages, the generator and all options."""
 
     name: str
     about: str
     source: str
     make: Callable[..., Parts] = field(repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    batches: Sampler = "uniform"
-    min_batch: int = 1
-    domains: tuple[int, float] = (1, inf)
+    options: Mapping[str, Any] = field(default_factory=dict)  # all, with their defaults
+    batches: Sampler = "uniform"  # the default sampler; "domains" draws equal parts of several domains
+    min_batch: int = 1  # the smallest batch in which the method has an effect
+    domains: tuple[int, float] = (1, inf)  # smallest and largest number in a batch of the sampler "domains"
 
 
 def _from_layer(row: LayerRow) -> Method:

@@ -50,27 +50,16 @@ def _check_count(domains: Sequence[str], least: int) -> None:
 
 @dataclass(frozen=True)
 class Protocol:
-    """One protocol.
-
-    Args:
-        cells: returns the runs for a list of domains.
-        listed: the side of a cell that names its column in a table.
-        heading: the name of a column: the listed domain, or the direction from training to test domains.
-        scored: "all" scores every picture of a test domain, "rest" leaves out the split "val".
-        split: returns the data with the splits of a seed; None keeps the splits of the data set.
-        split_words: describes these splits in the name of the data.
-        per_domain: pictures of each training domain in a batch; 0 leaves the batch to the settings.
-        settings: the settings that the protocol fixes.
-    """
+    """Which domains each run is trained and tested on, and the settings and splits of all runs."""
 
     about: str
-    cells: Callable[[Sequence[str]], list[Cell]]
-    listed: Literal["test", "train"]
-    heading: Literal["domain", "direction"] = "domain"
-    scored: Literal["all", "rest"] = "all"
-    split: Callable[[Any, int], Any] | None = None
-    split_words: str = ""
-    per_domain: int = 0
+    cells: Callable[[Sequence[str]], list[Cell]]  # the runs for a list of domains
+    listed: Literal["test", "train"]  # the side of a cell that names its column in a table
+    heading: Literal["domain", "direction"] = "domain"  # of a column; a direction is "training → test domains"
+    scored: Literal["all", "rest"] = "all"  # "rest" leaves out the split "val" of a test domain
+    split: Callable[[Any, int], Any] | None = None  # returns the data with the splits of a seed; None keeps its splits
+    split_words: str = ""  # describes these splits in the name of the data
+    per_domain: int = 0  # pictures of each training domain in a batch; 0 leaves the batch to the settings
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def column(self, cell: Cell) -> str:

@@ -92,24 +92,15 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """One rule.
-
-    Args:
-        criterion: value to maximise, from (candidates, hparams, record); None if it cannot be computed.
-        steps: which evaluations may be chosen.
-        among: "hparams" chooses among the combinations of a grid, "nothing" lists them.
-        val: whose split "val" the rule uses: that of the training domains or of the test domains.
-        scored: "rest" excludes the pictures in the test domains' "val", regardless of the protocol.
-        pairs: "needed" if runs without two domains are required.
-    """
+    """One rule. ``criterion(candidates, hparams, record)`` is maximised; it is None if it cannot be computed."""
 
     about: str
     criterion: Callable[[Candidates, str, Record], float | None]
-    steps: Literal["last", "every"]
-    among: Literal["nothing", "hparams"] = "hparams"
-    val: Literal["unused", "train", "test"] = "unused"
-    scored: Literal["protocol", "rest"] = "protocol"
-    pairs: Literal["unused", "needed"] = "unused"
+    steps: Literal["last", "every"]  # the evaluations that may be chosen
+    among: Literal["nothing", "hparams"] = "hparams"  # "nothing" lists the combinations of a grid, "hparams" chooses one
+    val: Literal["unused", "train", "test"] = "unused"  # the domains whose split "val" is used
+    scored: Literal["protocol", "rest"] = "protocol"  # "rest" excludes the test domains' "val" under every protocol
+    pairs: Literal["unused", "needed"] = "unused"  # runs without two domains
 
     def choose(self, candidates: Candidates) -> tuple[str, Record]:
         """Return the hyperparameters and the record of the evaluation with the highest criterion."""

@@ -21,33 +21,19 @@ from efdm.reid.settings import protocol_of
 
 @dataclass(frozen=True)
 class LabTask:
-    """One kind of training.
-
-    Args:
-        settings: the class of its settings.
-        mixes: returns True if a method inserts layers after stages.
-        method_settings: returns the settings that a method needs by default in a cell.
-        protocols: its table of protocols.
-        scores: its measures, each a function of a record, a cell and the scored part of the test domains, in percent.
-        default_scores: the measures that tables of a protocol show.
-        layout: whether every score has its own table, with averages over columns.
-        selections, default_selections: the selection rules that its records allow, and those of a recipe that names none.
-        measures: returns sentences that explain the scores, if these are not accuracies, from the planned runs.
-        task: trains one run, see `efdm.recognition.training`.
-        sampler: returns the batches of a run; raises if the data do not fit the settings.
-    """
+    """One kind of training."""
 
     settings: type[RecognitionSettings]
-    mixes: Callable[[str], bool]
-    method_settings: Callable[[str, Cell], Mapping[str, Any]]
+    mixes: Callable[[str], bool]  # True for a method that inserts layers after stages
+    method_settings: Callable[[str, Cell], Mapping[str, Any]]  # that a method needs by default in a cell
     protocols: Mapping[str, Protocol]
     scores: Mapping[str, Score]
-    default_scores: Callable[[Protocol], tuple[str, ...]]
+    default_scores: Callable[[Protocol], tuple[str, ...]]  # shown in the tables of a protocol
     task: type[RecognitionTask[Any, Any, Any]]
-    sampler: Callable[[Any, Any], object]
-    layout: Literal["table per score", "one table"] = "table per score"
-    measures: Callable[[Sequence[Any]], list[str]] = lambda plan: []
-    selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)
+    sampler: Callable[[Any, Any], object]  # the batches of a run; raises if the data do not fit the settings
+    layout: Literal["table per score", "one table"] = "table per score"  # one table has no averages over columns
+    measures: Callable[[Sequence[Any]], list[str]] = lambda plan: []  # sentences on scores that are not accuracies
+    selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)  # the rules that its records allow
     default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
 
     @property

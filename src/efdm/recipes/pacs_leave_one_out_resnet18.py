@@ -11,7 +11,7 @@ expected  published averages: ERM 79.5; MixStyle 82.6 and EFDMix 83.4; with doma
 runs      300 (15 methods x 4 domains x 5 seeds)
 
 All methods use the learning rate and the number of iterations that pacs_grid_resnet18 chose for ERM on held-out pictures of
-the training domains; pacs_paper_schedule_resnet18 has the paper's. All feature methods act after layer1, layer2 and layer3.
+the training domains. (pacs_paper_schedule_resnet18 has the paper's.) Feature methods act after layer1, layer2 and layer3.
 The paper stops the gradient to the style (efdmix), its authors' code does not (efdmix-flow); according to the authors, the
 published numbers come from the code.
 """

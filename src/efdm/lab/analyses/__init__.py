@@ -33,19 +33,13 @@ __all__ = ["ANALYSES", "Analysis", "Sample", "analyse_classifier", "pick"]
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis.
-
-    Args:
-        analyse: ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers.
-        summary: returns the main numbers as lines of text.
-        per_domain: the default number of pictures per domain, enough for the analysis and feasible on a CPU; None: all.
-    """
+    """One analysis. ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers."""
 
     about: str
     analyse: Callable[..., dict[str, Any]]
-    summary: Callable[[dict[str, Any]], list[str]]
+    summary: Callable[[dict[str, Any]], list[str]]  # the main numbers as lines of text
     files: tuple[str, ...]
-    per_domain: int | None
+    per_domain: int | None  # pictures of a domain by default, feasible on a CPU; None: all
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType({

@@ -1,5 +1,4 @@
-"""Measure how well simple feature statistics predict the domain of a picture. The answer is shown by t-SNE and measured by a
-linear probe.
+"""t-SNE of simple feature statistics, and linear probes that predict the domain of a picture from them.
 
 Each picture has one number per channel: mean, standard deviation, skewness, kurtosis or infinity norm. If skewness separates
 domains as well, style is more than mean and standard deviation, as the paper says.
