@@ -16,7 +16,9 @@ from efdm.data.arrays import created_array, is_array_file, open_array
 from efdm.errors import SettingError
 from efdm.style import match_files as module
 from efdm.style import match_picture
-from efdm.style.match_files import MatchOptions, Result, match_files
+from efdm.style.jobs import Result
+from efdm.style.match_files import match_files
+from efdm.style.options import MatchOptions
 
 
 def noise(seed: int, kind: str = "uint8", size: tuple[int, int] = (20, 24)) -> np.ndarray:

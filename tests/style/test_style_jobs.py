@@ -14,8 +14,8 @@ from efdm.data.shards import Sample, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError
 from efdm.models import build
 from efdm.style.jobs import stylize_files, stylize_job
-from efdm.style.match_files import MatchOptions, match_files, match_job
-from efdm.style.options import StylizeOptions
+from efdm.style.match_files import match_files, match_job
+from efdm.style.options import MatchOptions, StylizeOptions
 from efdm.style.plan import plan_files
 from efdm.style.stylizer import Stylizer
 

@@ -23,8 +23,8 @@ from efdm.models import NETWORKS
 from efdm.ops import MATCHERS, blend
 from efdm.style import Stylizer, match_picture, prepare_reference
 from efdm.style.color import COLORS, SPACES
-from efdm.style.color_match import Method
 from efdm.style.levels import TIES
+from efdm.style.options import Method
 from efdm.style.photoreal import PHOTOREAL
 from efdm.training.device import default_device
 

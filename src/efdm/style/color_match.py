@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -22,11 +22,10 @@ from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice, check_tolerance
 from efdm.style.color import SPACES
 from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
-from efdm.style.options import check_strength
+from efdm.style.options import Method, check_strength
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 
-Method = Literal["channels", "joint"]
 SPACE_LEVELS = 65536  # of a channel of Lab, and of luminance
 KEY_LEVELS = 256  # of floats, to order equal values
 ROTATIONS = 20  # of a joint match
@@ -50,8 +49,8 @@ class Reference:
         if (self.space, self.method) != (other.space, other.method):
             kinds = [f"space={each.space!r}, method={each.method!r}" for each in (self, other)]
             raise SettingError(f"cannot merge a reference of {kinds[0]} with one of {kinds[1]}", "space")
-        if self.channels != other.channels:
-            _raise_channels(self.channels, other.channels)
+        if self.space == "rgb":
+            check_fit(self.channels, other)
         if self.method == "channels" and self.counts is not None and other.counts is not None:
             levels = max(self.counts.shape[1], other.counts.shape[1])
             return Reference(self.space, self.method, self.at(levels) + other.at(levels))
@@ -188,18 +187,11 @@ def match_picture(
         reference = prepare_reference(
             reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
         )
-    return convert_planes(match_planes(planes, reference, strength, ties, seed, tolerance), content, opened)
-
-
-def match_planes(
-    planes: Planes, reference: Reference, strength: float, ties: str, seed: int, tolerance: float = 0.0
-) -> Tensor:
-    """Return the values ``(c, h, w)`` of a picture, matched where they are valid."""
     check_fit(len(planes.values), reference)
     if tolerance and reference.method == "joint":
         raise SettingError("a joint match has no tolerance; use method='channels', or tolerance=0", ("tolerance", "method"))
     if not strength or not planes.pick(planes.values).numel():
-        return planes.values
+        return convert_planes(planes.values, content, opened)
     reference = reference.to(planes.values.device)
     if reference.method == "joint":
         matched = _match_joint(planes, reference, ties, seed)
@@ -210,7 +202,7 @@ def match_planes(
         counter = level_match(planes.levels, reference, tolerance)
         counter.count(bins)
         matched = from_space(counter.map(bins), planes, reference.space)
-    return replace_valid(planes, matched, strength)
+    return convert_planes(replace_valid(planes, matched, strength), content, opened)
 
 
 def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
@@ -288,13 +280,10 @@ def check_fit(channels: int, reference: Reference) -> None:
     if reference.space != "rgb":
         _check_rgb(channels, reference.space)
     elif channels != reference.channels:
-        _raise_channels(channels, reference.channels)
+        both = f"{channels} and {reference.channels}"
+        raise SettingError(f"pictures with {both} channels cannot be matched; convert one of them", "reference")
 
 
 def _check_rgb(channels: int, space: str) -> None:
     if channels != 3:
         raise SettingError(f"space={space!r} needs 3 channels, got {channels}; use rgb", "space")
-
-
-def _raise_channels(a: int, b: int) -> None:
-    raise SettingError(f"pictures with {a} and {b} channels cannot be matched; convert one of them", "reference")

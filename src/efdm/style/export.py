@@ -57,23 +57,22 @@ def _stylize(network: StyleNetwork, content: Tensor, strength: Tensor, style: Te
 
 @dataclass(frozen=True)
 class Part:
-    """A row of `PARTS`. ``arguments`` selects its inputs, or their names or sizes, from those of all parts."""
+    """A row of `PARTS`."""
 
     about: str
     function: Callable[..., Any]  # of the network and the inputs
-    arguments: Callable[[Any, Any, Any, Any], tuple[Any, ...]]  # of content, strength, style and features
+    inputs: tuple[str, ...]
+
+    def select(self, **values: Any) -> tuple[Any, ...]:
+        """Return the values of the inputs, or their names or sizes, from those of all parts."""
+        return tuple(values[name] for name in self.inputs)
 
 
 # contents and styles are (1, 3, h, w), strengths (1,), and features (1, c, n), sorted, after every stage
 PARTS: Mapping[str, Part] = MappingProxyType({
-    "whole": Part(
-        "content, strength, style -> picture", _stylize, lambda content, strength, style, _: (content, strength, style),
-    ),
-    "prepare": Part("style -> features1, features2, ...", _prepare, lambda _, __, style, ___: (style,)),
-    "apply": Part(
-        "content, strength, features1, features2, ... -> picture", _apply,
-        lambda content, strength, _, features: (content, strength, features),
-    ),
+    "whole": Part("content, strength, style -> picture", _stylize, ("content", "strength", "style")),
+    "prepare": Part("style -> features1, features2, ...", _prepare, ("style",)),
+    "apply": Part("content, strength, features1, features2, ... -> picture", _apply, ("content", "strength", "features")),
 })  # fmt: skip
 
 
@@ -138,7 +137,7 @@ def check_onnx(
     content = resize_short_side(read_picture(photos()["coffee"]).rgb, TESTED_SIDES[0])[None]
     style = read_style("starry", TESTED_SIDES[1])[None]
     row, features = PARTS[part], _prepare(network, style)
-    given = row.arguments(content, torch.tensor([strength]), style, features)
+    given = row.select(content=content, strength=torch.tensor([strength]), style=style, features=features)
     feeds = {i.name: t.numpy() for i, t in zip(session.get_inputs(), tree_leaves(given), strict=True)}
 
     def picture(styles: Sequence[Tensor]) -> Tensor:
@@ -175,20 +174,21 @@ def _trace(network: StyleNetwork, part: PartName) -> Any:
     """Return the ONNX program of a part, traced with sizes that are no multiple of any stride."""
     content, style = torch.rand(1, 3, 61, 76), torch.rand(1, 3, 67, 92)
     names = [f"features{depth}" for depth in range(1, len(network.stages) + 1)]
-    height, width, style_height, style_width = (
-        torch.export.Dim(name, min=LEAST_SIDE) for name in ("height", "width", "style_height", "style_width")
-    )
+    sizes = [
+        {2 + i: torch.export.Dim(f"{role}{side}", min=LEAST_SIDE) for i, side in enumerate(("height", "width"))}
+        for role in ("", "style_")
+    ]
     counts = [{2: torch.export.Dim(f"{name}_count", min=4)} for name in names]
     row = PARTS[part]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about deprecated functions that the exporter uses
         return torch.onnx.export(
             PartModule(network, part).eval(),
-            row.arguments(content, torch.tensor([0.5]), style, _prepare(network, style)),
-            input_names=tree_leaves(row.arguments("content", "strength", "style", names)),
+            row.select(content=content, strength=torch.tensor([0.5]), style=style, features=_prepare(network, style)),
+            input_names=tree_leaves(row.select(content="content", strength="strength", style="style", features=names)),
             output_names=names if part == "prepare" else ["picture"],
             # one tuple, because the inputs of the module are variadic
-            dynamic_shapes=(row.arguments({2: height, 3: width}, None, {2: style_height, 3: style_width}, counts),),
+            dynamic_shapes=(row.select(content=sizes[0], strength=None, style=sizes[1], features=counts),),
             dynamo=True,
             verbose=False,
             custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},

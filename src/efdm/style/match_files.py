@@ -1,6 +1,7 @@
 """Match the colours of files: pictures, folders, zips, arrays and videos.
 
->>> from efdm.style.match_files import MatchOptions, match_files
+>>> from efdm.style.match_files import match_files
+>>> from efdm.style.options import MatchOptions
 >>> match_files("photos/", ["reference.jpg"], "matched/", MatchOptions(space="lab"))  # doctest: +SKIP
 Result(done=12, failed=0, skipped=0)
 """
@@ -8,11 +9,11 @@ Result(done=12, failed=0, skipped=0)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,68 +24,19 @@ from efdm.data.bulk import Factory, Job, Output, Process, open_job
 from efdm.data.folders import VIDEOS
 from efdm.data.images import LEVELS, Depth, write_picture
 from efdm.data.results import Failed, Saving, report_failure
-from efdm.data.video import VideoReader, VideoWriter
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
-from efdm.ops.choices import check_choice, check_tolerance
 from efdm.progress import Progress, Report, ignore
-from efdm.style.color import SPACES
-from efdm.style.color_match import (
-    Method,
-    Reference,
-    check_fit,
-    content_bins,
-    from_space,
-    level_match,
-    match_picture,
-    prepare_reference,
-    replace_valid,
-)
+from efdm.style.color_match import Reference, match_picture, prepare_reference
 from efdm.style.jobs import Result, digest
-from efdm.style.levels import TIES
-from efdm.style.match_large import CHUNK, match_array
-from efdm.style.options import Audio, check_strength
-from efdm.style.plan import (
-    PathLike,
-    check_overwrite,
-    find_contents,
-    find_styles,
-    is_single,
-    list_paths,
-)
-from efdm.style.planes import LEVELS_OF, Planes
+from efdm.style.match_large import CHUNK, match_array, match_video
+from efdm.style.options import MatchOptions
+from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_single, list_paths
+from efdm.style.planes import LEVELS_OF
 from efdm.training.interrupt import stoppable
 
 # values from which an array is matched in chunks; floats in chunks take more passes, and have their ties ordered by position
 LARGE = {"uint8": CHUNK, "uint16": CHUNK, "float16": 8 * CHUNK, "float32": 8 * CHUNK}
-
-
-@dataclass(frozen=True)
-class MatchOptions:
-    """Options for matching files; see `efdm.style.match_picture`. Masks are files, resized to their pictures."""
-
-    space: str = "rgb"
-    method: Method = "channels"
-    strength: float = 1.0
-    ties: str = "smooth"
-    tolerance: float = 0.0
-    mask: Path | None = None
-    reference_masks: Sequence[Path] = ()
-    nodata: float | None = None
-    seed: int = 0
-    audio: Audio = "keep"
-    device: Any = "cpu"
-
-    def __post_init__(self) -> None:
-        tables = {"space": SPACES, "method": get_args(Method), "ties": TIES, "audio": get_args(Audio)}
-        for name, table in tables.items():
-            check_choice(name, getattr(self, name), tuple(table))
-        check_strength(self.strength, 1)
-        check_tolerance(self.tolerance)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `match_picture` with a prepared reference, except the mask."""
-        return {name: getattr(self, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
 
 
 @stoppable()
@@ -208,41 +160,6 @@ def _write_array(out: Path, array: Any, quality: int) -> None:
         return
     with created_array(out, array.shape, array.dtype) as made:
         made[:] = array
-
-
-def match_video(source: Path, reference: Reference, out: Path, options: MatchOptions, *, progress: Report = ignore) -> int:
-    """Match a video, all frames as one distribution, and return the number of frames.
-
-    Every frame is mapped by the same curves, so a value keeps its match over the clip. The video is read twice. An
-    incomplete one is written under another name.
-    """
-    if reference.method == "joint":
-        raise SettingError("a video cannot be matched jointly; use method='channels'", "method")
-    if options.mask is not None:
-        raise SettingError("masks are for pictures, not for a video", "mask")
-    check_fit(3, reference)
-    counter = level_match(256, reference.to(torch.device(options.device)), options.tolerance)
-
-    def planes_of(frame: Any) -> tuple[Planes, Any]:
-        planes = Planes(frame.rgb.to(options.device).int(), 256, None)
-        return planes, content_bins(planes, reference.space, options.ties, options.seed)
-
-    count = 0
-    with VideoReader(source) as reader:
-        total = 2 * (reader.frames or 0)
-        for frame in reader:
-            counter.count(planes_of(frame)[1])
-            count += 1
-            progress(Progress(source.name, count, max(total, count)))
-    sound = source if options.audio == "keep" else None
-    with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
-        for frame in reader:
-            planes, bins = planes_of(frame)
-            values = from_space(counter.map(bins), planes, reference.space)
-            rgb = replace_valid(planes, values, options.strength).byte()
-            writer.write(rgb, frame.time)
-            progress(Progress(source.name, count + writer.frames, 2 * count))
-    return writer.frames
 
 
 def match_process(references: Sequence[PathLike], options: MatchOptions, device: str) -> Process:

@@ -1,9 +1,10 @@
-"""Exact matching of arrays that do not fit into memory, in chunks of rows."""
+"""Exact matching in chunks: of videos, and of arrays that do not fit into memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from efdm.data.video import VideoReader, VideoWriter
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.color_match import Reference, check_fit, content_bins, from_space, level_match, replace_valid
 from efdm.style.levels import HALO, TIES, take_ranks
-from efdm.style.options import check_strength
+from efdm.style.options import MatchOptions, check_strength
 from efdm.style.planes import LEVELS_OF, Planes, from_array
 
 CHUNK = 2**24  # values in a chunk
@@ -75,6 +77,41 @@ def match_array(
     for top, planes, bins in chunks(len(tops)):
         _write(out, top, replace_valid(planes, from_space(counter.map(bins), planes, reference.space), strength))
     progress(Progress("matching", 2 * len(tops), 2 * len(tops)))
+
+
+def match_video(source: Path, reference: Reference, out: Path, options: MatchOptions, *, progress: Report = ignore) -> int:
+    """Match a video, all frames as one distribution, and return the number of frames.
+
+    Every frame is mapped by the same curves, so a value keeps its match over the clip. The video is read twice. An
+    incomplete one is written under another name.
+    """
+    if reference.method == "joint":
+        raise SettingError("a video cannot be matched jointly; use method='channels'", "method")
+    if options.mask is not None:
+        raise SettingError("masks are for pictures, not for a video", "mask")
+    check_fit(3, reference)
+    counter = level_match(256, reference.to(torch.device(options.device)), options.tolerance)
+
+    def planes_of(frame: Any) -> tuple[Planes, Any]:
+        planes = Planes(frame.rgb.to(options.device).int(), 256, None)
+        return planes, content_bins(planes, reference.space, options.ties, options.seed)
+
+    count = 0
+    with VideoReader(source) as reader:
+        total = 2 * (reader.frames or 0)
+        for frame in reader:
+            counter.count(planes_of(frame)[1])
+            count += 1
+            progress(Progress(source.name, count, max(total, count)))
+    sound = source if options.audio == "keep" else None
+    with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
+        for frame in reader:
+            planes, bins = planes_of(frame)
+            values = from_space(counter.map(bins), planes, reference.space)
+            rgb = replace_valid(planes, values, options.strength).byte()
+            writer.write(rgb, frame.time)
+            progress(Progress(source.name, count + writer.frames, 2 * count))
+    return writer.frames
 
 
 def float_keys(values: Tensor) -> Tensor:

@@ -36,17 +36,13 @@ Features = Sequence[Tensor]
 
 def lpips(features: Features, content: Features, heads: Features) -> Tensor:
     """Return LPIPS (Zhang et al. 2018), ``(b,)``: distances of unit-length features weighted by learned heads."""
-    distances = [
-        (unit_distances(f, c) * head.view(1, -1, 1, 1)).sum(1).mean((1, 2))
-        for f, c, head in zip(features, content, heads, strict=True)
-    ]
-    return torch.stack(distances).sum(0)
+    layers = zip(features, content, heads, strict=True)
+    return torch.stack([(unit_distances(f, c) * h.view(1, -1, 1, 1)).sum(1).mean((1, 2)) for f, c, h in layers]).sum(0)
 
 
 def feature_distance(features: Features, content: Features) -> Tensor:
     """Return `lpips` without learned heads, ``(b,)``: squared distances of unit-length features, averaged over layers."""
-    distances = [unit_distances(f, c).sum(1).mean((1, 2)) for f, c in zip(features, content, strict=True)]
-    return torch.stack(distances).mean(0)
+    return lpips(features, content, [f.new_ones(f.shape[1]) for f in features]) / len(features)
 
 
 def lpips_heads(network: str = "vgg16") -> list[Tensor]:

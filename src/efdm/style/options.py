@@ -1,11 +1,12 @@
-"""`StylizeOptions`: names, defaults and validation of the options of a stylization."""
+"""Names, defaults and validation of the options of a stylization and of a colour match."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,13 +14,15 @@ from torch import Tensor
 from efdm.errors import SettingError
 from efdm.ops import MATCHERS
 from efdm.ops.choices import check_choice, check_tolerance
-from efdm.style.color import COLORS
+from efdm.style.color import COLORS, SPACES
+from efdm.style.levels import TIES
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import Size, check_size
 
 MAX_STROKE = 8
 Strength = float | Tensor | Literal["auto"]
 Audio = Literal["keep", "drop"]
+Method = Literal["channels", "joint"]
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,34 @@ class StylizeOptions:
             raise SettingError(f"stroke must be from 1 to {MAX_STROKE}, got {self.stroke}", "stroke")
         check_size(self.size)
         check_size(self.style_size, "style_size")
+
+
+@dataclass(frozen=True)
+class MatchOptions:
+    """Options for matching the colours of files; see `match_picture`. Masks are files, resized to their pictures."""
+
+    space: str = "rgb"
+    method: Method = "channels"
+    strength: float = 1.0
+    ties: str = "smooth"
+    tolerance: float = 0.0
+    mask: Path | None = None
+    reference_masks: Sequence[Path] = ()
+    nodata: float | None = None
+    seed: int = 0
+    audio: Audio = "keep"
+    device: Any = "cpu"
+
+    def __post_init__(self) -> None:
+        tables = {"space": SPACES, "method": get_args(Method), "ties": TIES, "audio": get_args(Audio)}
+        for name, table in tables.items():
+            check_choice(name, getattr(self, name), tuple(table))
+        check_strength(self.strength, 1)
+        check_tolerance(self.tolerance)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `match_picture` with a prepared reference, except the mask."""
+        return {name: getattr(self, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
 
 
 def check_strength(strength: Strength, batch: int | None = None) -> None:

@@ -228,10 +228,7 @@ def _compiled(objective: nn.Module) -> nn.Module:
 
 def _skipped(source: str, name: str, reason: str) -> str:
     """Return which image of a folder or zip was skipped, and why, without the path of the folder."""
-    place = Path(source)
-    folder = place.resolve().name
+    folder = Path(source).resolve().name
     known = name if name == folder else f"{folder}/{name}"  # a single image is its own source
-    for begin in (str(place / name), str(place), name):  # an error message starts with the path or the name
-        if reason.startswith(f"{begin} "):
-            return known + reason.removeprefix(begin)
-    return f"{known}: {reason}"
+    rest = reason.removeprefix(source).removeprefix("/").removeprefix(name)  # a message starts with the path or the name
+    return known + (rest if rest.startswith(" ") else f": {reason}")

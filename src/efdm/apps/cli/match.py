@@ -14,10 +14,9 @@ from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import VIDEOS
 from efdm.style.color import SPACES
-from efdm.style.color_match import Method
 from efdm.style.levels import TIES
-from efdm.style.match_files import MatchOptions, match_files, match_job
-from efdm.style.options import Audio
+from efdm.style.match_files import match_files, match_job
+from efdm.style.options import Audio, MatchOptions, Method
 
 
 def match(

@@ -16,8 +16,7 @@ from efdm.data.embedded import styles as painted_styles
 from efdm.errors import is_out_of_memory, requires
 from efdm.ops import MATCHERS
 from efdm.style.color import COLORS, SPACES
-from efdm.style.color_match import Method
-from efdm.style.options import TEMPORAL
+from efdm.style.options import TEMPORAL, Method
 from efdm.style.photoreal import PHOTOREAL
 
 SIZES = [256, 384, 512, 768, 1024]
