@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from efdm.data.folders import Source, scan_pictures
-from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, encode_picture, write_bytes
+from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, StrPath, encode_picture, write_bytes
 from efdm.data.results import FAILURES, Saving
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError, is_out_of_memory, requires
@@ -79,7 +79,7 @@ class Job:
             return None
 
 
-def find_units(content: str | Path, out: str | Path | None = None) -> tuple[Unit, ...]:
+def find_units(content: StrPath, out: StrPath | None = None) -> tuple[Unit, ...]:
     """Return the units of shards, a folder or a zip. They depend on the files alone, not on machines or workers.
 
     The folder ``out`` is left out, so a job may write below its contents.
@@ -93,11 +93,7 @@ def find_units(content: str | Path, out: str | Path | None = None) -> tuple[Unit
 
 
 def open_job(
-    content: str | Path,
-    out: str | Path,
-    settings: Mapping[str, Any],
-    output: Output | None = None,
-    saving: Saving | None = None,
+    content: StrPath, out: StrPath, settings: Mapping[str, Any], output: Output | None = None, saving: Saving | None = None
 ) -> Job:
     """Start or continue a job that writes to the folder ``out``.
 
@@ -189,12 +185,9 @@ def run_job(
 ) -> Done:
     """Run the unfinished units of a job and return the counts of all units of this shard.
 
-    Args:
-        factory: makes the function that maps a picture to its results, once in every worker.
-        engine: "plain" runs in this process, "ray" in the workers of Ray.
-        shard: ``(i, n)`` takes every n-th unit, starting with the i-th, for n machines.
-        device: of the plain engine. Workers of Ray use a GPU if there is one.
-        workers: number of workers of Ray, by default one per GPU, or one per two cores.
+    ``factory`` makes the function that maps a picture to its results, once in every worker. ``engine="plain"`` runs in this
+    process, on ``device``; "ray" runs in ``workers`` of Ray, by default one per GPU, or one per two cores. ``shard=(i, n)``
+    takes every n-th unit, starting with the i-th, for n machines.
     """
     check_choice("engine", engine, ENGINES)
     units = take_shard(job.units, shard)

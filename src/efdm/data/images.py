@@ -110,17 +110,17 @@ def read_mask(path: StrPath) -> Tensor:
 
 def file_error(error: Exception, path: StrPath, kind: type[PictureError] = PictureError) -> PictureError:
     """Return a `PictureError` that says why ``path`` cannot be read or written, and what to try."""
+    reason = getattr(error, "strerror", None) or error
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(f"{path} cannot be written ({error.strerror}); free some space or choose another disk")  # type: ignore[attr-defined]
-    reasons: dict[type[Exception], str] = {
+        return DiskFullError(f"{path} cannot be written ({reason}); free some space or choose another disk")
+    reasons: dict[type[Exception] | tuple[type[Exception], ...], str] = {
         FileNotFoundError: "does not exist; check the name",
         IsADirectoryError: "is a folder; expected a file",
-        NotADirectoryError: "is below a file, not a folder; check the name",
-        FileExistsError: "is below a file, not a folder; check the name",
+        (NotADirectoryError, FileExistsError): "is below a file, not a folder; check the name",
         PermissionError: "is not accessible (permission denied); change its permissions or choose another folder",
+        Exception: f"cannot be read or written ({reason}); choose another folder",
     }
-    cause = f"cannot be read or written ({getattr(error, 'strerror', None) or error}); choose another folder"
-    return kind(f"{path} {next((text for known, text in reasons.items() if isinstance(error, known)), cause)}")
+    return kind(f"{path} {next(text for known, text in reasons.items() if isinstance(error, known))}")
 
 
 @contextmanager

@@ -32,17 +32,14 @@ LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any
 
 @dataclass(frozen=True)
 class Item:
-    """A picture with its domain and class. ``folder`` is its split by folder or list: a value of `SPLIT_FOLDERS`, or "".
-
-    ``splits`` are the names of its final splits, set by `assign`.
-    """
+    """A picture with its domain and class."""
 
     name: str
     domain: str
     label: str
-    folder: str
+    folder: str  # its split by folder or list: a value of `SPLIT_FOLDERS`, or ""
     source: Source
-    splits: frozenset[str] = frozenset()
+    splits: frozenset[str] = frozenset()  # names of its final splits, set by `assign`
 
     @property
     def key(self) -> str:
@@ -60,15 +57,12 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
     if not sources:
         raise PictureError("no source given; expected a folder, a zip, or a list of them")
     sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
-    items: list[Item] = []
-    outside: Skipped = []
+    items, outside = list[Item](), Skipped()
     for path in sources:
         found = find_pictures(path)
         # a zip of one domain may start with the classes, so its own name is the domain
         only_classes = len(sources) > 1 and all(item.name.count("/") == 1 for item in found)
-        inside, elsewhere = _read_layout(found, path, [path.stem] if only_classes else [])
-        items += inside
-        outside += elsewhere
+        items += _read_layout(found, path, [path.stem] if only_classes else [], outside)
     items = _one_copy(items)
     classes = {domain: {i.label for i in items if i.domain == domain} for domain in sorted({i.domain for i in items})}
     if not set.intersection(*classes.values()):
@@ -87,8 +81,8 @@ def _zips_of_domains(folder: Path) -> list[Path]:
     return [] if other else [folder / name for name in names if name.lower().endswith(".zip")]
 
 
-def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[list[Item], Skipped]:
-    """Read domain and class from the innermost folders. The outer folders must be the same for all pictures."""
+def _read_layout(found: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
+    """Read domain and class from the innermost folders. The outer folders must be the same for all but a few pictures."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
     for source in found:
         *outer, file = [*before, *source.name.split("/")]
@@ -98,11 +92,12 @@ def _read_layout(found: list[Source], path: Path, before: list[str]) -> tuple[li
         read.append((tuple(outer[: len(outer) - len(inner)]) if item else ("too few folders",), item, source))
     usual, _ = Counter(outer for outer, _, _ in read).most_common(1)[0]
     items = [item for outer, item, _ in read if outer == usual and item is not None]
-    others = [source.name for outer, _, source in read if outer != usual]
-    if len(items) < 0.9 * len(found):  # a few stray pictures are skipped; many indicate another layout
+    if len(items) < 0.9 * len(found):  # many pictures elsewhere indicate another layout
         examples = sorted({outer: source.name for outer, _, source in read}.values())
         raise PictureError(f"{path} holds pictures such as {first_few(examples)}; {LAYOUT}")
-    return items, [(name, f"{name} is outside the folders of the other pictures") for name in others]
+    others = [source.name for outer, _, source in read if outer != usual]
+    outside += [(name, f"{name} is outside the folders of the other pictures") for name in others]
+    return items
 
 
 def _one_copy(items: list[Item]) -> list[Item]:

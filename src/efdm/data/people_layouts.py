@@ -59,11 +59,7 @@ class Layout:
 
 
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
-    """Return the pictures of a folder or zip with their people, cameras and splits, without reading them.
-
-    Raises `PictureError` if more than a few names do not belong to the layout, if the source holds several sets, or if a
-    picture is stored twice.
-    """
+    """Return the pictures of a folder or zip with their people, cameras and splits, without reading them."""
     path = Path(path)
     sources = find_pictures(path)
     if layout == "auto":
@@ -93,19 +89,15 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
 
 def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
     """Return a phrase for each split in ``counts`` that has another number of pictures than the published set."""
-    published = LAYOUTS[layout].published if layout in LAYOUTS else {}
-    return [
-        f"{count or 'no'} {split} pictures, expected {published[split]}"
-        for split, count in counts.items()
-        if count != published.get(split, count)
-    ]
+    published = LAYOUTS[layout].published.items() if layout in LAYOUTS else ()
+    return [f"{counts[split] or 'no'} {split} pictures, expected {n}" for split, n in published if counts[split] != n]
 
 
 def _recognise(path: Path, sources: Sequence[Source]) -> str:
     """Return the first layout with the most matching names, of about a thousand."""
     sources = sources[:: max(1, len(sources) // 1000)]
     counts = {name: len(_match(path, sources, row.automatic or row.pattern)) for name, row in LAYOUTS.items()}
-    best = max(counts, key=lambda name: counts[name])  # the first one of equals
+    best = max(counts, key=counts.__getitem__)  # the first one of equals
     if not counts[best]:
         examples = "; ".join(f"{name} {row.example}" for name, row in LAYOUTS.items() if row.splits < 20)
         names = first_few([source.name for source in sources])
@@ -145,10 +137,8 @@ def _numbers(texts: Mapping[str, str]) -> dict[str, int]:
 def _shared(shots: Sequence[Shot]) -> list[str]:
     """Return a warning if people of the training set are in the test set."""
     train = {shot.person for shot in shots if "train" in shot.splits}
-    both = sorted(train & {shot.person for shot in shots if "train" not in shot.splits})
-    if not both:
-        return []
-    return [f"{plural(len(both), 'number')} of people occur in training and in test: {first_few(list(map(str, both)))}"]
+    both = [str(person) for person in sorted(train & {shot.person for shot in shots if "train" not in shot.splits})]
+    return [f"{plural(len(both), 'number')} of people occur in training and in test: {first_few(both)}"] if both else []
 
 
 BOXES = {"bounding_box_train": TRAIN, "query": QUERY, "bounding_box_test": GALLERY}

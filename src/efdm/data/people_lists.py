@@ -40,10 +40,8 @@ class Found(NamedTuple):
 
 def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Move the people that ``features_and_partitions.mat`` names to "train", or without it all but the distractors."""
-    people = {shot.person for shot in shots if shot.person}
     source = _lookup(path, wanted := "features_and_partitions.mat")
-    if source is not None:
-        people = set(_load(source, _grid_partition, split))
+    people = set(_load(source, _grid_partition, split)) if source else {shot.person for shot in shots if shot.person}
     moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
     return Found(moved, [], [] if source else [_unavailable(wanted)])
 
