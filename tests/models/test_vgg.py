@@ -56,7 +56,7 @@ def test_encoder_ends_at_its_last_tap() -> None:
     encoder = VGG("vgg19", "relu3_1")
     assert encoder.names == ("conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1")
     assert [n for n, _ in encoder.named_children()] == ["input", *encoder.names]
-    assert encoder.width == encoder(torch.rand(1, 3, 8, 8)).shape[1] == 256
+    assert encoder(torch.rand(1, 3, 8, 8)).shape[1] == 256
     assert VGG("vgg16", "conv1_2")(torch.rand(1, 3, 8, 8)).min() < 0  # ends before a ReLU
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,14 +33,10 @@ class Listing(NamedTuple):
     classes: list[str]
 
 
-# other names refer to folders and zips with the layout domain/class/picture
-LOADERS: Mapping[str, Callable[..., DomainSet]] = MappingProxyType({
-    DIGITS: lambda _sources, *, size, progress: digits.load_digits_domains(size=size),
-    PACS: pacs.load_pacs,
-})  # fmt: skip
-LISTINGS: Mapping[str, Listing] = MappingProxyType({
-    DIGITS: Listing(list(digits.STYLES), list(digits.CLASSES)),
-    PACS: Listing(list(pacs.PICTURES), list(pacs.CLASSES)),
+# loader and listing; other names refer to folders and zips with the layout domain/class/picture
+DATASETS: Mapping[str, tuple[Callable[..., DomainSet], Listing]] = MappingProxyType({
+    DIGITS: (lambda _, *, size, progress: digits.load_digits_domains(size), Listing(list(digits.STYLES), digits.CLASSES)),
+    PACS: (pacs.load_pacs, Listing(list(pacs.PICTURES), list(pacs.CLASSES))),
 })  # fmt: skip
 
 
@@ -47,15 +44,16 @@ def load_dataset(
     name: str, sources: str | Path | Sequence[str | Path], size: int, *, progress: Report = ignore, **options: Any
 ) -> DomainSet:
     """Load a set with pictures of ``size`` pixels. ``options`` are passed to its loader, such as the lists of PACS."""
-    data = LOADERS.get(name, load_domains)(sources, size=size, progress=progress, **options)
-    unchecked = name not in LOADERS and set(data.domain_names) == set(pacs.PICTURES)
+    load = DATASETS[name][0] if name in DATASETS else load_domains
+    data = load(sources, size=size, progress=progress, **options)
+    unchecked = name not in DATASETS and set(data.domain_names) == set(pacs.PICTURES)
     return replace(data, notes=[*data.notes, UNCHECKED]) if unchecked else data
 
 
 def list_domains(name: str, sources: Sequence[Path]) -> Listing:
     """Return the domains and classes of a set from the names of its files."""
-    if name in LISTINGS:
-        return LISTINGS[name]
+    if name in DATASETS:
+        return DATASETS[name][1]
     items, _ = find_items(list(sources))
     return Listing(sorted({item.domain for item in items}), sorted({item.label for item in items}))
 
@@ -75,17 +73,16 @@ def uneven_classes(data: DomainSet, domains: Sequence[str], test_domains: Sequen
     missing from every other domain.
     """
     counts = data.counts("class")
-    missing: dict[str, list[str]] = {}
-    extra: dict[str, list[str]] = {}
+    missing, extra = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for label in data.classes:
         present = [domain for domain in domains if counts[domain][label]]
         if present and (set(present) <= set(test_domains) or len(present) == 1 < len(domains) - 1):
-            extra.setdefault(f"{', '.join(present)} {'has' if len(present) == 1 else 'have'}", []).append(label)
+            extra[f"{', '.join(present)} {'has' if len(present) == 1 else 'have'}"].append(label)
         elif present:
-            for domain in (domain for domain in domains if domain not in present):
-                missing.setdefault(domain, []).append(label)
+            for domain in set(domains) - set(present):
+                missing[domain].append(label)
     return [
-        *(f"{domain} has no {first_few(labels)}" for domain, labels in missing.items()),
+        *(f"{domain} has no {first_few(missing[domain])}" for domain in domains if domain in missing),
         *(f"only {domains_have} {first_few(labels)}" for domains_have, labels in extra.items()),
     ]
 

@@ -29,11 +29,6 @@ def styles() -> dict[str, Path]:
 
 
 def read_style(name: str, size: int = STYLE_SIZE) -> Tensor:
-    """Return a painted style ``(3, size, size)`` in [0, 1].
-
-    >>> from efdm.data.embedded import read_style
-    >>> read_style("glass", size=64).shape
-    torch.Size([3, 64, 64])
-    """
+    """Return a painted style ``(3, size, size)`` in [0, 1]."""
     check_choice("style", name, STYLES)
     return resize(read_picture(styles()[name]).rgb, (size, size))

@@ -85,9 +85,8 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
     if not pictures:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
         remedy = f"give its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
-        raise PictureError(
-            "; ".join([f"{path} holds no pictures", remedy, *(note.removeprefix(f"{path}: ") for note in notes)])
-        )
+        found = "".join(f"; {note.removeprefix(f'{path}: ')}" for note in notes)
+        raise PictureError(f"{path} holds no pictures; {remedy}{found}")
     stems = make_unique(_safe(name) for name, *_ in pictures)  # photo.jpg and photo.png
     return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)], notes
 

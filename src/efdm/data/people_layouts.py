@@ -1,19 +1,6 @@
 """The published layouts of re-identification sets: people, cameras and splits from the names of files, and from lists.
 
-Names may have any picture extension and any common folder before them. Besides the names that `LAYOUTS` shows, it expects:
-
-- market1501, dukemtmc, market-like: the folders ``bounding_box_train``, ``query`` and ``bounding_box_test``, or some of
-  them. Person -1 is dropped, and person 0 are distractors in the gallery. "market-like" is any set whose names start like
-  ``0001_c2``: CUHK03-NP (give its folder ``detected`` or ``labeled``), Occluded-Duke and sets converted to this form.
-- grid: the folders ``probe`` and ``gallery``, and ``features_and_partitions.mat`` with 10 splits. Person 0 are distractors.
-- cuhk01: pictures 1 and 2 of each person are of camera 1, pictures 3 and 4 of camera 2. The set has no published split.
-- cuhk03: pictures extracted from ``cuhk-03.mat`` as by torchreid, named by pair of cameras, person, view and picture, and
-  ``cuhk03_new_protocol_config_detected.mat`` or ``splits_new_detected.json`` (new protocol), or, for cuhk03-classic,
-  ``splits_classic_detected.json`` with 20 splits, in which all test pictures are both query and gallery. The layouts with
-  "labeled" read the same files with "labeled" instead of "detected".
-- msmt17: the folders ``train`` and ``test`` (V1) or ``mask_train_v2`` and ``mask_test_v2`` (V2), and four ``list_*.txt``.
-  "train" includes the validation list. 10,000 is added to the numbers of test people, which also start at 0.
-- folders: one folder per person, optionally below ``train``, ``query`` and ``gallery``. The camera precedes the first ``_``.
+Names may have any picture extension and any common folder before them. docs/guide/re-identification.md describes the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +15,7 @@ from types import MappingProxyType
 
 from efdm.data.folders import Source, find_pictures
 from efdm.data.images import READABLE, PictureError, StrPath
-from efdm.data.people_lists import GALLERY, QUERY, TRAIN, Found, Shot, divide_cuhk03, divide_grid, divide_msmt17
+from efdm.data.people_lists import GALLERY, QUERY, SPLITS, TRAIN, Found, Shot, divide_cuhk03, divide_grid, divide_msmt17
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
@@ -43,7 +30,7 @@ class Layout:
     ``pattern`` matches names without extension, after any common folder. Its groups are "person", "camera" and optionally
     "part", the folder that gives the splits in ``parts``. ``divide`` replaces the splits of all pictures by those of lists,
     of which ``splits`` are published. ``beside`` are folders of pictures that do not belong to the set. ``published`` are
-    the numbers of pictures of the complete set.
+    the numbers of pictures in "train", "query" and "gallery" of the complete set.
     """
 
     example: str
@@ -54,7 +41,7 @@ class Layout:
     divide: Callable[[list[Shot], Path, int], Found] = lambda shots, path, split: Found(shots, [], [])
     splits: int = 1
     beside: tuple[str, ...] = ()
-    published: Mapping[str, int] = field(default_factory=dict)
+    published: tuple[int, ...] = ()
     automatic: str = ""  # a narrower pattern, to recognise the layout by
 
 
@@ -89,7 +76,7 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
 
 def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
     """Return a phrase for each split in ``counts`` that has another number of pictures than the published set."""
-    published = LAYOUTS[layout].published.items() if layout in LAYOUTS else ()
+    published = zip(SPLITS, LAYOUTS[layout].published if layout in LAYOUTS else (), strict=False)
     return [f"{counts[split] or 'no'} {split} pictures, expected {n}" for split, n in published if counts[split] != n]
 
 
@@ -147,69 +134,52 @@ NEW, CLASSIC = ("cuhk03_new_protocol_config_{}.mat", "splits_new_{}.json"), ("sp
 PEOPLE = {"train": TRAIN, "query": QUERY, "probe": QUERY, "gallery": GALLERY}
 
 
-def _cuhk03(kind: str, files: Sequence[str], published: Mapping[str, int], splits: int = 1) -> Layout:
+def _cuhk03(kind: str, files: Sequence[str], *published: int, splits: int = 1) -> Layout:
     return Layout(
-        f"images_{kind}/1_001_1_01.png",
-        rf"images_{kind}/(?P<pair>\d)_(?P<person>\d{{3}})_(?P<camera>[12])_\d\d",
+        f"images_{kind}/1_001_1_01.png", rf"images_{kind}/(?P<pair>\d)_(?P<person>\d{{3}})_(?P<camera>[12])_\d\d",
         person=lambda match: match["pair"] + match["person"],  # people are numbered within a pair of cameras
         camera=lambda match: str(2 * int(match["pair"]) + int(match["camera"]) - 2),
         divide=functools.partial(divide_cuhk03, files=[file.format(kind) for file in files]),
-        splits=splits,
-        beside=("images_labeled", "images_detected"),
-        published=published,
-    )
+        splits=splits, beside=("images_labeled", "images_detected"), published=published,
+    )  # fmt: skip
 
 
 # published: Market-1501 (Zheng et al. 2015; its 19,732 test pictures without the 3,819 of person -1), DukeMTMC-reID (Zheng
 # et al. 2017), GRID (Loy et al. 2009), CUHK01 (Li et al. 2012), CUHK03 (Zhong et al. 2017), MSMT17 (Wei et al. 2018)
 LAYOUTS: Mapping[str, Layout] = MappingProxyType({
     "market1501": Layout(
-        "bounding_box_train/0002_c1s1_000451_03.jpg",
-        IN_BOXES + r"(?P<person>-1|\d{4})_c(?P<camera>\d)s\d_\d+_\d+",
-        BOXES,
-        beside=("gt_bbox", "gt_query", "images"),
-        published={"train": 12_936, "query": 3_368, "gallery": 15_913},
+        "bounding_box_train/0002_c1s1_000451_03.jpg", IN_BOXES + r"(?P<person>-1|\d{4})_c(?P<camera>\d)s\d_\d+_\d+", BOXES,
+        beside=("gt_bbox", "gt_query", "images"), published=(12_936, 3_368, 15_913),
     ),
     "dukemtmc": Layout(
-        "bounding_box_train/0001_c2_f0046182.jpg",
-        IN_BOXES + r"(?P<person>\d{4})_c(?P<camera>\d)_f\d+",
-        BOXES,
-        published={"train": 16_522, "query": 2_228, "gallery": 17_661},
+        "bounding_box_train/0001_c2_f0046182.jpg", IN_BOXES + r"(?P<person>\d{4})_c(?P<camera>\d)_f\d+", BOXES,
+        published=(16_522, 2_228, 17_661),
     ),
     "market-like": Layout(
         "bounding_box_train/0001_c2_any.jpg", IN_BOXES + r"(?P<person>-1|\d+)_c(?P<camera>\d+)[^/\d][^/]*", BOXES,
     ),
     "grid": Layout(
-        "probe/0001_1_25004_107_32_106_221.jpeg",
-        r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_-?\d+)+",
-        PEOPLE,
-        divide=divide_grid,
-        splits=10,
-        published={"train": 250, "query": 125, "gallery": 900},
+        "probe/0001_1_25004_107_32_106_221.jpeg", r"(?P<part>probe|gallery)/(?P<person>\d{4})_(?P<camera>\d)(?:_-?\d+)+",
+        PEOPLE, divide=divide_grid, splits=10, published=(250, 125, 900),
     ),
     "cuhk01": Layout(
-        "campus/0001001.png",
-        r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
-        camera=lambda match: str((int(match["camera"]) + 1) // 2),
-        published={"train": 3_884},
+        "campus/0001001.png", r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
+        camera=lambda match: str((int(match["camera"]) + 1) // 2), published=(3_884,),
     ),
-    "cuhk03": _cuhk03("detected", NEW, {"train": 7_365, "query": 1_400, "gallery": 5_332}),
-    "cuhk03-labeled": _cuhk03("labeled", NEW, {"train": 7_368, "query": 1_400, "gallery": 5_328}),
-    "cuhk03-classic": _cuhk03("detected", CLASSIC, {}, splits=20),
-    "cuhk03-labeled-classic": _cuhk03("labeled", CLASSIC, {}, splits=20),
+    "cuhk03": _cuhk03("detected", NEW, 7_365, 1_400, 5_332),
+    "cuhk03-labeled": _cuhk03("labeled", NEW, 7_368, 1_400, 5_328),
+    "cuhk03-classic": _cuhk03("detected", CLASSIC, splits=20),
+    "cuhk03-labeled-classic": _cuhk03("labeled", CLASSIC, splits=20),
     "msmt17": Layout(
         "train/0000/0000_000_01_0303morning_0008_0.jpg",
         r"(?:mask_)?(?P<part>train|test)(?:_v2)?/\d{4}/(?P<person>\d{4})_\d{3}_(?P<camera>\d\d)_[^/]*",
         {"train": TRAIN, "test": GALLERY},
         # people of both folders are numbered from 0
         person=lambda match: match["person"] if match["part"].lower() == "train" else f"1{match['person']}",
-        divide=divide_msmt17,
-        published={"train": 32_621, "query": 11_659, "gallery": 82_161},
+        divide=divide_msmt17, published=(32_621, 11_659, 82_161),
     ),
     "folders": Layout(
-        "0001/c2_any.jpg",
-        r"(?:(?P<part>train|query|probe|gallery)/)?(?P<person>[^/]+)/(?P<camera>[^/_]+)_[^/]*",
-        PEOPLE,
+        "0001/c2_any.jpg", r"(?:(?P<part>train|query|probe|gallery)/)?(?P<person>[^/]+)/(?P<camera>[^/_]+)_[^/]*", PEOPLE,
         automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am)?\d+_[^/]*",
     ),
 })  # fmt: skip

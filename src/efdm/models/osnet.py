@@ -21,12 +21,8 @@ GATE_REDUCTION = 16  # paper, section 3.2
 class OSNet(nn.Module):
     """A classifier ``(b, 3, h, w) -> (b, classes)``, usually for ImageNet-normalised images of 256 x 128 pixels.
 
-    In eval mode, torchreid's model returns the input of the classifier. This one returns logits in both modes; use
-    `efdm.models.embedding` for the features.
-
-    Args:
-        classes: number of outputs.
-        width: factor of all channels before the embedding of 512 features.
+    ``width`` is a factor of all channels before the embedding. In eval mode, torchreid's model returns the input of the
+    classifier. This one returns logits in both modes; use `efdm.models.embedding` for the features.
     """
 
     # stages, as timm declares them; paper of EFDMix: OSNet is mixed after conv2 and conv3

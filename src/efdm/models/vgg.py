@@ -74,11 +74,6 @@ class VGG(nn.Module):
             self.add_module(conv, nn.Conv2d(width, out, 3, padding=int(padding == "zeros")))
             width = out
 
-    @property
-    def width(self) -> int:
-        """Return the number of channels of the last tap."""
-        return WIDTHS[int(self.until[4]) - 1]
-
     def taps(self, images: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the features at ``taps``, in order of depth: "relu2_1" after the ReLU, "conv2_1" before it."""
         if unknown := [t for t in taps if t.replace("relu", "conv") not in self.names]:

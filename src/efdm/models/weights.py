@@ -124,23 +124,19 @@ def find(name: str, path: str | Path | None = None) -> Path:
     """Return the file of a row of `WEIGHTS`. ``path`` takes precedence."""
     check_choice("name", name, WEIGHTS)
     weight = WEIGHTS[name]
+    shipped = SHIPPED / weight.files[0] if weight.place == "package" else None
+    file = Path(path) if path is not None else shipped or find_file(*weight.files)
+    if file is not None and file.is_file():
+        return file
+    what = f"{name} ({weight.about})"
     if path is not None:
-        if not Path(path).is_file():
-            raise MissingWeights(f"file not found: {path}, for {name} ({weight.about})")
-        return Path(path)
-    if weight.place == "package":
-        if not (SHIPPED / weight.files[0]).is_file():
-            remedy = "reinstall efdm" if weight.sha256 else f"see docs/models/{weight.card}"  # no checksum: not shipped yet
-            missing = f"{name} ({weight.about}) is missing: no file {SHIPPED / weight.files[0]}; {remedy}"
-            raise MissingWeights(missing, weight.argument)
-        return SHIPPED / weight.files[0]
-    if found := find_file(*weight.files):
-        return found
-    raise MissingWeights(
-        f"{name} ({weight.about}) needs the file {' or '.join(weight.files)}: download {weight.files[0]} from "
-        f"{weight.source} into {folders()[0]}, or set {FOLDER_VARIABLE} to its folder",
-        weight.argument,
-    )
+        raise MissingWeights(f"file not found: {path}, for {what}")
+    if shipped is not None:
+        remedy = "reinstall efdm" if weight.sha256 else f"see docs/models/{weight.card}"  # no checksum: not shipped yet
+        raise MissingWeights(f"{what} is missing: no file {shipped}; {remedy}", weight.argument)
+    download = f"download {weight.files[0]} from {weight.source} into {folders()[0]}"
+    needed = f"{what} needs the file {' or '.join(weight.files)}: {download}, or set {FOLDER_VARIABLE} to its folder"
+    raise MissingWeights(needed, weight.argument)
 
 
 def is_available(network: str) -> bool:
@@ -195,9 +191,8 @@ def _reading(path: str | Path) -> Iterator[None]:
     except Exception as error:
         # for a damaged file, only messages of the operating system are helpful; those of the readers are cryptic
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-        raise DamagedFileError(
-            path, f"cannot be read as weights{reason}", "expected .safetensors, or a .pth that holds tensors only"
-        ) from error
+        expected = "expected .safetensors, or a .pth that holds tensors only"
+        raise DamagedFileError(path, f"cannot be read as weights{reason}", expected) from error
 
 
 def read(path: str | Path) -> dict[str, Tensor]:
