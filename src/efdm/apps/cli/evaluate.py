@@ -11,7 +11,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import DEFAULT_NETWORK
+from efdm.apps.cli.style_options import DEFAULT_NETWORK, PAIRING_HELP
 from efdm.data import find_pictures
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
@@ -34,25 +34,17 @@ def style(
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
     model: Annotated[Names, choice(NETWORKS, "Trained network. Repeat for several.")] = None,
     network: Annotated[Names, option("NAME=FILE of `efdm train`, or a decoder.pth. Repeat for several.")] = None,
-    method: Annotated[
-        Names, choice(MATCHERS, "Matching method. Repeat for several. Default: the method that a network was trained with.")
-    ] = None,
+    method: Annotated[Names, choice(MATCHERS, "Repeat for several. Default: the method a network was trained with.")] = None,
     strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
     optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Repeat for several.")] = None,
     iterations: Annotated[int | None, option("Iterations of the optimisers. Default: their own.", min=1)] = None,
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 60,
-    pairing: Annotated[
-        str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
-    ] = "order",
+    pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the stylized pictures; 0 keeps their own size.", min=0)] = 512,
     measured_at: Annotated[int, option("Short side at which pictures are measured.", min=32)] = MEASURED_AT,
     content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
-    vgg: Annotated[
-        str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16 models. See `efdm weights`.")
-    ] = "",
-    encoder: Annotated[
-        Names, option(f"NAME=FILE, the encoder of a model ({', '.join(ENCODERS)}). Default: --vgg for vgg16.")
-    ] = None,
+    vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16. See `efdm weights`.")] = "",
+    encoder: Annotated[Names, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
     alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = "",
     table: Annotated[bool, option("Only render the records in OUT again.", "--table")] = False,

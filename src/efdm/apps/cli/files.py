@@ -27,6 +27,7 @@ from efdm.style.jobs import Result
 from efdm.text import plural
 
 PIPE = Path("-")
+CONTENT_HELP = "Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar)."
 SHOWN = 20  # failures of a job
 INTERRUPTED = "interrupted; the results written so far are complete, and --skip-existing continues"
 
@@ -37,9 +38,7 @@ SkipExisting = Annotated[bool, option("Skip results that already exist.", "--ski
 Shard = Annotated[str, option("i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")]
 Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
 Workers = Annotated[int | None, option("Workers of Ray. Default: one per GPU, or one per two cores.", min=1)]
-Output = Annotated[
-    str, choice(get_args(Form), "Results of a job, as files or WebDataset shards. Default: the form of CONTENT.")
-]
+Output = Annotated[str, choice(get_args(Form), "Results of a job: files or WebDataset shards. Default: as CONTENT.")]
 
 
 class JobOptions(NamedTuple):

@@ -18,33 +18,21 @@ from efdm.style.levels import TIES
 from efdm.style.match_files import match_files, match_job
 from efdm.style.options import Audio, MatchOptions, Method
 
+Paths = list[Path] | None
+
 
 def match(
     context: typer.Context,
-    content: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Pictures, folders or zips, - for stdin, a video, arrays (.npy, .tif), or WebDataset shards (.tar).",
-            show_default=False,
-        ),
-    ],
+    content: Annotated[list[Path], typer.Argument(help=f"{files.CONTENT_HELP} Also arrays (.npy, .tif).")],
     out: files.Out,
-    reference: Annotated[
-        list[str], option("A picture, a folder, a zip, an array or the name of a painted style. Repeat to pool several.")
-    ],
+    reference: Annotated[list[str], option("A picture, folder, zip, array or painted style. Repeat to pool several.")],
     space: Annotated[str, choice(SPACES, "Colour space.")] = MatchOptions.space,
-    method: Annotated[
-        str, choice(get_args(Method), "channels: every channel exactly; joint: also the combinations of channels.")
-    ] = MatchOptions.method,
+    method: Annotated[str, choice(get_args(Method), "channels: one by one; joint: together.")] = MatchOptions.method,
     strength: Annotated[float, option("From the content (0) to the match (1).", min=0, max=1)] = MatchOptions.strength,
     ties: Annotated[str, choice(TIES, "Order of equal values.")] = MatchOptions.ties,
-    tolerance: Annotated[
-        float, option("Standard deviations within which values share their match; 0: exact.", min=0)
-    ] = MatchOptions.tolerance,
+    tolerance: Annotated[float, option("Standard deviations that share a match; 0: exact.", min=0)] = MatchOptions.tolerance,
     mask: Annotated[Path | None, option("Change only where this picture is white.")] = None,
-    reference_mask: Annotated[
-        list[Path] | None, option("Use only the white part of a reference. Repeat it once per reference.")
-    ] = None,
+    reference_mask: Annotated[Paths, option("Use only the white part of a reference. Repeat it once per reference.")] = None,
     nodata: Annotated[float | None, option("Value of pixels without data, which stay as they are.")] = None,
     seed: Annotated[int, option("Random seed of the dither and of a joint match.")] = MatchOptions.seed,
     audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = MatchOptions.audio,

@@ -19,12 +19,8 @@ Word = str | None
 Words = list[str] | None
 Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
 DeviceOrNone = Annotated[Word, option(DEVICE_HELP)]
-Layouts = Annotated[
-    Words, option("Layout of a set as NAME=LAYOUT, if it is not recognised; see `efdm reid list`. Repeat for several.")
-]
-DamagedPictures = Annotated[
-    Literal["raise", "skip"], option("raise: stop at pictures that cannot be read; skip: leave them out.")
-]
+Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognised; see `efdm reid list`. Repeat for several.")]
+DamagedPictures = Annotated[Literal["raise", "skip"], option("At unreadable pictures: raise an error, or skip them.")]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."
 SETS_HELP = "A data set as NAME=PATH of a folder or zip; repeat for several."

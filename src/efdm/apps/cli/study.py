@@ -12,7 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.style_options import Vgg
+from efdm.apps.cli.style_options import PAIRING_HELP, Vgg
 from efdm.apps.web.study import serving_study
 from efdm.data import find_pictures
 from efdm.errors import SettingError
@@ -35,13 +35,9 @@ def make(
             f"NAME=FOLDER with pictures CONTENT__STYLE.png. Repeat for several. Default: {', '.join(DEFAULT_CANDIDATES)}."
         ),
     ] = None,
-    question: Annotated[
-        str, choice(get_args(Question), "favourite: the best of all; ab: the better of every two.")
-    ] = "favourite",
+    question: Annotated[str, choice(get_args(Question), "favourite: the best of all; ab: of every two.")] = "favourite",
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 12,
-    pairing: Annotated[
-        str, choice(get_args(Pairing), "order: the i-th content with the i-th style; grid: every content with every style.")
-    ] = "order",
+    pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the pictures.", min=32)] = 384,
     iterations: Annotated[int | None, option("Iterations of the optimisers.", min=1)] = None,
     seed: Annotated[int, option("Random seed for the orders in which raters see pictures.")] = 0,

@@ -28,16 +28,12 @@ from efdm.training import PRECISIONS
 
 Paths = list[Path] | None
 SIZES = "[PIXELS|full|auto]"
+STRENGTHS = "[FLOAT 0<=x<=1|auto]"
 
 
 def stylize(
     context: typer.Context,
-    content: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar).", show_default=False
-        ),
-    ],
+    content: Annotated[list[Path], typer.Argument(help=files.CONTENT_HELP)],
     out: files.Out,
     style: Annotated[
         list[str],
@@ -47,23 +43,15 @@ def stylize(
         ),
     ],
     weight: Annotated[list[float] | None, option("Mix all styles into one look. Repeat it once per style.")] = None,
-    mix: Annotated[
-        str, choice(get_args(Mix), "equal: mix all styles with equal weights; none: one result per style.")
-    ] = "none",
+    mix: Annotated[str, choice(get_args(Mix), "equal: mix all styles equally; none: one result per style.")] = "none",
     strength: Annotated[
-        str,
-        option(
-            "From the content (0) to the style (1); auto is 1, or less for nearly empty styles.",
-            metavar="[FLOAT 0<=x<=1|auto]",
-        ),
+        str, option("From the content (0) to the style (1); auto is 1, or less for nearly empty styles.", metavar=STRENGTHS)
     ] = "auto",
     stroke: Annotated[float, option("Factor by which strokes are enlarged.", min=1, max=MAX_STROKE)] = StylizeOptions.stroke,
     method: Annotated[str, choice(MATCHERS, "Matching method.")] = StylizeOptions.method,
     preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = StylizeOptions.preserve_color,
     photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = StylizeOptions.photoreal,
-    content_mask: Annotated[
-        Paths, option("Stylize only where this picture is white. Repeat it for several regions.")
-    ] = None,
+    content_mask: Annotated[Paths, option("Stylize only where this picture is white. Repeat it once per region.")] = None,
     style_mask: Annotated[Paths, option("Use only the white part of the style. Repeat it once per style or region.")] = None,
     size: Annotated[
         str, option("Short side for the network; auto is full up to 1024. The output size is unchanged.", metavar=SIZES)
@@ -76,8 +64,7 @@ def stylize(
     precision: Annotated[str, choice(PRECISIONS, "bf16 is faster on GPUs and recent CPUs.")] = "fp32",
     ties: Annotated[str | None, choice(CHOICES["ties"], "Order of equal values with efdm.")] = None,
     tolerance: Annotated[
-        float | None,
-        option("Standard deviations within which content shares a style value; 0: exact. Default: the model's.", min=0),
+        float | None, option("Standard deviations that share a style value; 0: exact. Default: the model's.", min=0)
     ] = None,
     seed: Annotated[int, option("Random seed for --ties random.")] = StylizeOptions.seed,
     temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = StylizeOptions.temporal,

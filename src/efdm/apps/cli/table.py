@@ -25,9 +25,7 @@ def table(
     runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
     form: Annotated[str, option(f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out.", "--format")] = "",
     out: Annotated[Path | None, option("Write a .md, .csv, .tex or .txt file instead of printing.", "--out", "-o")] = None,
-    selection: Annotated[
-        str, option(f"One of {', '.join(lab.SELECTIONS)}. Default: all; for CSV the first of the recipe.")
-    ] = "",
+    selection: Annotated[str, option(f"One of {', '.join(lab.SELECTIONS)}. Default: all; CSV: the recipe's first.")] = "",
     std: Annotated[str, option(f"Deviation after the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
 ) -> None:
     """Print or write the tables of a run, finished or not, from its records."""

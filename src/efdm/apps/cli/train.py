@@ -28,7 +28,7 @@ from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import read_settings
 
 
-def _default_iterations() -> str:
+def _iterations() -> str:
     return ", ".join(f"{row.recipe.get('iterations', Settings.iterations)} for {name}" for name, row in NETWORKS.items())
 
 
@@ -39,24 +39,16 @@ def style(
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
     encoder: Annotated[str | None, choice(NETWORKS, f"Network to train. Default: {DEFAULT_NETWORK}.")] = None,
     method: Annotated[str | None, choice(STYLE_LOSSES, "Match and style loss. Default: efdm.")] = None,
-    iterations: Annotated[
-        int | None, option(f"Default: {_default_iterations()}, after those of --reconstruct.", min=1)
-    ] = None,
-    batch: Annotated[
-        int | None, option("Contents per step, with as many styles. Divided among all processes.", min=1)
-    ] = None,
+    iterations: Annotated[int | None, option(f"Default: {_iterations()}, after those of --reconstruct.", min=1)] = None,
+    batch: Annotated[int | None, option("Contents per step, with as many styles, over all processes.", min=1)] = None,
     size: Annotated[int | None, option("Side of the random crops in pixels.", min=1)] = None,
     short_side: Annotated[int | None, option("Short side to which pictures are resized before cropping.", min=1)] = None,
     lr: Annotated[float | None, option("Learning rate.")] = None,
     schedule: Annotated[str | None, choice(SCHEDULES, "Schedule of the learning rate.")] = None,
     style_weight: Annotated[float | None, option("Weight of the style loss.")] = None,
     sliced_weight: Annotated[float | None, option("Weight of the style loss along random directions (small).")] = None,
-    identity_weight: Annotated[
-        float | None, option("Weight of the loss for contents that are their own style (small).")
-    ] = None,
-    reconstruct: Annotated[
-        int | None, option("Iterations of reconstruction before style transfer. Default: 2500 for small.", min=0)
-    ] = None,
+    identity_weight: Annotated[float | None, option("Weight of the loss for contents as their own style (small).")] = None,
+    reconstruct: Annotated[int | None, option("Iterations of reconstruction first. Default: 2500 for small.", min=0)] = None,
     seed: Annotated[int | None, option("Seed of initial weights and random draws. Default: 0.")] = None,
     precision: Annotated[str | None, choice(PRECISIONS, "Default: bf16 on a GPU, otherwise fp32.")] = None,
     speed: Annotated[str | None, choice(SPEEDS, "Default: graph on a GPU, otherwise plain.")] = None,
@@ -64,14 +56,10 @@ def style(
     vgg: Annotated[str, option("ImageNet weights of the VGG. See `efdm weights`.")] = "",
     start: Annotated[str, option("A network.safetensors to start from.")] = "",
     start_iteration: Annotated[int | None, option("Iterations that --start was trained for.")] = None,
-    resume: Annotated[
-        bool, option("Resume the run in OUT. Only files, --device and --speed may change.", "--resume")
-    ] = False,
+    resume: Annotated[bool, option("Resume the run in OUT; files, --device and --speed may change.", "--resume")] = False,
     log_every: Annotated[int | None, option("Iterations between log entries. Default: 50.", min=1)] = None,
     save_every: Annotated[int | None, option("Iterations between checkpoints. Default: 5000.", min=1)] = None,
-    preview_every: Annotated[
-        int | None, option("Iterations between preview sheets; 0 for none. Default: 2000.", min=0)
-    ] = None,
+    preview_every: Annotated[int | None, option("Iterations between previews; 0: none. Default: 2000.", min=0)] = None,
 ) -> None:
     """Train a style transfer network on your own pictures.
 

@@ -20,10 +20,7 @@ def analyse(
     checkpoint: Annotated[Path, option(MODEL_HELP)],
     out: Annotated[Path, option("Folder for the figure and its numbers.", "--out", "-o")],
     data: Annotated[list[Path] | None, option(f"{DATA_HELP} Not needed for the digits.")] = None,
-    stage: Annotated[
-        Words,
-        option("Stage of the model, such as stage1. Default: the first mixed stage. ties takes several; default: all."),
-    ] = None,
+    stage: Annotated[Words, option("Stage of the model; ties takes several. Default: the first mixed one, or all.")] = None,
     channel: Annotated[str, option("histogram only: a channel number, typical, or farthest.")] = "",
     perplexity: Annotated[float | None, option("tsne only: the perplexity of t-SNE.")] = None,
     per_domain: Annotated[int | None, option("Pictures per domain. Default: set by the analysis.", min=1)] = None,

@@ -33,13 +33,8 @@ from efdm.text import plural
 def predict(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, folders or zips.")],
-    out: Annotated[
-        Path | None,
-        option("Write a .csv or .json file instead of printing. JSON includes the confusion matrix.", "--out", "-o"),
-    ] = None,
-    labels: Annotated[
-        Labels, option("folders: report accuracy, with folders domain/class/picture as true labels.")
-    ] = "none",
+    out: Annotated[Path | None, option("Write a .csv or .json (with the confusion matrix) instead.", "--out", "-o")] = None,
+    labels: Annotated[Labels, option("folders: report accuracy; the folders domain/class are true labels.")] = "none",
     columns: Annotated[Columns, option("top: the most probable class; all: also the probability of every class.")] = "top",
     device: Device = "",
 ) -> None:

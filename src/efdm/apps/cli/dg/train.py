@@ -23,6 +23,7 @@ from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads
 
 MAX_CLASSES = 12  # listed by name
+LIMITS = f"from {MIN_ITERATIONS} to {MAX_ITERATIONS} iterations"
 
 
 def train_command(
@@ -33,39 +34,20 @@ def train_command(
     backbone: Annotated[
         Word, option(f"Any timm model, or {', '.join(BACKBONES)}. Default: resnet18.tv_in1k (digits: tiny).")
     ] = None,
-    weights: Annotated[
-        Word,
-        option(
-            "Initial weights: a .safetensors or .pth file, timm (may download), or random. "
-            f"Default: timm (digits, {', '.join(BACKBONES)}: random)."
-        ),
-    ] = None,
+    weights: Annotated[Word, option("A file, timm (may download; the default), or random (digits: random).")] = None,
     train_domains: Annotated[Words, option("Training domains, comma-separated. Default: all except --test-domains.")] = None,
-    test_domains: Annotated[
-        Words, option("Held-out domains, comma-separated. Default: all except --train-domains, or none.")
-    ] = None,
-    stages: Annotated[
-        Words, option("Stages after which features are mixed, comma-separated. Default: the last of stride 4, 8 and 16.")
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        option(f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS} and at most {MAX_ITERATIONS} (digits: 600).", min=1),
-    ] = None,
-    batch: Annotated[
-        int | None, option("Pictures per step, over all processes. Default: 64, or all if there are fewer.", min=1)
-    ] = None,
+    test_domains: Annotated[Words, option("Held-out domains. Default: all except --train-domains, or none.")] = None,
+    stages: Annotated[Words, option("Stages after which features are mixed. Default: the last of stride 4, 8, 16.")] = None,
+    iterations: Annotated[int | None, option(f"Default: {EPOCHS} epochs, {LIMITS} (digits: 600).", min=1)] = None,
+    batch: Annotated[int | None, option("Pictures per step, over all processes. Default: at most 64.", min=1)] = None,
     lr: Annotated[float | None, option("Learning rate. Default: 0.001 (digits: 0.1).")] = None,
     size: Annotated[int | None, option("Input size in pixels. Default: 224 (digits: 32).", min=8)] = None,
     seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
-    storage: Annotated[
-        Storage, option("memory, or stream to read pictures when they are needed, if they do not fit in memory.")
-    ] = "memory",
+    storage: Annotated[Storage, option("memory, or stream to read pictures when they are needed.")] = "memory",
     set_: Set = None,
     device: DeviceOrNone = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU (digits: fp32).")] = None,
-    speed: Annotated[
-        Word, option("plain, graph, compile or compile+graph. Default: graph on a GPU (digits: plain).")
-    ] = None,
+    speed: Annotated[Word, option("plain, graph, compile, compile+graph. Default: graph on a GPU (digits: plain).")] = None,
     resume: Annotated[bool, option("Continue the run in --out with the same settings.", "--resume")] = False,
 ) -> None:
     """Train one classifier on your own pictures.

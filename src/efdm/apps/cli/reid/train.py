@@ -30,12 +30,8 @@ def train_command(
     test: Annotated[Words, option("Test sets, as --data. Default: none.")] = None,
     method: Annotated[Word, option(f"One of {', '.join(METHODS)}. Default: efdmix-flow.")] = None,
     backbone: Annotated[Word, option(f"Any timm model, or {', '.join(BACKBONES)}. Default: {Settings.backbone}.")] = None,
-    weights: Annotated[
-        Word, option("Initial weights: a .safetensors or .pth file, timm (may download), or random (default).")
-    ] = None,
-    stages: Annotated[
-        Words, option("Stages after which features are mixed, comma-separated. Default: the first two.")
-    ] = None,
+    weights: Annotated[Word, option("A .safetensors or .pth file, timm (may download), or random (the default).")] = None,
+    stages: Annotated[Words, option("Stages after which features are mixed. Default: the first two.")] = None,
     iterations: Annotated[int | None, option(f"Default: {EPOCHS} epochs, at least {MIN_ITERATIONS}.", min=1)] = None,
     batch: Annotated[int | None, option(f"Pictures per step, over all processes. Default: {Settings.batch}.", min=1)] = None,
     lr: Annotated[float | None, option(f"Learning rate. Default: {Settings.lr}.")] = None,
