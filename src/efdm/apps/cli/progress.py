@@ -7,9 +7,8 @@ with show_progress() as report:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 from rich import progress as bars
@@ -37,18 +36,33 @@ def show_progress(console: Console = messages) -> Iterator[Report]:
     try:
         yield display
     finally:
-        display.stop()
+        display.progress.stop()
 
 
-def _values(values: Mapping[str, float]) -> list[str]:
-    return [f"{name} {value:.3g}" for name, value in values.items()]
+def _values(report: Progress) -> list[str]:
+    return [f"{name} {value:.3g}" for name, value in report.values.items()]
+
+
+class Values(bars.ProgressColumn):
+    """The values of a report, cropped where the terminal is too narrow."""
+
+    def render(self, task: bars.Task) -> Text:
+        return Text(task.fields["values"], no_wrap=True, overflow="ellipsis")
 
 
 class Bars:
     """One bar per task. A finished bar is removed when the next task starts."""
 
     def __init__(self, console: Console) -> None:
-        self.progress = bars.Progress(*columns(), console=console, speed_estimate_period=SPEED_PERIOD)
+        column = Column(no_wrap=True)
+        self.progress = bars.Progress(
+            bars.TextColumn("{task.description}", markup=False, table_column=column),
+            bars.BarColumn(bar_width=BAR, table_column=column),
+            bars.MofNCompleteColumn(table_column=column),
+            bars.TimeRemainingColumn(table_column=column),
+            Values(),
+            console=console, speed_estimate_period=SPEED_PERIOD,
+        )  # fmt: skip
         self._label_width = max(BAR, console.width - BAR_COUNT_TIME)
         self._tasks: dict[str, bars.TaskID] = {}
 
@@ -59,52 +73,18 @@ class Bars:
             finished = {task.id for task in self.progress.tasks if task.finished}
             for label in [label for label, task in self._tasks.items() if task in finished]:
                 self.progress.remove_task(self._tasks.pop(label))
-            self._tasks[report.label] = self.progress.add_task(
-                shorten(report.label, self._label_width), total=None, values=""
-            )
+            label = _shorten(report.label, self._label_width)
+            self._tasks[report.label] = self.progress.add_task(label, total=None, values="")
         self.progress.start()
         self.progress.update(
-            self._tasks[report.label],
-            completed=report.done,
-            total=report.total or None,
-            values="  ".join(_values(report.values)),
+            self._tasks[report.label], completed=report.done, total=report.total or None, values="  ".join(_values(report))
         )
 
-    def stop(self) -> None:
-        self.progress.stop()
 
-
-def shorten(label: str, width: int) -> str:
+def _shorten(label: str, width: int) -> str:
     """Return the label without its middle if it is too long, because labels differ at their ends."""
     end = (width - 1) // 2
     return label if len(label) <= width else f"{label[: width - 1 - end]}…{label[-end:]}"
-
-
-class Values(bars.ProgressColumn):
-    """The values of a report, cropped where the terminal is too narrow."""
-
-    def render(self, task: bars.Task) -> Text:
-        return Text(task.fields["values"], no_wrap=True, overflow="ellipsis")
-
-
-def columns() -> tuple[bars.ProgressColumn, ...]:
-    return (
-        bars.TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-        bars.BarColumn(bar_width=BAR, table_column=Column(no_wrap=True)),
-        bars.MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        bars.TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        Values(),
-    )
-
-
-@dataclass
-class _Task:
-    """The time and count of the first report, and of the last one that was printed."""
-
-    first_time: float
-    first_done: int
-    last_time: float
-    last_done: int
 
 
 class Lines:
@@ -112,28 +92,25 @@ class Lines:
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock
-        self._tasks: dict[str, _Task] = {}
+        self._printed: dict[str, tuple[float, int]] = {}  # time and count of the last line of each task
+        self._started: dict[str, tuple[float, int]] = {}  # and of the first
 
     def __call__(self, report: Progress) -> None:
         if report.total == 1:
             return
         now, done, total = self._clock(), report.done, report.total
-        task = self._tasks.get(report.label)
-        if task is None or done < task.last_done:
-            task = self._tasks[report.label] = _Task(now, done, now, done)
-        elif not _due(task, now, done, total):
+        last_time, last_done = self._printed.get(report.label, (now, done + 1))
+        if done < last_done:  # a new task, or one that starts again
+            self._started[report.label] = now, done
+        elif total and done >= total:
+            if last_done >= total:
+                return
+        elif now - last_time < MIN_SECONDS or (now - last_time < MAX_SECONDS and done - last_done < SHARE * total):
             return
+        first_time, first_done = self._started[report.label]
         words = [f"{report.label}: {done}/{total or '?'}"]
-        if task.first_done < done < total and now > task.first_time:
-            speed = (done - task.first_done) / (now - task.first_time)
-            words.append(f"{timedelta(seconds=round((total - done) / speed))} left")
-        line = ", ".join([*words, *_values(report.values)])
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        task.last_time, task.last_done = now, done
-
-
-def _due(task: _Task, now: float, done: int, total: int) -> bool:
-    if total and done >= total:
-        return task.last_done < total
-    elapsed = now - task.last_time
-    return elapsed >= MAX_SECONDS or (elapsed >= MIN_SECONDS and done - task.last_done >= SHARE * total)
+        if first_done < done < total and now > first_time:
+            left = (total - done) * (now - first_time) / (done - first_done)
+            words.append(f"{timedelta(seconds=round(left))} left")
+        self._console.print(", ".join([*words, *_values(report)]), markup=False, highlight=False, soft_wrap=True)
+        self._printed[report.label] = now, done
