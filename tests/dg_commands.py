@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-
-pytest.importorskip("typer")
-
+from commands import invoke
 from runs import lines
-from typer.testing import CliRunner
 
-from efdm.apps.cli.group import app
 from efdm.apps.cli.progress import Lines
 from efdm.data import write_picture
 from efdm.dg.settings import Settings
 from efdm.lab import read_study
 from efdm.progress import Progress
 from efdm.recognition.settings import run_label
-
-runner = CliRunner()
 
 RECIPE = '''"""A small recipe.
 
@@ -44,8 +39,7 @@ recipe = Recipe(
 '''
 
 
-def run(*arguments: object, width: int = 200, **environment: str):
-    return runner.invoke(app, ["dg", *map(str, arguments)], env={"COLUMNS": str(width), **environment})
+run = partial(invoke, "dg")
 
 
 def draw(folder: Path, domains: tuple[str, ...], classes: tuple[str, ...], count: int = 6) -> Path:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("typer")
-
-from typer.testing import CliRunner
-
-from efdm.apps.cli.group import app
+from commands import invoke
 
 TINY = ["--device", "cpu", "--set", "backbone=tiny", "--set", "stages=stage1", "--set", "batch=4", "--iterations", "2"]
 SMALL = [*TINY, "--set", "size=32,16"]
 
 
-def run(*arguments: object, width: int = 300):
-    return CliRunner().invoke(app, ["reid", *map(str, arguments)], env={"COLUMNS": str(width)})
+run = partial(invoke, "reid")
 
 
 def sets(folder: Path, *names: str, option: str = "--data") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(weights: Path):
-    from stylize_commands import app, runner  # imported here because it skips the test if typer is missing
+    from commands import invoke  # imported here because it skips the test if typer is missing
 
-    def call(*arguments: object):
-        given = [str(a) for a in arguments]
-        return runner.invoke(app, ["stylize", "--weights", str(weights), "--device", "cpu", *given], env={"COLUMNS": "300"})
-
-    return call
+    return partial(invoke, "stylize", "--weights", weights, "--device", "cpu")

@@ -4,13 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-
-pytest.importorskip("typer")
-
+from commands import invoke
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
-from efdm.apps.cli.group import app
 from efdm.data import read_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
@@ -21,16 +17,14 @@ from efdm.style.stylizer import Stylizer
 SIDE = 32
 
 
-def run(*arguments: object, out: Path | str = "sheets"):
-    given = ["demo", "-o", str(out), "--device", "cpu", *map(str, arguments)]
-    return CliRunner().invoke(app, given, env={"COLUMNS": "300"})
+def run(*arguments: object, out: Path | str = "sheets", code: int = 0):
+    return invoke("demo", "-o", out, "--device", "cpu", *arguments, code=code)
 
 
 def test_the_command_writes_the_sheets_and_prints_their_paths(tmp_path: Path) -> None:
     weights, out = tmp_path / "network.safetensors", tmp_path / "sheets"
     save_network(build("small"), weights, {})
     result = run("--weights", weights, "--side", SIDE, out=out)
-    assert result.exit_code == 0, result.output
     assert sorted(p.name for p in out.iterdir()) == sorted(demo.SHEETS)
     assert all(str(out / name) in result.output for name in demo.SHEETS)
     assert f"stylizing: {demo.PICTURES}/{demo.PICTURES}" in result.output
@@ -70,8 +64,7 @@ def test_the_model_is_taken_from_the_weights(deep: Path, monkeypatch: pytest.Mon
     for arguments in (
         (*vgg, "--weights", "network.safetensors"), (*vgg, "--weights", "bare.safetensors", "--model", "vgg16"), (),
     ):  # fmt: skip
-        result = run(*arguments)
-        assert result.exit_code == 0, result.output
+        run(*arguments)
     assert seen == ["vgg16", "vgg16", "small"]
 
 
@@ -86,7 +79,6 @@ def test_the_model_is_taken_from_the_weights(deep: Path, monkeypatch: pytest.Mon
     ids=["unnamed", "missing", "unknown", "no encoder"],
 )
 def test_missing_weights_are_reported_with_their_option(deep: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 2
+    result = run(*arguments, code=2)
     assert message in result.output
     assert result.output.count("\n") == 1

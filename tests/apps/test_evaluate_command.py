@@ -5,19 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from commands import invoke
+from safetensors.torch import save_file
 from training import noise_pictures, numbered_vgg
 
-pytest.importorskip("typer")
-
-from safetensors.torch import save_file
-from typer.testing import CliRunner
-
-from efdm.apps.cli.group import app
 from efdm.models import VGG, build
 from efdm.models.weights import checksum, save_encoder, save_network
 from efdm.style.evaluate import read_records
-
-runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +26,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(home: Path, *arguments: str, out: str = "run"):
+def run(home: Path, *arguments: str, out: str = "run", code: int = 0):
     fixed = ["evaluate", "style", "-o", str(home / out), "--vgg", str(home / "vgg16.safetensors"), "--device", "cpu"]
     sets = ["--content", str(home / "content"), "--style", str(home / "style"), "--size", "40", "--measured-at", "32"]
-    return runner.invoke(app, [*fixed, *sets, "--content-metric", "feature_distance", *arguments], env={"COLUMNS": "200"})
+    return invoke(*fixed, *sets, "--content-metric", "feature_distance", *arguments, code=code)
 
 
 def test_a_trained_network_over_strengths_and_an_optimiser(home: Path) -> None:
     network = f"mine={home / 'network.safetensors'}"
     arguments = ("--network", network, "--strength", "0,1", "--optimiser", "efdm", "--iterations", "2")
     result = run(home, *arguments, "--pairs", "1")
-    assert result.exit_code == 0, result.output
     labels = ["unchanged content", "mine adain 0", "mine adain 1", "optimiser efdm 2"]  # the network was trained with adain
     assert [r["label"] for r in read_records(home / "run")] == labels
     assert "| mine adain 1 | 1 |" in result.output
@@ -50,14 +43,11 @@ def test_a_trained_network_over_strengths_and_an_optimiser(home: Path) -> None:
     assert (candidate["padding"], candidate["pooling"]) == ("zeros", "floor")
     assert candidate["weights"] == checksum(home / "vgg16.safetensors")[:12]
     before = (home / "run" / "records.jsonl").read_text()
-    result = run(home, *arguments, "--pairs", "2")
-    assert "| mine adain 1 | 2 |" in result.output
+    assert "| mine adain 1 | 2 |" in run(home, *arguments, "--pairs", "2").output
     after = (home / "run" / "records.jsonl").read_text()
     assert after.startswith(before)
     assert len(after.splitlines()) == 8
-    shown = runner.invoke(app, ["evaluate", "style", "--table", "-o", str(home / "run")], env={"COLUMNS": "200"})
-    assert shown.exit_code == 0
-    assert "| mine adain 1 | 2 |" in shown.output
+    assert "| mine adain 1 | 2 |" in invoke("evaluate", "style", "--table", "-o", home / "run").output
     assert (home / "run" / "records.jsonl").read_text() == after
 
 
@@ -65,27 +55,28 @@ def test_an_unreadable_picture_is_skipped(home: Path, tmp_path: Path) -> None:
     noise_pictures(tmp_path / "content", 2, seed=1)
     (tmp_path / "content" / "0.png").write_text("not a picture")
     result = run(
-        home, "--network", f"mine={home / 'network.safetensors'}", "--content", str(tmp_path / "content"), out="unreadable"
+        home,
+        "--network",
+        f"mine={home / 'network.safetensors'}",
+        "--content",
+        str(tmp_path / "content"),
+        out="unreadable",
+        code=1,
     )
-    assert result.exit_code == 1, result.output
     assert "0.png" in result.output
     assert {r["content"] for r in read_records(home / "unreadable")} == {"1.png"}
 
 
 def test_methods_override_the_method_of_the_file(home: Path) -> None:
     network = f"mine={home / 'network.safetensors'}"
-    result = run(
-        home, "--network", network, "--method", "efdm", "--method", "hm", "--pairing", "grid", "--pairs", "3", out="m"
-    )
-    assert result.exit_code == 0, result.output
+    run(home, "--network", network, "--method", "efdm", "--method", "hm", "--pairing", "grid", "--pairs", "3", out="m")
     assert [r["label"] for r in read_records(home / "m")] == ["unchanged content", "mine efdm 1", "mine hm 1"] * 3
 
 
 def test_metrics_and_models_use_separate_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
     network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
-    result = run(home, *network, "--encoder", f"vgg16={home / 'normalised.safetensors'}", out="deep")
-    assert result.exit_code == 0, result.output
+    run(home, *network, "--encoder", f"vgg16={home / 'normalised.safetensors'}", out="deep")
     used = [checksum(home / name)[:12] for name in ("deep.safetensors", "normalised.safetensors")]
     assert read_records(home / "deep")[1]["candidate"]["weights"] == "+".join(used)
 
@@ -94,17 +85,14 @@ def test_the_vgg_of_the_metrics_is_also_used_by_vgg16_models(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
-    result = run(home, "--model", "vgg16", "--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1", out="same")
-    assert result.exit_code == 0, result.output
+    run(home, "--model", "vgg16", "--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1", out="same")
     used = [r["candidate"]["weights"].split("+")[1] for r in read_records(home / "same")[1:]]
     assert used == [checksum(home / "vgg16.safetensors")[:12]] * 2
 
 
 def test_a_missing_file_is_reported_with_its_option(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
-    result = run(home, "--vgg", "", out="wrong")
-    assert result.exit_code == 2
-    assert result.output.endswith("or pass its path as vgg (--vgg)\n")
+    assert run(home, "--vgg", "", out="wrong", code=2).output.endswith("or pass its path as vgg (--vgg)\n")
 
 
 @pytest.mark.parametrize(
@@ -129,12 +117,9 @@ def test_a_missing_file_is_reported_with_its_option(home: Path, tmp_path: Path, 
     ],
 )
 def test_invalid_arguments(home: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = run(home, *arguments, out="wrong")
-    assert result.exit_code == 2, result.output
+    result = run(home, *arguments, out="wrong", code=2)
     assert message in result.output
-    assert "Traceback" not in result.output
 
 
 def test_brackets_in_file_names_are_printed(home: Path) -> None:
-    result = run(home, "--network", "mine=/nowhere/[red]x", out="wrong")
-    assert "/nowhere/[red]x" in result.output
+    assert "/nowhere/[red]x" in run(home, "--network", "mine=/nowhere/[red]x", out="wrong", code=2).output

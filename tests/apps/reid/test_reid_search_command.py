@@ -11,7 +11,6 @@ from reid_commands import run
 def test_a_sheet_is_drawn_and_the_nearest_pictures_printed(trained: Path, folder: Path, tmp_path: Path) -> None:
     market, out = folder / "market", tmp_path / "sheet.png"
     result = run("search", market / "query", market, "--model", trained, "-o", out, "--top", "3", "--device", "cpu")
-    assert result.exit_code == 0, result.output
     lines = [line for line in result.output.splitlines() if line.startswith("query/")]
     assert len(lines) == len(list((market / "query").iterdir()))
     assert all("bounding_box_test/" in line and " person" in line for line in lines)
@@ -33,7 +32,6 @@ def test_one_picture_in_an_unlabelled_folder(trained: Path, folder: Path, tmp_pa
     result = run(
         "search", tmp_path / "someone.png", pictures, "--model", trained, "-o", tmp_path / "s.jpg", "--device", "cpu"
     )
-    assert result.exit_code == 0, result.output
     assert "unknown person" in result.output
     assert "skipped 1 pictures (broken.png" in result.output or "broken.png" in result.output
     assert (tmp_path / "s.jpg").exists()
@@ -46,8 +44,9 @@ def test_one_picture_in_an_unlabelled_folder(trained: Path, folder: Path, tmp_pa
 )
 def test_mistakes_are_explained(query: str, out: str, words: str, trained: Path, folder: Path, tmp_path: Path) -> None:
     market = folder / "market"
-    found = run("search", query.format(market=market), market, "--model", trained, "-o", tmp_path / out, "--device", "cpu")
-    assert found.exit_code == 2, found.output
+    found = run(
+        "search", query.format(market=market), market, "--model", trained, "-o", tmp_path / out, "--device", "cpu", code=2
+    )
     assert words in found.output.splitlines()[-1]
 
 
@@ -55,5 +54,4 @@ def test_a_single_camera_leaves_no_other_picture(trained: Path, tmp_path: Path) 
     market = make_market(tmp_path / "market", people=2, cameras=1, shots=1)
     (market / "bounding_box_test").rename(tmp_path / "elsewhere")
     result = run("search", market / "query", market, "--model", trained, "-o", tmp_path / "s.png", "--device", "cpu")
-    assert result.exit_code == 0, result.output
     assert "no other picture" in result.output or "person" in result.output

@@ -12,17 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from studies import small_study
 
-pytest.importorskip("typer")
-
-from typer.testing import CliRunner
-
-from efdm.apps.cli.group import app
 from efdm.apps.web.study import serving_study
 from efdm.style.study import Study
-
-runner = CliRunner()
 
 
 def ask(address: str, path: str, body: Any = None) -> Any:
@@ -97,19 +91,13 @@ def test_a_killed_server_loses_no_vote(tmp_path: Path) -> None:
 
 def test_the_commands_work_without_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = runner.invoke(app, ["study", "make", "--pairs", "2", "--size", "32", "--device", "cpu"], env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    assert "2 items in study" in done.output
+    assert "2 items in study" in invoke("study", "make", "--pairs", "2", "--size", "32", "--device", "cpu").output
     study = Study("study")
     assert len(study.candidates) == 3
-    empty = runner.invoke(app, ["study", "report", "study"])
-    assert empty.exit_code == 2
-    assert "no votes" in empty.output
+    assert "no votes" in invoke("study", "report", "study", code=2).output
     for rater in "ab":
         study.vote(rater, 0, 0)
-    done = runner.invoke(app, ["study", "report", "study"], env={"COLUMNS": "200"})
-    assert done.exit_code == 0, done.output
-    assert "2 votes of 2 raters" in done.output
+    assert "2 votes of 2 raters" in invoke("study", "report", "study").output
     assert Path("study/votes.csv").read_text().count("\n") == 3
 
 
@@ -125,6 +113,4 @@ def test_the_commands_work_without_arguments(tmp_path: Path, monkeypatch: pytest
 )
 def test_mistakes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
-    done = runner.invoke(app, ["study", *words], env={"COLUMNS": "200"})
-    assert done.exit_code == 2
-    assert message in done.output
+    assert message in invoke("study", *words, code=2).output

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import invoke
 from web_files import classifier, clip, photo
 
 from efdm.apps.web.handlers import Handlers, Limits
@@ -146,14 +147,8 @@ def test_nothing_is_left_when_the_app_stops_during_work(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from typer.testing import CliRunner
-
-    from efdm.apps.cli.group import app
-
     monkeypatch.setitem(sys.modules, "gradio", None)
-    done = CliRunner().invoke(app, ["app", "--device", "cpu"])
-    assert done.exit_code == 2
-    assert "pip install 'efdm[app]'" in done.output
+    assert "pip install 'efdm[app]'" in invoke("app", "--device", "cpu", code=2).output
 
 
 def test_share_is_off_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
