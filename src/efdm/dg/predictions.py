@@ -130,14 +130,22 @@ def save_predictions(predictions: Predictions, path: Path, *, columns: Columns =
     JSON also holds the accuracy per domain and class and the confusion matrix, if the labels are known.
     """
     check_predictions_path(path)
-    write_bytes(path, WRITERS[path.suffix.lower()](predictions, columns).encode())
+    rows = [_row(p, predictions, columns) for p in predictions.found]
+    write_bytes(path, WRITERS[path.suffix.lower()](predictions, rows).encode())
 
 
-def _csv(predictions: Predictions, columns: Columns) -> str:
-    rows = []
-    for p in predictions.found:
-        probabilities = _probabilities(p, predictions) if columns == "all" else {}
-        rows.append(_row(p, predictions) | {f"p_{name}": value for name, value in probabilities.items()})
+def _row(p: Prediction, predictions: Predictions, columns: Columns) -> dict[str, Any]:
+    row: dict[str, Any] = {"picture": p.item.name, "class": p.label, "probability": round(p.probability, 4)}
+    if predictions.labels == "folders":
+        row |= {"label": p.item.label, "domain": p.item.domain}
+    if columns == "all":
+        row["probabilities"] = dict(zip(predictions.classes, (round(value, 4) for value in p.probabilities), strict=True))
+    return row
+
+
+def _csv(predictions: Predictions, rows: list[dict[str, Any]]) -> str:
+    for row in rows:
+        row |= {f"p_{name}": value for name, value in row.pop("probabilities", {}).items()}
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -145,7 +153,7 @@ def _csv(predictions: Predictions, columns: Columns) -> str:
     return out.getvalue()
 
 
-def _json(predictions: Predictions, columns: Columns) -> str:
+def _json(predictions: Predictions, rows: list[dict[str, Any]]) -> str:
     content: dict[str, Any] = {"classes": predictions.classes, "train_domains": predictions.train_domains}
     if predictions.labels == "folders":
         content["accuracy"] = {
@@ -154,20 +162,7 @@ def _json(predictions: Predictions, columns: Columns) -> str:
             "classes": predictions.accuracy("label"),
         }
         content["confusion"] = predictions.confusion()
-    content["predictions"] = [
-        _row(p, predictions) | ({"probabilities": _probabilities(p, predictions)} if columns == "all" else {})
-        for p in predictions.found
-    ]
-    return json.dumps(content, indent=1) + "\n"
+    return json.dumps(content | {"predictions": rows}, indent=1) + "\n"
 
 
-def _row(p: Prediction, predictions: Predictions) -> dict[str, Any]:
-    known = {"label": p.item.label, "domain": p.item.domain} if predictions.labels == "folders" else {}
-    return {"picture": p.item.name, "class": p.label, "probability": round(p.probability, 4), **known}
-
-
-def _probabilities(p: Prediction, predictions: Predictions) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in zip(predictions.classes, p.probabilities, strict=True)}
-
-
-WRITERS: Mapping[str, Callable[[Predictions, Columns], str]] = {".csv": _csv, ".json": _json}
+WRITERS: Mapping[str, Callable[[Predictions, list[dict[str, Any]]], str]] = {".csv": _csv, ".json": _json}

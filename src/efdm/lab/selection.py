@@ -7,9 +7,9 @@ go to the first combination and the earliest step.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, pstdev, stdev
 from typing import Any, Literal, NamedTuple
 
 from efdm.dg.protocols import Cell
@@ -41,14 +41,14 @@ def pooled(record: Record, cell: Cell, scored: str) -> float:
 
 def mean_of_domains(record: Record, cell: Cell, scored: str) -> float:
     """Return the mean of the test domains' accuracies in percent, with equal weight for all domains."""
-    return statistics.fmean(100 * c / n for c, n in (counts(record, domain, scored) for domain in cell.test))
+    return fmean(100 * c / n for c, n in (counts(record, domain, scored) for domain in cell.test))
 
 
 def validation(record: Record, domains: Sequence[str]) -> float:
     """Return the mean of the domains' accuracies on the split "val", in percent."""
     if empty := [domain for domain in domains if not record["val"][domain][1]]:
         raise ValueError(f"the records hold no validation pictures of {', '.join(empty)}; choose another selection rule")
-    return statistics.fmean(100 * c / n for c, n in (record["val"][domain] for domain in domains))
+    return fmean(100 * c / n for c, n in (record["val"][domain] for domain in domains))
 
 
 Score = Callable[[Record, Cell, str], float]  # record, cell, scored part of the test domains -> percent
@@ -69,10 +69,8 @@ class Spread(NamedTuple):
 
 
 STDS: Mapping[str, Spread] = {
-    "population": Spread(
-        "population standard deviation (divided by n, as in the paper)", "population std", statistics.pstdev
-    ),
-    "sample": Spread("sample standard deviation (divided by n - 1)", "sample std", statistics.stdev),
+    "population": Spread("population standard deviation (divided by n, as in the paper)", "population std", pstdev),
+    "sample": Spread("sample standard deviation (divided by n - 1)", "sample std", stdev),
     "error": Spread("standard error of the mean", "standard error", standard_error),
 }
 
@@ -124,28 +122,21 @@ def _domains_left_out(candidates: Candidates, hparams: str, record: Record) -> f
             return None
         correct, count = counts(same[0], domain, candidates.scored)
         found.append(100 * correct / count)
-    return statistics.fmean(found)
+    return fmean(found)
 
 
 SELECTIONS: Mapping[str, Selection] = {
     "last": Selection("last step, no selection", lambda candidates, hparams, record: 0.0, "last", among="nothing"),
     VALIDATION: Selection(
         "step and hyperparameters with the best mean accuracy on held-out pictures of the training domains",
-        lambda candidates, hparams, record: validation(record, candidates.cell.train),
-        "every",
-        val="train",
+        lambda candidates, hparams, record: validation(record, candidates.cell.train), "every", val="train",
     ),
     "leave-one-domain-out cross-validation": Selection(
         "step and hyperparameters that do best on training domains when these are left out, one at a time",
-        _domains_left_out,
-        "every",
-        pairs="needed",
+        _domains_left_out, "every", pairs="needed",
     ),
     "oracle": Selection(
         "last step; hyperparameters chosen on held-out pictures of the test domains, which are not scored",
-        lambda candidates, hparams, record: validation(record, candidates.cell.test),
-        "last",
-        val="test",
-        scored="rest",
+        lambda candidates, hparams, record: validation(record, candidates.cell.test), "last", val="test", scored="rest",
     ),
-}
+}  # fmt: skip

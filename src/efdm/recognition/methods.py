@@ -12,20 +12,13 @@ from efdm.ops.choices import check_choice
 
 # names used in the papers and in `MATCHERS`; records contain only the names of rows
 OTHER_NAMES: Mapping[str, str] = MappingProxyType({
-    "adain": "mixstyle",
-    "efdm": "efdmix",
-    "efdmix-fast": "efdmix",
-    "histogram-matching": "hm",
-    "baseline": "erm",
-    "vanilla": "erm",
-    "deepall": "erm",
+    "adain": "mixstyle", "efdm": "efdmix", "efdmix-fast": "efdmix", "histogram-matching": "hm",
+    "baseline": "erm", "vanilla": "erm", "deepall": "erm",
 })  # fmt: skip
 
 # pairing -> smallest and largest number of domains in a batch; "halves": each half of a batch is one domain
 DOMAINS: Mapping[Pairing, tuple[int, float]] = MappingProxyType({
-    "random": (1, inf),
-    "crossdomain": (2, inf),
-    "halves": (2, 2),
+    "random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2),
 })  # fmt: skip
 
 

@@ -21,7 +21,7 @@ import torch.multiprocessing as multiprocessing
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.pixels import Size, height_and_width
-from efdm.recognition.settings import identity
+from efdm.recognition.settings import RecognitionSettings, identity
 from efdm.recognition.training import Data, RecognitionTask, Settings, Trained, raise_diverged, train_steps, train_together
 from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
@@ -126,14 +126,7 @@ def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: C
     return diverged
 
 
-def _work(
-    task: type[RecognitionTask[Settings, Data, Trained]],
-    runs: Sequence[Settings],
-    data: Data,
-    folder: Path,
-    lanes: int,
-    messages: Any,
-) -> None:
+def _work(task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Path, lanes: int, messages: Any) -> None:
     """Train runs one after the other and send messages to the parent.
 
     Messages are progress reports, the name or the DivergedError of each finished run, and finally None or an error.

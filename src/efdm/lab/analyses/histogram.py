@@ -176,15 +176,10 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", channel: int | 
     found = histograms(((features[stage], labels) for labels, features in sample.features(stage)), sample.domains)
     chosen = choose_channel(found, channel)
     content = {
-        **sample.metadata("histogram"),
-        "stage": stage,
-        "channel": chosen,
-        "channels": found.counts.shape[1],
-        "chosen": channel if isinstance(channel, str) else "by number",
-        "bins": BINS,
-        "reach": LIMIT,
+        **sample.metadata("histogram"), "stage": stage, "channel": chosen, "channels": found.counts.shape[1],
+        "chosen": channel if isinstance(channel, str) else "by number", "bins": BINS, "reach": LIMIT,
         **_numbers(found, chosen),
-    }
+    }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "histogram.json", content)
     densities = found.shares()[:, chosen, 1:-1] / (2 * LIMIT / BINS)

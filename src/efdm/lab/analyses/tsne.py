@@ -104,17 +104,13 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: flo
     probes = {statistic: probe(vectors, labels) for statistic, vectors in found.items()}
     points = {statistic: embedded(vectors, perplexity) for statistic, vectors in found.items()}
     content = {
-        **sample.metadata("tsne"),
-        "stage": stage,
-        "channels": found["mean"].shape[1],
-        "perplexity": round(fitting, 3),
-        "perplexity_wanted": perplexity,
-        "seed": SEED,
+        **sample.metadata("tsne"), "stage": stage, "channels": found["mean"].shape[1],
+        "perplexity": round(fitting, 3), "perplexity_wanted": perplexity, "seed": SEED,
         "probe": "logistic regression on standardized channels, stratified cross-validation",
         "folds": min(FOLDS, int(labels.bincount().min())),
         "chance": round(float(labels.bincount().max()) / len(labels), 4),  # the largest domain
         "accuracy": {s: {"mean": round(mean, 4), "std_over_folds": round(std, 4)} for s, (mean, std) in probes.items()},
-    }
+    }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "tsne.json", content)
     head = ["domain", "class", *(f"{statistic}_{axis}" for statistic in points for axis in "xy")]
