@@ -68,11 +68,12 @@ def expand(
         cells += protocol.validation_cells(domains)
     cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, recipe.listed))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
-    seeds, grid, made = recipe.seeds if seeds is None else seeds, enumerate(hparam_grid(recipe).items()), []
+    grid = enumerate(hparam_grid(recipe).items())
+    made = []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
-    for seed, row, (number, (hparams, point)), cell in product(seeds, rows, grid, cells):
+    for seed, row, (draw, (hparams, point)), cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
         if recipe.draws:
-            point = drawn(number, seed, recipe.rows[row].get("method", row), cell)
+            point = drawn(draw, seed, recipe.rows[row].get("method", row), cell)
         settings = resolved(_settings(recipe, row, cell, seed, point, changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
