@@ -33,20 +33,15 @@ class Studio:
 
     def __init__(self, stylizer: Stylizer, side: int, progress: Report = ignore) -> None:
         self.stylizer, self.side, self._progress, self._done = stylizer, side, progress, 0
-        self.photo, self.look = cache(self._photo), cache(self._look)
         self.painting = cache(lambda name: read_style(name, side))
+        self.photo = cache(lambda name: centre_crop(resize_short_side(read_picture(photos()[name]).rgb, side)))
+        self.look = cache(lambda *names: stylizer.prepare([self.painting(name) for name in names]))
 
     def stylize(self, photo: str, look: Look, strength: float = 1.0) -> Tensor:
         made = self.stylizer.stylize(self.photo(photo), look, strength=strength)
         self._done += 1
         self._progress(Progress("stylizing", self._done, PICTURES))
         return made
-
-    def _photo(self, name: str) -> Tensor:
-        return centre_crop(resize_short_side(read_picture(photos()[name]).rgb, self.side))
-
-    def _look(self, *names: str) -> Look:
-        return self.stylizer.prepare([self.painting(name) for name in names])
 
 
 def contact_sheet(studio: Studio) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -231,9 +230,8 @@ class LookCache:
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self.max_bytes, self.bytes = max_bytes, 0
-        self._looks: OrderedDict[tuple[Stylizer, str, Size], Look] = OrderedDict()
-        self._lock = threading.Lock()
+        self.max_bytes, self._lock = max_bytes, threading.Lock()
+        self._looks: dict[tuple[Stylizer, str, Size], Look] = {}  # the most recently used one is the last
 
     def __len__(self) -> int:
         return len(self._looks)
@@ -252,23 +250,18 @@ class LookCache:
 
     def _prepare(self, stylizer: Stylizer, style: Path, size: Size, max_pixels: int) -> Look:
         key = (stylizer, checksum(style), size)
+        look = self._looks.get(key) or stylizer.prepare(read_picture(style, max_pixels=max_pixels), size=size)
         with self._lock:
-            look = self._looks.get(key)
-            if look is not None:
-                self._looks.move_to_end(key)
-        if look is None:
-            look = stylizer.prepare(read_picture(style, max_pixels=max_pixels), size=size)
-            self._store(key, look)
+            self._looks.pop(key, None)
+            self._looks[key] = look
+            while self.bytes > self.max_bytes:
+                del self._looks[next(iter(self._looks))]
         return look.copy()  # a prepared style keeps the values that it resampled for its last content
 
-    def _store(self, key: tuple[Stylizer, str, Size], look: Look) -> None:
-        with self._lock:
-            if key in self._looks:  # prepared by another thread meanwhile
-                return
-            self._looks[key] = look
-            self.bytes += _bytes(look)
-            while self.bytes > self.max_bytes:
-                self.bytes -= _bytes(self._looks.popitem(last=False)[1])
+    @property
+    def bytes(self) -> int:
+        """The memory of all looks."""
+        return sum(map(_bytes, self._looks.values()))
 
 
 def _bytes(look: Look) -> int:

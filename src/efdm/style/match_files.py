@@ -106,7 +106,7 @@ def read_references(references: Sequence[PathLike], options: MatchOptions) -> Re
     for each in map(Path, references):
         if each.suffix.lower() in VIDEOS:
             raise PictureError(f"{each} is a video; a reference is a picture, such as a frame of it")
-        if each.is_file() and each.suffix.lower() in ARRAYS and is_array_file(each):
+        if each.is_file() and is_array_file(each):
             pictures.append(partial(open_array, each))
         else:
             pictures += [source.read for source in find_styles([each])[0]]
@@ -132,34 +132,23 @@ def _mask(path: Path | None, picture: Any) -> Any:
 def _match_file(
     source: Source, reference: Reference, out: Path, options: MatchOptions, saving: Saving, progress: Report
 ) -> None:
-    plain = options.arguments()
-    if source.member is None and source.path.suffix.lower() in ARRAYS and is_array_file(source.path):
-        array = open_array(source.path)
-        mask = _mask(options.mask, array)
-        if array.size > LARGE.get(array.dtype.name, array.size) and reference.method == "channels":
-            with created_array(out, array.shape, array.dtype) as made:
-                match_array(array, reference, made, mask=mask, progress=progress, **plain)
-            return
-        _write_array(out, match_picture(array, reference, mask=mask, **plain), saving.quality)
-        return
-    picture = source.read()
-    made = match_picture(picture, reference, mask=_mask(options.mask, picture), **plain)
-    if out.suffix.lower() == ".npy" or (out.suffix.lower() in ARRAYS and made.depth == "16"):
-        kind = np.uint16 if made.depth == "16" else np.uint8
-        _write_array(out, (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(kind), saving.quality)
-    else:
-        saving.save(made, out)
-
-
-def _write_array(out: Path, array: Any, quality: int) -> None:
-    """Write an array to a file of arrays, or an integer array with three channels to a picture."""
-    depth: Depth = "16" if array.dtype == np.uint16 else "8"
-    if out.suffix.lower() not in ARRAYS and array.dtype.name in LEVELS_OF and array.shape[2:] == (3,):
-        rgb = torch.from_numpy(array.astype(np.float32)).permute(2, 0, 1) / LEVELS[depth]
-        write_picture(out, rgb, depth=depth, quality=quality)
-        return
-    with created_array(out, array.shape, array.dtype) as made:
-        made[:] = array
+    opens = source.member is None and is_array_file(source.path)
+    content: Any = open_array(source.path) if opens else source.read()
+    given = {**options.arguments(), "mask": _mask(options.mask, content)}
+    if opens and content.size > LARGE.get(content.dtype.name, content.size) and reference.method == "channels":
+        with created_array(out, content.shape, content.dtype) as array:
+            return match_array(content, reference, array, progress=progress, **given)
+    made, suffix = match_picture(content, reference, **given), out.suffix.lower()
+    if isinstance(made, Picture):
+        if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
+            return saving.save(made, out)
+        made = (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(f"uint{made.depth}")
+    elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
+        depth: Depth = "16" if made.dtype == np.uint16 else "8"
+        rgb = torch.from_numpy(made.astype(np.float32)).permute(2, 0, 1) / LEVELS[depth]
+        return write_picture(out, rgb, depth=depth, quality=saving.quality)
+    with created_array(out, made.shape, made.dtype) as array:
+        array[:] = made
 
 
 def match_process(references: Sequence[PathLike], options: MatchOptions, device: str) -> Process:

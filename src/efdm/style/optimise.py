@@ -195,10 +195,9 @@ def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, step
 
 def _check(content: Tensor, style: Tensor, iterations: int | None) -> None:
     for role, images in (("content", content), ("style", style)):
-        if images.ndim != 4 or images.shape[1] != 3:
-            raise ValueError(f"{role} has shape {tuple(images.shape)}; expected (b, 3, h, w)")
-        if min(images.shape[-2:]) < 16:
-            raise ValueError(f"{role} must be at least 16 x 16 pixels for relu5_1, got {tuple(images.shape[-2:])}")
+        if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[-2:]) < 16:
+            expected = "(b, 3, h, w) with sides of at least 16 pixels, for relu5_1"
+            raise ValueError(f"{role} has shape {tuple(images.shape)}; expected {expected}")
     if len(style) not in (1, len(content)):
         raise ValueError(f"expected 1 or {len(content)} styles for {len(content)} contents, got {len(style)}")
     if iterations is not None and iterations < 1:

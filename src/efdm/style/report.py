@@ -138,9 +138,7 @@ def _optimisers(made: Sequence[Group]) -> str:
 
 
 def _cell(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    return with_error(*mean_and_error(values), ".3f")
+    return with_error(*mean_and_error(values), ".3f") if values else "-"
 
 
 def _where(records: Sequence[Record]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,13 +104,11 @@ def agreement(study: Study, votes: Sequence[Vote]) -> tuple[float, float]:
 
     Kappa is 0 for agreement by chance, given how often each candidate wins. Both are NaN without two votes on an item.
     """
-    by_item: dict[int, Counter[str]] = defaultdict(Counter)
     by_pattern: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for vote in votes:
-        by_item[vote.item][vote.choice] += 1
         by_pattern[tuple(study.items[vote.item].outputs)][vote.choice] += 1
     agreed = chance = total = 0.0
-    for item, counts in by_item.items():
+    for item, counts in _by_item(votes).items():
         n = counts.total()
         marginal = by_pattern[tuple(study.items[item].outputs)]
         agreed += sum(c * (c - 1) for c in counts.values())
@@ -123,11 +121,15 @@ def agreement(study: Study, votes: Sequence[Vote]) -> tuple[float, float]:
 
 def disputed(study: Study, votes: Sequence[Vote]) -> list[tuple[int, Counter[str]]]:
     """Return the items with at least two votes on which raters agree least, with their votes by candidate."""
-    by_item: dict[int, Counter[str]] = defaultdict(Counter)
-    for vote in votes:
-        by_item[vote.item][vote.choice] += 1
-    several = [(item, counts) for item, counts in by_item.items() if counts.total() > 1 and len(counts) > 1]
+    several = [(item, counts) for item, counts in _by_item(votes).items() if len(counts) > 1]
     return sorted(several, key=lambda row: (max(row[1].values()) / row[1].total(), -row[1].total(), row[0]))[:DISPUTED]
+
+
+def _by_item(votes: Sequence[Vote]) -> dict[int, Counter[str]]:
+    found: dict[int, Counter[str]] = defaultdict(Counter)
+    for vote in votes:
+        found[vote.item][vote.choice] += 1
+    return found
 
 
 def report(study: Study, *, seed: int = 0) -> str:
@@ -161,15 +163,12 @@ def write_report(study: Study, *, seed: int = 0) -> list[Path]:
 
 
 def _sheet(study: Study, rows: Sequence[tuple[int, Counter[str]]]) -> Tensor:
-    def picture(file: str | None) -> Tensor | None:
-        return None if file is None else read_picture(study.folder / "pictures" / file).rgb
-
     labels = list(study.candidates)
-    lines: list[list[Any]] = []
+    lines: list[list[Tensor | None]] = []
     for number, _ in rows:
         item = study.items[number]
         files = [item.content_file, item.style_file, *(item.outputs.get(label) for label in labels)]
-        lines.append([picture(file) for file in files])
+        lines.append([None if file is None else read_picture(study.folder / "pictures" / file).rgb for file in files])
     votes = [" : ".join(str(counts[label]) for label in study.items[item].outputs) for item, counts in rows]
     return sheet(lines, row_labels=votes, column_labels=["content", "style", *labels], title="Disputed pictures")
 

@@ -49,17 +49,14 @@ def train(settings: Settings, folder: Path, *, resume: bool = False, progress: R
     check(settings)
     check_device(settings.device)
     check_folder(folder, resume=resume)
-    contents = ImageSet.load(settings.content, short_side=settings.short_side, progress=progress)
-    styles = ImageSet.load(settings.style, short_side=settings.short_side, progress=progress)
     pulse = Pulse(progress)
-    task = StyleTask(settings, contents, styles, folder, resume=resume, pulse=pulse)
-    return fit(task, folder, resume=resume, progress=pulse)
+    return fit(StyleTask(settings, folder, resume, pulse), folder, resume=resume, progress=pulse)
 
 
 class Pulse:
     """A progress callback that also reports iterations between log entries, at most once in `SECONDS`."""
 
-    def __init__(self, report: Report = ignore) -> None:
+    def __init__(self, report: Report) -> None:
         self.report, self._last, self._time = report, Progress("", 0, 0), -math.inf
 
     def __call__(self, progress: Progress) -> None:
@@ -125,21 +122,13 @@ class CropPairs:
 class StyleTask(Task[StyleNetwork]):
     """Train a style-transfer network with the objectives of its row in `NETWORKS`."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        contents: ImageSet,
-        styles: ImageSet,
-        folder: Path,
-        *,
-        resume: bool = False,
-        pulse: Pulse | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, folder: Path, resume: bool, pulse: Pulse) -> None:
         self.settings: Settings = settings
-        self.pulse = pulse or Pulse()
-        self.contents, self.styles, self.folder = contents, styles, folder
+        self.folder, self.pulse = folder, pulse
+        load = partial(ImageSet.load, short_side=settings.short_side, progress=pulse.report)
+        self.contents, self.styles = load(settings.content), load(settings.style)
         self.device, self.first = torch.device(settings.device), processes()[0] == 0
-        self.crops = CropPairs(contents, styles, settings)
+        self.crops = CropPairs(self.contents, self.styles, settings)
         # a checkpoint contains all weights, and the file that the run started from may no longer exist
         self.network = make_network(dataclasses.replace(settings, start="") if resume else settings).to(self.device)
 

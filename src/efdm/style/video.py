@@ -116,10 +116,9 @@ def _pad_mask(mask: Tensor | None, content: Tensor, margin: Sequence[int]) -> Te
 def _prepare_frame(frame: Tensor) -> Tensor:
     if frame.ndim != 3 or frame.shape[0] != 3:
         raise ValueError(f"frames must have shape (3, h, w), got {tuple(frame.shape)}")
-    if frame.dtype == torch.uint8:
-        return frame.float() / 255
-    check_picture(frame, "frame")()
-    return frame.float().clamp(0, 1)
+    values = frame / 255 if frame.dtype == torch.uint8 else frame
+    check_picture(values, "frame")()
+    return values.float().clamp(0, 1)
 
 
 def is_cut(before: Tensor, now: Tensor) -> bool:
