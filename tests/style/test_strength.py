@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from clips import clip
-from style.test_tiles import randomized
 from torch import Tensor
 
 from efdm.data import resize
@@ -15,11 +14,6 @@ from efdm.style.options import TEMPORAL
 from efdm.style.pipeline import FADE, run_network
 from efdm.style.stylizer import REFINEMENT, Stylizer
 from efdm.style.video import stylize_frames
-
-
-@pytest.fixture(scope="module")
-def stylizer() -> Stylizer:
-    return Stylizer(randomized("small", torch.float32), "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -64,12 +64,6 @@ def test_one_output_for_each_frame(stylizer: Stylizer, look: Look, temporal: str
     assert torch.allclose(made[0], stylizer.stylize(frames(3)[0], look), atol=1e-4)
 
 
-def test_none_stylizes_frames_independently(stylizer: Stylizer, look: Look) -> None:
-    made = list(stylize_frames(stylizer, frames(), look, strength=0.7, method="adain", temporal="none"))
-    for frame, output in zip(frames(), made, strict=True):
-        assert torch.equal(output, stylizer.stylize(frame, look, strength=0.7, method="adain"))
-
-
 def test_smoothing_restarts_at_a_cut(stylizer: Stylizer, look: Look) -> None:
     scene, other = frames(3), [f * 0.1 for f in clip("passing", frames=3, size=SIZE).frames]
     made = list(stylize_frames(stylizer, scene + other, look, temporal="both"))
@@ -110,12 +104,6 @@ def test_uint8_frames(stylizer: Stylizer, look: Look) -> None:
     a = list(stylize_frames(stylizer, whole, look))
     b = list(stylize_frames(stylizer, [w.float() / 255 for w in whole], look))
     assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-def test_size_does_not_change_the_size_of_the_output(stylizer: Stylizer, look: Look) -> None:
-    small, plain = (next(stylize_frames(stylizer, frames(2), look, size=size)) for size in (24, "auto"))
-    assert small.shape == plain.shape == (3, *SIZE)
-    assert small.diff().abs().mean() < plain.diff().abs().mean()
 
 
 @pytest.mark.parametrize(
