@@ -171,6 +171,8 @@ def test_each_failure_is_explained(tmp_path: Path) -> None:
     saved(tmp_path, Image.new("F", (2, 2)), "f.tif")
     cases = {"missing.png": "does not exist", ".": "is a folder", "empty.png": "is empty", "text.png": "not a picture"}
     cases["f.tif"] = "32 bits"
+    pytest.importorskip("tifffile").imwrite(tmp_path / "rgb.tif", np.zeros((4, 4, 3), np.float32), photometric="rgb")
+    cases["rgb.tif"] = "8 or 16 bits"
     for name, sentence in cases.items():
         with pytest.raises(PictureError, match=sentence) as caught:
             read_picture(tmp_path / name)

@@ -178,6 +178,13 @@ def test_a_video_is_one_distribution_and_keeps_its_sound(
         match_files(video, [reference], tmp_path / "out.mp4", MatchOptions(method="joint"))
 
 
+def test_a_gif_is_matched_as_a_video_if_the_output_is_one(tmp_path: Path, reference: Path) -> None:
+    frames = [Image.fromarray(noise(seed, size=(16, 24))) for seed in range(3)]
+    frames[0].save(tmp_path / "in.gif", save_all=True, append_images=frames[1:])
+    assert match_files(tmp_path / "in.gif", [reference], tmp_path / "out.gif") == Result(3)
+    assert match_files(tmp_path / "in.gif", [reference], tmp_path / "out.png") == Result(1)
+
+
 def test_static_parts_of_a_video_do_not_flicker() -> None:
     from efdm.style.color_match import content_bins, level_match, prepare_reference
     from efdm.style.planes import from_array

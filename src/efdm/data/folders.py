@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -24,6 +24,12 @@ HINTS: Mapping[str, str] = {
     **{f"{extension[1:].upper()} picture": f"; pip install '{plugin.package}'" for extension, plugin in PLUGINS.items()},
 }
 MAX_MEMBER_BYTES = 512 * 2**20  # decompressed size limit of one picture in a zip
+
+
+def is_video(given: Sequence[Path], out: Path) -> bool:
+    """Return True for a single video, or for a single GIF if the result is a video or a GIF."""
+    suffix, made = given[0].suffix.lower(), out.suffix.lower()
+    return len(given) == 1 and (suffix in VIDEOS or (suffix == ".gif" and made in (*VIDEOS, ".gif")))
 
 
 @dataclass(frozen=True)

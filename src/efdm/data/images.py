@@ -157,7 +157,12 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
             message = f"{name} is not a picture in a supported format"
             raise PictureError(f"{message}; {remedy}save it as PNG, JPEG, WebP, TIFF, BMP or GIF")
         file.seek(0)
-        image = reader(file, name)
+        try:
+            image = reader(file, name)
+        except SyntaxError as error:  # Pillow has no mode for the pixels, such as colours of 32-bit floats
+            if "pixel mode" not in str(error):
+                raise
+            raise PictureError(f"{name} has unsupported pixels; save it with 8 or 16 bits per channel") from error
         width, height = image.size
         if width * height > max_pixels:
             raise PictureError(f"{name} has {width} x {height} pixels, at most {max_pixels} are allowed; make it smaller")

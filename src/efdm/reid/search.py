@@ -69,13 +69,14 @@ class SearchResult:
         most ``rows`` queries are shown, evenly spaced.
         """
         chosen = torch.linspace(0, len(self.queries) - 1, min(rows, len(self.queries))).round().int().tolist()
+        parts = 1 if len({Path(name).stem for name in self.query.names}) == len(self.query.names) else 2  # 0001/c2_any
         lines, labels = [], []
         for row in chosen:
             hits, number = self.hits(row), int(self.queries[row])
             pictures = [resize(self.gallery.images[i].cpu() / 255, cell) for i in self.ranked[row, : len(hits)].tolist()]
             framed = [_framed(picture, FRAMES[hit.match]) for picture, hit in zip(pictures, hits, strict=True)]
             lines.append([self.query.images[number].cpu() / 255, *framed])
-            labels.append(Path(self.query.names[number]).stem)
+            labels.append("/".join(Path(self.query.names[number]).with_suffix("").parts[-parts:]))
         columns = ["query", *map(str, range(1, max(map(len, lines))))]
         return Picture(sheet(lines, row_labels=labels, column_labels=columns, cell=cell, gap=6, title=title))
 

@@ -21,7 +21,7 @@ import torch
 from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
 from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
-from efdm.data.folders import VIDEOS
+from efdm.data.folders import VIDEOS, is_video
 from efdm.data.images import LEVELS, Depth, write_picture
 from efdm.data.results import Failed, Saving, report_failure
 from efdm.data.video_formats import video_format
@@ -62,7 +62,7 @@ def match_files(
     given, out = list_paths(content), Path(out)
     options, saving = options or MatchOptions(), saving or Saving()
     first, inputs = given[0], [*given, *map(Path, references)]
-    if len(given) == 1 and first.suffix.lower() in VIDEOS:
+    if is_video(given, out):
         video_format(out)
         check_overwrite([out], inputs)
         if saving.skips(out):

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from efdm.data import WRITABLE, PictureError, Source
 from efdm.data.embedded import styles as painted_styles
-from efdm.data.folders import VIDEOS, scan_pictures
+from efdm.data.folders import VIDEOS, is_video, scan_pictures
 from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
 from efdm.ops.choices import check_choice
@@ -95,9 +95,8 @@ def plan_files(
     given, out, options, saving = list_paths(content), Path(out), options or StylizeOptions(), saving or Saving()
     found, notes = find_styles(styles)
     looks = make_looks(found, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
-    moving = out.suffix.lower() in (*VIDEOS, ".gif")
     first = given[0]
-    if len(given) == 1 and (first.suffix.lower() in VIDEOS or (first.suffix.lower() == ".gif" and moving)):
+    if is_video(given, out):
         _check_video(out, looks)
         check_overwrite([out], [first, *looks[0].files()])
         return Plan(first, out, looks, (), options, tuple(notes), saving)

@@ -98,7 +98,13 @@ def load(row: Command) -> Any:
         text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(found) or "")  # the terminal wraps paragraphs
         command, found = found, typer.Typer(add_completion=False)
         found.command(help=text)(command)
-    return typer.main.get_command(found)
+    made = typer.main.get_command(found)
+    for parameter in made.params:  # names as the help texts use them; typer prints {content}, and <bool> for a flag
+        if parameter.metavar is None and parameter.param_type_name == "argument":
+            parameter.metavar = str(parameter.name).upper()
+        elif getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return made
 
 
 def lazy_app(help_text: str, table: Mapping[str, Command], *, add_completion: bool = False) -> typer.Typer:

@@ -12,7 +12,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, given_fields, option, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
-from efdm.data.folders import VIDEOS
+from efdm.data.folders import is_video
 from efdm.style.color import SPACES
 from efdm.style.levels import TIES
 from efdm.style.match_files import match_files, match_job
@@ -66,4 +66,4 @@ def match(
                 contents, reference, target, options,
                 saving=saving, progress=progress, failed=files.print_failure, note=print_warning,
             )  # fmt: skip
-    files.finish(result, out, "frame" if content[0].suffix.lower() in VIDEOS and len(content) == 1 else "picture")
+    files.finish(result, out, "frame" if is_video(content, out) else "picture")
