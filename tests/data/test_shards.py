@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from efdm.data import PictureError, read_picture, write_picture
+from efdm.data import PictureError, write_picture
 from efdm.data.images import encode_picture
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
 
@@ -37,13 +37,6 @@ def test_samples_are_written_and_read(tmp_path: Path) -> None:
     assert find_shards(tmp_path / "one.tar") == [tmp_path / "one.tar"]
     write_picture(tmp_path / "p.png", torch.rand(3, 4, 5))
     assert find_shards(tmp_path / "p.png") == []
-
-
-def test_encoded_pictures_equal_written_files(tmp_path: Path) -> None:
-    rgb, alpha = torch.rand(3, 4, 5), torch.rand(1, 4, 5)
-    write_picture(tmp_path / "p.png", rgb, alpha=alpha, depth="16")
-    assert (tmp_path / "p.png").read_bytes() == encode_picture("p.png", rgb, alpha=alpha, depth="16")
-    assert read_picture(tmp_path / "p.png").depth == "16"
 
 
 def test_folders_links_and_hidden_files_are_skipped(tmp_path: Path) -> None:

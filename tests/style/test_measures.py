@@ -10,6 +10,7 @@ import torch
 from slim import slim_vgg
 
 from efdm.models.alexnet import AlexNet, load_alexnet
+from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.models.weights import MissingWeights, find
 from efdm.ops import ChannelStats, adain, efdm
 from efdm.style import measures
@@ -173,7 +174,8 @@ def test_alexnet_equals_torchvision() -> None:
     theirs.load_state_dict({k: torch.randn(v.shape) / v[0].numel() ** 0.5 for k, v in theirs.state_dict().items()})
     ours = load_alexnet({f"features.{k}": v for k, v in theirs.state_dict().items()})
     images = torch.rand(1, 3, 67, 80)
-    x, wanted = (images - ours.mean) / ours.std, []
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    x, wanted = (images - mean) / std, []
     with torch.no_grad():
         for layer in theirs[:12]:
             x = layer(x)

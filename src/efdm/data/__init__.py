@@ -7,7 +7,7 @@ from efdm.errors import requires
 with requires("style"):
     from efdm.data.domains import DomainSet, load_domains
     from efdm.data.folders import Source, find_pictures
-    from efdm.data.image_set import Crops, ImageSet, Pack, draw_crops, take_crops
+    from efdm.data.image_set import Crops, ImageSet, draw_crops, take_crops
     from efdm.data.images import (
         READABLE,
         WRITABLE,
@@ -28,7 +28,6 @@ __all__ = [
     "Crops",
     "DomainSet",
     "ImageSet",
-    "Pack",
     "Picture",
     "PictureError",
     "Source",

@@ -28,40 +28,33 @@ def is_array_file(path: StrPath) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TIFF or find_spec("tifffile") is None:
         return suffix == ".npy"
-    with _tiff(path) as file:
+    with reading(path, DAMAGED), _tifffile().TiffFile(path) as file:
         page = file.pages[0]
         return page.dtype != np.uint8 or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
 
 
 def open_array(path: StrPath) -> NDArray[Any]:
     """Return the array of a file, mapped into memory for ``.npy`` and uncompressed TIFF."""
+    array: NDArray[Any]
     with reading(path, DAMAGED):
-        is_tiff = Path(path).suffix.lower() in TIFF
-        array = _open_tiff(path) if is_tiff else np.load(path, mmap_mode="r", allow_pickle=False)
+        if Path(path).suffix.lower() not in TIFF:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            with _tifffile().TiffFile(path) as file:
+                series = file.series[0]
+                array = series.asarray() if series.dataoffset is None else _tifffile().memmap(path, mode="r")
+            if series.axes.endswith("SYX") and array.ndim == 3:
+                array = np.moveaxis(array, 0, -1)
     if array.dtype.name not in KINDS or array.ndim not in (2, 3) or not array.size:
         found = f"{array.dtype} of shape {array.shape}"
         raise PictureError(f"{path} contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
     return array
 
 
-@contextmanager
-def _tiff(path: StrPath) -> Iterator[Any]:
+def _tifffile() -> Any:
     with requires("tiff"):
         import tifffile
-    with reading(path, DAMAGED), tifffile.TiffFile(path) as file:
-        yield file
-
-
-def _open_tiff(path: StrPath) -> NDArray[Any]:
-    with _tiff(path) as file:
-        series = file.series[0]
-        if series.dataoffset is None:  # compressed
-            array: NDArray[Any] = series.asarray()
-        else:
-            from tifffile import memmap
-
-            array = memmap(path, mode="r")
-        return np.moveaxis(array, 0, -1) if series.axes.endswith("SYX") and array.ndim == 3 else array
+    return tifffile
 
 
 @contextmanager
@@ -74,9 +67,7 @@ def created_array(path: StrPath, shape: tuple[int, ...], kind: np.dtype[Any]) ->
         if suffix == ".npy":
             array: Any = np.lib.format.open_memmap(temporary, "w+", kind, shape)
         else:
-            with requires("tiff"):
-                import tifffile
             photometric = "rgb" if shape[2:] in ((3,), (4,)) else "minisblack"
-            array = tifffile.memmap(temporary, shape=shape, dtype=kind, photometric=photometric, bigtiff=True)
+            array = _tifffile().memmap(temporary, shape=shape, dtype=kind, photometric=photometric, bigtiff=True)
         yield array
         array.flush()

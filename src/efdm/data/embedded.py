@@ -15,7 +15,6 @@ STYLES = (
     "starry", "wave", "fauve", "mosaic", "lilies", "cubist", "watercolour", "woodcut", "autumn", "glass", "pointillism",
     "chalk", "bauhaus", "batik",
 )  # fmt: skip
-STYLE_SIZE = 512  # height and width of the style pictures
 
 
 def photos() -> dict[str, Path]:
@@ -28,7 +27,7 @@ def styles() -> dict[str, Path]:
     return {name: FOLDER / f"{name}.webp" for name in STYLES}
 
 
-def read_style(name: str, size: int = STYLE_SIZE) -> Tensor:
+def read_style(name: str, size: int = 512) -> Tensor:
     """Return a painted style ``(3, size, size)`` in [0, 1]."""
     check_choice("style", name, STYLES)
     return resize(read_picture(styles()[name]).rgb, (size, size))

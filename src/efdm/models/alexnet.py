@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -22,19 +21,14 @@ POOLED = ("3", "6")  # layers that follow max pooling
 class AlexNet(nn.Module):
     """The five convolutions of torchvision's AlexNet, for RGB images in [0, 1] of at least 31 x 31 pixels."""
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.ModuleDict({index: nn.Conv2d(*layer) for index, layer in LAYERS.items()})
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
 
     def taps(self, images: Tensor) -> list[Tensor]:
         """Return the features after every ReLU."""
-        found: list[Tensor] = []
-        x = (images - self.mean) / self.std
+        mean, std = (images.new_tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+        x, found = (images - mean) / std, list[Tensor]()
         for index, conv in self.features.items():
             x = F.relu(conv(F.max_pool2d(x, 3, 2) if index in POOLED else x))
             found.append(x)
