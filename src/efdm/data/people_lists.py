@@ -70,7 +70,7 @@ def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Found:
 
 
 def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: str) -> Found:
-    """Give pictures the splits of the lists that name them. Names are compared without folders and extension."""
+    """Assign the splits of the lists that contain a picture. Names are compared without folders and extension."""
     names = {split: {PurePosixPath(name).stem: name for name in own} for split, own in lists.items()}
     divided = [
         shot._replace(splits=tuple(split for split, own in names.items() if PurePosixPath(shot.name).stem in own))

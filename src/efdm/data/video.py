@@ -154,8 +154,6 @@ class VideoWriter:
         self.frames = 0
         self._sound_of, self._aspect = sound_of, aspect
         self._sound: Soundtrack | None = None
-        self._container: Any = None
-        self._files = ExitStack()
         self._time, self._tick = Fraction(0), 0
 
     def __enter__(self) -> VideoWriter:
@@ -166,7 +164,7 @@ class VideoWriter:
             target.parent.mkdir(parents=True, exist_ok=True)
             self._temporary = files.enter_context(atomic_path(target))
             options = {"format": self.format.format, "container_options": self.format.container}
-            self._container = load_av().open(str(self._temporary), "w", **options)
+            self._container: Any = load_av().open(str(self._temporary), "w", **options)
             files.callback(self._close)
             self._files = files.pop_all()
         return self

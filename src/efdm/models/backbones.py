@@ -6,8 +6,9 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -60,15 +61,15 @@ class Tiny(_Staged):
 
 
 class PlainVGG(_Staged):
-    """The convolutions of a VGG and one linear layer, for ImageNet-normalised images.
+    """The convolutions of VGG-16 and one linear layer, for ImageNet-normalised images.
 
     The linear layer replaces VGG's own classifier, which has more weights than all convolutions and is rarely published
     separately. Every stage ends with its pooling, as in timm's feature presets for VGG.
     """
 
-    def __init__(self, name: str, classes: int) -> None:
+    def __init__(self, classes: int) -> None:
         stages, inputs = list[list[nn.Module]](), 3
-        for convs, width in zip(CONVS_PER_BLOCK[name], WIDTHS, strict=True):
+        for convs, width in zip(CONVS_PER_BLOCK["vgg16"], WIDTHS, strict=True):
             stages.append([])
             for _ in range(convs):
                 conv = nn.Conv2d(inputs, width, 3, padding=1)
@@ -115,17 +116,13 @@ class Backbone:
 
 BACKBONES: Mapping[str, Backbone] = MappingProxyType({
     "tiny": Backbone("six convolutions, for digits of 32 x 32 pixels", Tiny),
-    "vgg16-gap": Backbone(
-        "the convolutions of VGG-16 and one linear layer", lambda classes: PlainVGG("vgg16", classes), _features_to_stages
-    ),
+    "vgg16-gap": Backbone("the convolutions of VGG-16 and one linear layer", PlainVGG, _features_to_stages),
     "resnet50_v1": Backbone("ResNet-50 with the stride in the first 1x1 convolution, as in Caffe", resnet50_v1),
     # one slope per layer, torch's default; the paper gives no other
     "resnet18_prelu": Backbone(
         "timm's resnet18 with PReLU instead of ReLU", lambda classes: _create_timm("resnet18", classes, act_layer="prelu")
     ),
-    "resnet50_v1_prelu": Backbone(
-        "resnet50_v1 with PReLU instead of ReLU", lambda classes: resnet50_v1(classes, act_layer="prelu")
-    ),
+    "resnet50_v1_prelu": Backbone("resnet50_v1 with PReLU instead of ReLU", partial(resnet50_v1, act_layer="prelu")),
     "osnet_x1_0": Backbone("OSNet for re-identification, 2.2 M parameters", OSNet),
     "osnet_x0_5": Backbone("OSNet with half the channels, 0.6 M parameters", lambda classes: OSNet(classes, 0.5)),
     "osnet_x0_25": Backbone("OSNet with a quarter of the channels, 0.2 M parameters", lambda classes: OSNet(classes, 0.25)),
@@ -180,16 +177,14 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
         close = suggest(name, [*BACKBONES, *timm.list_models()], 3)
         hint = f"; did you mean {close}?" if close else ""
         raise ValueError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {', '.join(BACKBONES)}{hint}")
+    if not pretrained:
+        return timm.create_model(name, num_classes=classes, **options)
     try:
-        with _offline_if_unreachable() if pretrained else nullcontext():
-            return timm.create_model(name, pretrained=pretrained, num_classes=classes, **options)
+        with _offline_if_unreachable():
+            return timm.create_model(name, pretrained=True, num_classes=classes, **options)
     except Exception as error:  # timm passes on any error of its downloader, its cache and its file readers
-        if not pretrained:
-            raise
-        raise MissingWeights(
-            f"timm could not load the weights of {name} ({type(error).__name__}: {error}); download the file and pass its "
-            "path as weights, or use 'random'"
-        ) from error
+        problem = f"timm could not load the weights of {name} ({type(error).__name__}: {error})"
+        raise MissingWeights(f"{problem}; download the file and pass its path as weights, or use 'random'") from error
 
 
 @contextmanager
