@@ -38,10 +38,11 @@ class Captured:
                     gc.enable()
 
     def __call__(self, x: Tensor) -> Tensor:
+        """Return the output for ``x``, of any dtype and memory format, as a contiguous float32 tensor."""
         with _LOCK, torch.cuda.device(self.x.device):
             self.x.copy_(x)
             self.graph.replay()
-            return self.output.clone(memory_format=torch.contiguous_format)
+            return self.output.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
 
 
 class Graphs:

@@ -201,13 +201,18 @@ class Stylizer:
         """Run the network and ``check``: first the check, or a CUDA graph while the range of the content is copied."""
         shape, look = working_size(rgb, options.size), where[0].look
 
-        def run(x: Tensor, where: list[Region]) -> Tensor:
-            match = partial(self.match_regions, where=where, method=options.method, options=match_with)
-            return self.run(x, shape, match, options, tile)
+        def match(where: list[Region]) -> Callable[..., Tensor]:
+            return partial(self.match_regions, where=where, method=options.method, options=match_with)
+
+        def capture() -> Captured:
+            each = partial(match([Region(None, look.copy())]), size=shape)  # a copy, whose caches only this graph uses
+            part: Any = options.strength
+            x = self._resized(rgb, shape)
+            return Captured(lambda x: run_network(self.network, x, each, tile, part).clamp(0, 1), x)
 
         capturable = (
             rgb.is_cuda
-            and len(rgb) * max(rgb[0, 0].numel(), shape[0] * shape[1]) <= MAX_PIXELS
+            and len(rgb) * shape[0] * shape[1] <= MAX_PIXELS
             and look is style  # prepared by the caller
             and len(where) == 1
             and where[0].mask is None
@@ -220,13 +225,12 @@ class Stylizer:
         graph = None
         if capturable:
             settings = (options.method, options.strength, tile, *match_with.items())
-            key = (weakref.ref(look), rgb.shape, shape, torch.cuda.current_stream(rgb.device), *settings)
-            # a copy of the look, whose caches only this graph uses
-            graph = self._graphs.get(key, lambda: Captured(partial(run, where=[Region(None, look.copy())]), rgb))
+            key = (weakref.ref(look), len(rgb), shape, torch.cuda.current_stream(rgb.device), *settings)
+            graph = self._graphs.get(key, capture)
         if graph is None:
             check()
-            return run(rgb, where)
-        output = graph(rgb)
+            return self.run(rgb, shape, match(where), options, tile)
+        output = graph(resize(rgb, shape))
         check()
         return output
 
