@@ -114,7 +114,7 @@ def test_mistakes(tmp_path: Path, reference: Path) -> None:
     x = save(tmp_path / "x.png", noise(1))
     with pytest.raises(ValueError, match="overwrite"):
         match_files(x, [reference], reference)
-    with pytest.raises(PictureError, match=r"\.xyz"):
+    with pytest.raises(SettingError, match=r"\.xyz"):
         match_files(x, [reference], tmp_path / "out.xyz")
     with pytest.raises(SettingError, match="folder"):
         match_files(tmp_path, [reference], tmp_path / "out.png")

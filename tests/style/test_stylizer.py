@@ -115,6 +115,7 @@ def test_random_ties_follow_the_generator(stylizer: Stylizer) -> None:
     made = [stylizer.stylize(content, style, ties="random", generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
     assert torch.equal(made[0], made[1])
     assert not torch.equal(made[0], made[2])
+    assert torch.equal(stylizer.stylize(content, style, ties="random", seed=1), made[0])
 
 
 def test_preserved_luminance_of_a_grey_content_is_grey(stylizer: Stylizer) -> None:

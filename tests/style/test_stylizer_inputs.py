@@ -190,6 +190,8 @@ def test_options_as_a_whole_and_as_keywords(stylizer: Stylizer) -> None:
     assert torch.equal(
         next(stylize_frames(stylizer, [content], stylizer.prepare(style), options=options, stroke=2)), expected
     )
+    small = stylizer.stylize(content, stylizer.prepare(style, size=12))
+    assert torch.equal(stylizer.stylize(content, style, style_size=12), small)
     with pytest.raises(TypeError, match="strenght"):
         stylizer.stylize(content, style, strenght=0.5)
     with pytest.raises(SettingError, match="video"):

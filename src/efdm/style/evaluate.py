@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, get_args
 
@@ -133,16 +134,15 @@ def evaluate(
     mend_lines(run / RECORDS)
     records = read_records(run)
     done = {_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
-    missing_of = [
-        [c for c in candidates if _key(c.metadata, p.content.name, p.style.name, settings) not in done] for p in pairs
-    ]
+    todo: dict[Pair, list[Candidate]] = {}
+    for pair, candidate in product(pairs, candidates):
+        if _key(candidate.metadata, pair.content.name, pair.style.name, settings) not in done:
+            todo.setdefault(pair, []).append(candidate)
     total = len(pairs) * len(candidates)
-    finished = total - sum(map(len, missing_of))
+    finished = total - sum(map(len, todo.values()))
     content_stems, style_stems = (stems(list({p[side].name: p[side] for p in pairs}.values())) for side in (0, 1))
     where, warm = environment(device), set[str]()
-    for pair, missing in zip(pairs, missing_of, strict=True):
-        if not missing:
-            continue
+    for pair, missing in todo.items():
         try:
             content, style = (read_resized(source, size).to(device) for source in pair)
         except PictureError as error:
@@ -155,7 +155,8 @@ def evaluate(
         paths = _paths(missing[0], size, *stem)
         write_picture(run / paths["content"], content[0])
         write_picture(run / paths["style"], style[0])
-        references = [_extract(metrics, image, measured_at) for image in (content, style)]
+        measured = (content, style) if measured_at is None else (resize_short_side(x, measured_at) for x in (content, style))
+        references = [metrics.extract(image) for image in measured]
         for candidate in missing:
             progress(Progress(candidate.label, finished, total))
 
@@ -192,10 +193,6 @@ def _timed(
     if not output.isfinite().all():
         raise FloatingPointError(f"{candidate.label} returned values that are not finite")
     return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured with 8 bits, as written to the file
-
-
-def _extract(metrics: Metrics, image: Tensor, measured_at: int | None) -> MetricFeatures:
-    return metrics.extract(image if measured_at is None else resize_short_side(image, measured_at))
 
 
 def _measure(metrics: Metrics, output: Tensor, content: MetricFeatures, style: MetricFeatures) -> dict[str, float | None]:

@@ -31,7 +31,7 @@ from efdm.style.color_match import Reference, match_picture, prepare_reference
 from efdm.style.jobs import Result, digest
 from efdm.style.match_large import CHUNK, match_array, match_video
 from efdm.style.options import MatchOptions
-from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_single, list_paths
+from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_file, list_paths
 from efdm.style.planes import LEVELS_OF
 from efdm.training.interrupt import stoppable
 
@@ -68,13 +68,9 @@ def match_files(
         if saving.skips(out):
             return Result(0, skipped=1)
         return Result(match_video(first, read_references(references, options), out, options, progress=progress))
-    if is_single(given) and first.exists() and out.suffix and not out.is_dir():
-        if out.suffix.lower() not in (*WRITABLE, *ARRAYS):
-            raise PictureError(f"{out} cannot be written; use one of {', '.join(dict.fromkeys((*WRITABLE, *ARRAYS)))}")
+    if first.exists() and is_file(out, given, f"the pictures of {first}", (*WRITABLE, *ARRAYS)):
         targets = {Source(first.name, first.stem, first): out}
     else:
-        if out.suffix.lower() in (*WRITABLE, *ARRAYS):
-            raise SettingError(f"{out} is a single file; the pictures of {first} need a folder", "out")
         sources, notes = find_contents(given, out)
         for text in notes:
             note(text)

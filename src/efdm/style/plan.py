@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from efdm.data.embedded import styles as painted_styles
 from efdm.data.folders import VIDEOS, is_video, scan_pictures
 from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
+from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.style.look import normalise_weights
 from efdm.style.options import StylizeOptions
@@ -101,7 +102,9 @@ def plan_files(
         check_overwrite([out], [first, *looks[0].files()])
         return Plan(first, out, looks, (), options, tuple(notes), saving)
     contents, about = find_contents(given, out)
-    _check_out(given, out, len(contents), len(looks))
+    results = f"{plural(len(contents), 'picture')} in {plural(len(looks), 'look')}"
+    if not is_file(out, given, results, WRITABLE, len(looks)):
+        _make_folder(out)
     made = Plan(first, out, looks, tuple(contents), options, (*notes, *about), saving)
     inputs = [*given, *(source.path for source in contents), *(file for look in looks for file in look.files())]
     check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
@@ -171,22 +174,21 @@ def make_looks(
     return tuple(LookSpec(names[i], (styles[i],), style_masks=tuple(style_masks[i : i + 1])) for i in range(count))
 
 
-def is_single(given: Sequence[Path]) -> bool:
-    """Return True for one file that is not a zip."""
-    return len(given) == 1 and not given[0].is_dir() and given[0].suffix.lower() != ".zip"
-
-
-def _check_out(given: Sequence[Path], out: Path, contents: int, looks: int) -> None:
+def is_file(out: Path, given: Sequence[Path], results: str, extensions: Collection[str], looks: int = 1) -> bool:
+    """Return True if ``out`` is the file of a single result, False if it is a folder; raise if it can be neither."""
     suffix = out.suffix.lower()
-    if not out.is_dir() and suffix:
-        single = looks == 1 and is_single(given)
-        if single and suffix not in WRITABLE:
-            raise ValueError(f"{out} cannot be written; the extension must be one of {', '.join(WRITABLE)}")
-        if single:
-            return
-        if suffix in WRITABLE:
-            results = f"{plural(contents, 'picture')} in {plural(looks, 'look')}"
-            raise ValueError(f"{out} is a single file; {results} need a folder")
+    if out.is_dir() or not suffix:
+        return False
+    single = looks == 1 and len(given) == 1 and not given[0].is_dir() and given[0].suffix.lower() != ".zip"
+    if single and suffix not in extensions:
+        allowed = ", ".join(dict.fromkeys(extensions))
+        raise SettingError(f"{out} cannot be written; the extension must be one of {allowed}", "out")
+    if not single and suffix in extensions:
+        raise SettingError(f"{out} is a single file; {results} need a folder", "out")
+    return single
+
+
+def _make_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
