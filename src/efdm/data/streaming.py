@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, default_collate
 
 Storage = Literal["memory", "stream"]
 
@@ -53,28 +54,14 @@ def batches_of(
     if isinstance(images, Tensor):
         yield from ((at, images[at]) for at in (at.to(images.device) for at in batches))
         return
-    # pictures are not pinned: the thread that pins them would disturb the capture of a CUDA graph
     chosen: Any = (at.tolist() for at in batches if len(at))
-    source = _Read(images.items, images.read, images.augment if use == "training" else None)
-    for indices, pictures in DataLoader(source, batch_sampler=chosen, num_workers=images.workers):
+    every: Any = range(len(images))
+    read = functools.partial(_read_batch, images=images, augment=images.augment if use == "training" else None)
+    # pictures are not pinned: the thread that pins them would disturb the capture of a CUDA graph
+    for indices, pictures in DataLoader(every, batch_sampler=chosen, collate_fn=read, num_workers=images.workers):
         yield indices.to(images.device), pictures.to(images.device)
 
 
-def read_each(items: Sequence[Any], read: Callable[[Any], Any], workers: int = 0) -> Iterator[Any]:
-    """Yield ``read(item)`` of each item, in order, read in ``workers`` processes."""
-    for _, result in DataLoader(_Read(items, read), batch_size=None, num_workers=workers):
-        yield result
-
-
-@dataclass(frozen=True)
-class _Read(Dataset[tuple[int, Any]]):
-    items: Sequence[Any]
-    read: Callable[[Any], Any]
-    augment: Callable[[Any], Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        result = self.read(self.items[index])
-        return index, result if self.augment is None else self.augment(result)
+def _read_batch(indices: list[int], images: StreamedImages, augment: Callable[[Tensor], Tensor] | None) -> Any:
+    pictures = (images.read(images.items[index]) for index in indices)
+    return default_collate(list(zip(indices, map(augment, pictures) if augment else pictures, strict=True)))

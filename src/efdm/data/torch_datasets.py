@@ -20,7 +20,7 @@ from efdm.data.folders import Source
 from efdm.data.image_set import Fit, empty_images, fitted
 from efdm.data.images import to_uint8
 from efdm.data.layouts import Item, Split, assign
-from efdm.data.streaming import Storage, StreamedImages, read_each
+from efdm.data.streaming import Storage, StreamedImages
 from efdm.errors import SettingError
 from efdm.progress import Progress, Report, ignore
 
@@ -75,7 +75,8 @@ def from_datasets(
     entries = list(_entries(datasets, classes))
     images = empty_images(len(entries), (size, size), remedy=STREAM) if storage == "memory" else None
     items: list[Item] = []
-    for item, picture in read_each(entries, functools.partial(_read, size=size, fit=fit, storage=storage), workers):
+    read = functools.partial(_read, size=size, fit=fit, storage=storage)
+    for item, picture in DataLoader(entries, batch_size=None, collate_fn=read, num_workers=workers):  # type: ignore[arg-type]
         if images is not None:
             images[len(items)] = picture
         items.append(item)
