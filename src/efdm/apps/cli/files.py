@@ -20,7 +20,7 @@ from efdm.data.bulk import ENGINES, Factory, Job, run_job
 from efdm.data.bulk import Output as Form
 from efdm.data.folders import MAX_MEMBER_BYTES
 from efdm.data.images import PictureError
-from efdm.data.results import FORMATS, Saving
+from efdm.data.results import FORMATS
 from efdm.data.shards import find_shards
 from efdm.errors import SettingError
 from efdm.style.jobs import Result
@@ -71,10 +71,6 @@ class JobOptions(NamedTuple):
         if len(done.failed) > SHOWN:
             print_error(f"and {len(done.failed) - SHOWN} more, listed in {job.out / '.done'}")
         finish(Result(done.done, len(done.failed)), job.out)
-
-
-def saving(format: str, quality: int, skip_existing: bool) -> Saving:
-    return Saving(format, quality, "skip" if skip_existing else "replace")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from efdm.apps.cli.options import Device, choice, given_fields, option, resolve_
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import is_video
+from efdm.data.results import Saving
 from efdm.style.color import SPACES
 from efdm.style.levels import TIES
 from efdm.style.match_files import match_files, match_job
@@ -54,7 +55,7 @@ def match(
     with report_errors(files.INTERRUPTED), files.piped(content, out, format) as (contents, target):
         parsed = {"reference_masks": tuple(reference_mask or ()), "device": resolve_device(device)}
         options = MatchOptions(**given_fields(context, MatchOptions) | parsed)
-        saving = files.saving(format, quality, skip_existing)
+        saving = Saving(format, quality, "skip" if skip_existing else "replace")
         jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):
             job = match_job(

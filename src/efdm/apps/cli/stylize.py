@@ -14,6 +14,7 @@ from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import Model, Vgg, Weights
 from efdm.data.embedded import STYLES
+from efdm.data.results import Saving
 from efdm.errors import SettingError
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS
@@ -95,7 +96,7 @@ def stylize(
     ):
         parsed = {"strength": _strength(strength), "size": _size(size), "style_size": _size(style_size)}
         options = StylizeOptions(**given_fields(context, StylizeOptions) | parsed)
-        saving = files.saving(format, quality, skip_existing)
+        saving = Saving(format, quality, "skip" if skip_existing else "replace")
         jobs = files.JobOptions(shard, engine, workers, output)
         if jobs.is_job(contents, out):
             if content_mask or style_mask:

@@ -80,14 +80,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: a line per picture would hide the address."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-
 @contextmanager
 def serving_study(study: Study, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve a study in a background thread and yield its address. Port 0 selects a free port."""
-    server = _Server((host, port), type("Handler", (_Handler,), {"study": study}))
+    server = ThreadingHTTPServer((host, port), type("Handler", (_Handler,), {"study": study}))
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

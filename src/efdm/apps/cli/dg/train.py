@@ -24,6 +24,7 @@ from efdm.recognition.workers import set_threads
 
 MAX_CLASSES = 12  # listed by name
 LIMITS = f"from {MIN_ITERATIONS} to {MAX_ITERATIONS} iterations"
+RANDOM = ", ".join(["digits", *BACKBONES])
 
 
 def train_command(
@@ -34,7 +35,7 @@ def train_command(
     backbone: Annotated[
         Word, option(f"Any timm model, or {', '.join(BACKBONES)}. Default: resnet18.tv_in1k (digits: tiny).")
     ] = None,
-    weights: Annotated[Word, option("A file, timm (may download; the default), or random (digits: random).")] = None,
+    weights: Annotated[Word, option(f"A file, timm (may download) or random. Default: timm ({RANDOM}: random).")] = None,
     train_domains: Annotated[Words, option("Training domains, comma-separated. Default: all except --test-domains.")] = None,
     test_domains: Annotated[Words, option("Held-out domains. Default: all except --train-domains, or none.")] = None,
     stages: Annotated[Words, option("Stages after which features are mixed. Default: the last of stride 4, 8, 16.")] = None,
