@@ -22,7 +22,7 @@ from documents import ROOT, Table, main, markdown
 from scipy import stats
 
 from efdm import lab
-from efdm.lab.compare import ALPHA, Difference, compared, compared_pairs, comparison_parts, p_text
+from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, compared_pairs, comparison_parts, p_text
 from efdm.lab.published import AVERAGE, Published
 from efdm.lab.results import Numbers
 from efdm.stats import standard_error, with_error
@@ -51,11 +51,11 @@ def verdict(d: Difference, kind: Literal["better", "similar"] = "better") -> str
 
     "Better" holds if the difference is significant after Holm's correction and positive, and does not hold if it is
     significant and negative. "Similar" holds if the 90 % confidence interval lies within `MARGIN` (two one-sided tests), and
-    does not hold if the difference is significant.
+    does not hold if the difference is significant. Both need `MIN_SEEDS` seeds.
     """
     if d.verdict == "incomplete":
         return INCOMPLETE
-    if kind == "similar" and d.seeds > 1:
+    if kind == "similar" and d.seeds >= MIN_SEEDS:
         reach = float(stats.t.ppf(1 - ALPHA, d.seeds - 1)) * d.error
         if abs(d.mean) + reach < MARGIN:
             return HOLDS
