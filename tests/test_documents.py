@@ -183,7 +183,7 @@ QUOTED = {
     "docs/guide/domain-generalization.md": (
         "without a gradient to the style",
         "### ",
-        ["leave-one-out", "single-source", "../pacs-resnet18/leave-one-out"],
+        ["leave-one-out", "single-source", "../pacs-resnet18/leave-one-out", "../pacs-resnet18/single-source"],
     ),
     "docs/guide/gradients-and-ties.md": ("On PACS", "## ", ["leave-one-out", "../pacs-resnet18/leave-one-out"]),
     "results/pacs/README.md": ("## Does", "The network", ["leave-one-out", "single-source"]),
