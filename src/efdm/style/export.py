@@ -33,7 +33,7 @@ PartName = Literal["whole", "prepare", "apply"]
 
 LEAST_SIDE = 16  # pixels; the features of a smaller picture are too small for reflection padding
 MAX_DIFFERENCE = 2 / 255  # from PyTorch, averaged over a picture
-TESTED_SIDES = (256, 192)  # short sides of the content and the style that a file is checked with
+TESTED_SIDES, TESTED_STRENGTH = (256, 192), 0.8  # short sides of content and style, and strength, of the check
 
 
 def _prepare(network: StyleNetwork, style: Tensor) -> list[Tensor]:
@@ -122,12 +122,7 @@ def export_onnx(network: StyleNetwork, path: str | Path, part: PartName = "whole
 
 @torch.no_grad()
 def check_onnx(
-    network: StyleNetwork,
-    path: str | Path,
-    part: PartName = "whole",
-    *,
-    strength: float = 0.8,
-    clock: Callable[[], float] = time.perf_counter,
+    network: StyleNetwork, path: str | Path, part: PartName = "whole", *, clock: Callable[[], float] = time.perf_counter
 ) -> Check:
     """Compare an ONNX file with PyTorch on a photo and a painted style, and time both with torch's number of threads."""
     runtime = _import_runtime()
@@ -137,11 +132,11 @@ def check_onnx(
     content = resize_short_side(read_picture(photos()["coffee"]).rgb, TESTED_SIDES[0])[None]
     style = read_style("starry", TESTED_SIDES[1])[None]
     row, features = PARTS[part], _prepare(network, style)
-    given = row.select(content=content, strength=torch.tensor([strength]), style=style, features=features)
+    given = row.select(content=content, strength=torch.tensor([TESTED_STRENGTH]), style=style, features=features)
     feeds = {i.name: t.numpy() for i, t in zip(session.get_inputs(), tree_leaves(given), strict=True)}
 
     def picture(styles: Sequence[Tensor]) -> Tensor:
-        return transfer(network, content, [PreparedStyle(values) for values in styles], strength=strength).clamp(0, 1)
+        return transfer(network, content, [PreparedStyle(values) for values in styles], strength=TESTED_STRENGTH).clamp(0, 1)
 
     outputs, seconds = _timed(lambda: session.run(None, feeds), clock)
     made = [torch.from_numpy(output) for output in outputs]

@@ -25,6 +25,7 @@ from torch import Tensor
 from efdm.data import Source
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
 from efdm.data.results import FAILURES, Failed, Saving, report_failure
+from efdm.data.video import VideoReader, VideoWriter
 from efdm.models import StyleNetwork
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look
@@ -125,8 +126,6 @@ def stylize_video(
     progress: Report = ignore,
 ) -> int:
     """Stylize a video file and return the number of frames. An incomplete video is written under another name."""
-    from efdm.data.video import VideoReader, VideoWriter
-
     sound = source if options.audio == "keep" else None
     with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
         times: list[Fraction] = []

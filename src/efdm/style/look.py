@@ -100,14 +100,6 @@ def emptiness(pictures: Tensor, mask: Tensor | None = None) -> Tensor:
     return ((pixels - pixels.median(-1, keepdim=True).values).abs().amax(1) < SAME_COLOR).float().mean(-1)
 
 
-def join_looks(looks: Sequence[Look], weights: Sequence[float] | None = None) -> Look:
-    """Return one look with the styles of several single-style looks, mixed by ``weights`` (equal by default)."""
-    return Look(
-        tuple(look.pictures[0] for look in looks), tuple(look.masks[0] for look in looks),
-        normalise_weights(weights, len(looks)), tuple(look.features[0] for look in looks),
-    )  # fmt: skip
-
-
 def corner_weights(x: float, y: float, count: int = 4) -> tuple[float, ...]:
     """Return the weights of up to four styles at a point of a square with the styles in its corners.
 
@@ -246,7 +238,9 @@ class LookCache:
         max_pixels: int = MAX_PIXELS,
     ) -> Look:
         """Return the style files as one look, as `Stylizer.prepare` does. ``max_pixels`` limits the size of a file."""
-        return join_looks([self._prepare(stylizer, style, size, max_pixels) for style in styles], weights)
+        looks = [self._prepare(stylizer, style, size, max_pixels) for style in styles]
+        pictures, masks, features = zip(*((x.pictures[0], x.masks[0], x.features[0]) for x in looks), strict=True)
+        return Look(pictures, masks, normalise_weights(weights, len(looks)), features)
 
     def _prepare(self, stylizer: Stylizer, style: Path, size: Size, max_pixels: int) -> Look:
         key = (stylizer, checksum(style), size)

@@ -59,9 +59,9 @@ class ReconstructionObjective(nn.Module):
     Linear heads predict VGG features from those of the first stage, which is frozen afterwards.
     """
 
-    def __init__(self, network: StyleNetwork, teacher: VGG, *, distil_weight: float = 1.0) -> None:
+    def __init__(self, network: StyleNetwork, teacher: VGG) -> None:
         super().__init__()
-        self.network, self.teacher, self.distil_weight = network, teacher, distil_weight
+        self.network, self.teacher = network, teacher
         with torch.no_grad():
             image = torch.zeros(1, 3, 32, 32, device=next(network.parameters()).device)
             width = network.stages[0](image).shape[1]
@@ -86,7 +86,7 @@ class ReconstructionObjective(nn.Module):
             _distance_in_spread(head(features[0]), F.adaptive_avg_pool2d(targets[t], (height, width)))
             for head, t in zip(self.heads, DISTILLED, strict=True)
         )
-        loss = 10 * pixels + likeness + self.distil_weight * distilled
+        loss = 10 * pixels + likeness + distilled
         return {"loss": loss, "pixels": pixels, "likeness": likeness, "distilled": distilled}
 
 

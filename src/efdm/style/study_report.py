@@ -48,7 +48,7 @@ class Result(NamedTuple):
     strength: Interval
 
 
-def results(study: Study, votes: Sequence[Vote], *, seed: int = 0) -> list[Result]:
+def results(study: Study, votes: Sequence[Vote]) -> list[Result]:
     """Return the candidates from the strongest to the weakest, with bootstrap intervals over raters and items."""
     labels = list(study.candidates)
     patterns = list(dict.fromkeys(tuple(study.items[v.item].outputs) for v in votes))
@@ -68,7 +68,7 @@ def results(study: Study, votes: Sequence[Vote], *, seed: int = 0) -> list[Resul
         return np.stack([counts.sum(-2) / seen, fit_strengths(counts, shown)], axis=-2)
 
     whole = wins(np.ones(len(votes)))
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     # raters and items are resampled independently (Owen 2007), because both vary
     by_rater = draw.multinomial(len(raters), [1 / len(raters)] * len(raters), RESAMPLES)
     by_item = draw.multinomial(len(items), [1 / len(items)] * len(items), RESAMPLES)
@@ -132,14 +132,14 @@ def _by_item(votes: Sequence[Vote]) -> dict[int, Counter[str]]:
     return found
 
 
-def report(study: Study, *, seed: int = 0) -> str:
+def report(study: Study) -> str:
     """Return a Markdown report of all votes."""
     votes = study.votes()
     if not votes:
         raise SettingError(f"{study.folder} has no votes yet; serve the study and ask people to vote", "study")
     rows = [
         [r.label, f"{r.won} of {r.shown}", _interval(r.share, ".0%"), _interval(r.strength, "+.2f")]
-        for r in results(study, votes, seed=seed)
+        for r in results(study, votes)
     ]
     same, kappa = agreement(study, votes)
     raters = len({vote.rater for vote in votes})
@@ -151,10 +151,10 @@ def report(study: Study, *, seed: int = 0) -> str:
     )
 
 
-def write_report(study: Study, *, seed: int = 0) -> list[Path]:
+def write_report(study: Study) -> list[Path]:
     """Write report.md, votes.csv and, if raters disagree, disputed.png into the folder of the study."""
     written = [study.folder / "report.md", study.folder / "votes.csv"]
-    written[0].write_text(report(study, seed=seed))
+    written[0].write_text(report(study))
     write_bytes(written[1], study.csv().encode())
     if rows := disputed(study, study.votes()):
         written.append(study.folder / "disputed.png")
