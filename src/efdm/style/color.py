@@ -66,15 +66,14 @@ def keep_hue(output: Tensor, content: Tensor) -> Tensor:
 class Color:
     """A row of `COLORS`: ``before`` changes the style, as `recolor` does, and ``after`` the output, as `keep_hue` does."""
 
-    about: str
     before: Callable[..., Tensor] | None = None
     after: Callable[[Tensor, Tensor], Tensor] = lambda output, content: output
 
 
 COLORS: Mapping[str, Color] = MappingProxyType({
-    "none": Color("the colours of the style"),
-    "content": Color("the style takes the mean colour and covariance of the content first", before=recolor),
-    "luminance": Color("only the luminance is stylized", after=keep_hue),
+    "none": Color(),
+    "content": Color(before=recolor),
+    "luminance": Color(after=keep_hue),
 })  # fmt: skip
 
 
@@ -106,13 +105,12 @@ _luma = partial(luminance, dim=0)
 class Space:
     """A row of `SPACES`. ``back(matched, rgb)`` returns the RGB of the channels that ``rgb`` is matched to."""
 
-    about: str
     forward: Callable[[Tensor], Tensor]
     back: Callable[[Tensor, Tensor], Tensor]
 
 
 SPACES: Mapping[str, Space] = MappingProxyType({
-    "rgb": Space("red, green and blue", lambda rgb: rgb, lambda matched, rgb: matched),
-    "lab": Space("CIELAB: lightness and two colour axes", rgb_to_lab, lambda matched, rgb: lab_to_rgb(matched)),
-    "luminance": Space("brightness only", _luma, lambda matched, rgb: rgb + (matched - _luma(rgb))),
+    "rgb": Space(lambda rgb: rgb, lambda matched, rgb: matched),
+    "lab": Space(rgb_to_lab, lambda matched, rgb: lab_to_rgb(matched)),
+    "luminance": Space(_luma, lambda matched, rgb: rgb + (matched - _luma(rgb))),
 })  # fmt: skip

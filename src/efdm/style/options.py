@@ -29,18 +29,17 @@ Method = Literal["channels", "joint"]
 class Temporal:
     """A row of `TEMPORAL`. ``curves`` and ``outputs`` are weights of the past in [0, 1)."""
 
-    title: str
     curves: float = 0.0
     outputs: float = 0.0
     motion: str = "none"  # "estimated": the past is warped along the motion
 
 
 TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
-    "none": Temporal("independent frames, matched exactly"),
-    "still": Temporal("static areas averaged over time; fast", outputs=0.8),
-    "smooth": Temporal("outputs averaged along the motion, as sharp as single frames", outputs=0.8, motion="estimated"),
-    "curves": Temporal("smoothed mapping, for large objects that enter or leave; not for varying exposure", curves=0.9),
-    "both": Temporal("smooth and curves", curves=0.9, outputs=0.8, motion="estimated"),
+    "none": Temporal(),  # independent frames, matched exactly
+    "still": Temporal(outputs=0.8),  # static areas averaged over time; fast
+    "smooth": Temporal(outputs=0.8, motion="estimated"),  # averaged along the motion, as sharp as single frames
+    "curves": Temporal(curves=0.9),  # smoothed mapping, for large objects that enter or leave; not for varying exposure
+    "both": Temporal(curves=0.9, outputs=0.8, motion="estimated"),
 })  # fmt: skip
 
 
