@@ -174,6 +174,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "16 bits": ({"a": [(Image.new("I;16", (4, 4)), 0)]}, {}, "8 bits"),
     "label out of range": ({"a": [(Image.new("L", (4, 4)), 2)]}, {"classes": ["x", "y"]}, "label 2, expected 0 to 1"),
     "label of no kind": ({"a": [(Image.new("L", (4, 4)), 0.5)]}, {}, r"label 0\.5, expected an integer"),
+    "one-hot label": ({"a": [(Image.new("L", (4, 4)), torch.eye(3)[0])]}, {}, "label tensor.*expected an integer"),
     "augment": ({"a": Grays(0)}, {"augment": torch.zeros_like}, "augment needs storage='stream'"),
     "storage": ({"a": Grays(0)}, {"storage": "disk"}, "storage='disk' is not one of 'memory', 'stream'"),
 }

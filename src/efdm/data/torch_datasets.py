@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def _item(entry: _Entry, label: Any, domain: str) -> Item:
 
 
 def _number(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value  # a tensor or array of one number
+    return value.item() if hasattr(value, "item") and prod(value.shape) == 1 else value  # a tensor or array of one number
 
 
 def _picture(entry: _Entry, size: int, fit: Fit, content: Sequence[Any] | None = None) -> Tensor:

@@ -125,18 +125,19 @@ class StyleTask(Task[StyleNetwork]):
     def __init__(self, settings: Settings, folder: Path, resume: bool, pulse: Pulse) -> None:
         self.settings: Settings = settings
         self.folder, self.pulse = folder, pulse
-        load = partial(ImageSet.load, short_side=settings.short_side, progress=pulse.report)
-        self.contents, self.styles = load(settings.content), load(settings.style)
         self.device, self.first = torch.device(settings.device), processes()[0] == 0
-        self.crops = CropPairs(self.contents, self.styles, settings)
         # a checkpoint contains all weights, and the file that the run started from may no longer exist
         self.network = make_network(dataclasses.replace(settings, start="") if resume else settings).to(self.device)
+        # before the pictures, so that a missing VGG is reported at once
+        self.objectives = OBJECTIVES[NETWORKS[settings.encoder].objective](self.network, settings, self.device)
+        load = partial(ImageSet.load, short_side=settings.short_side, progress=pulse.report)
+        self.contents, self.styles = load(settings.content), load(settings.style)
+        self.crops = CropPairs(self.contents, self.styles, settings)
 
     def phases(self) -> list[Phase]:
-        objectives = OBJECTIVES[NETWORKS[self.settings.encoder].objective](self.network, self.settings, self.device)
         iterations = {"reconstruct": self.settings.reconstruct, "style": self.settings.iterations}
         phases = []
-        for stream, (name, objective) in enumerate(objectives.items()):
+        for stream, (name, objective) in enumerate(self.objectives.items()):
             start, ema = (self.settings.start_iteration, self.settings.ema_decay) if name == "style" else (0, 0.0)
             step = partial(make_step, objective, self.network, self.settings, ema_decay=ema)
             batches = partial(self.pulse.count, partial(self.crops.batches, stream), name, iterations[name])
