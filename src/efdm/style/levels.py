@@ -28,9 +28,13 @@ SEED_STEP = 2654435769  # 2^32 divided by the golden ratio
 DITHER = 0.25  # weight of the dither in the order of equal values
 
 
-def _compiled(tensor: Tensor) -> bool:
-    """Return True if numba's functions apply: on a CPU, where they are installed."""
-    return tensor.is_cpu and unavailable_reason() is None
+def _compiled(tensor: Tensor) -> Any:
+    """Return the module with numba's functions if they apply, on a CPU and if numba is installed, else None."""
+    if not tensor.is_cpu or unavailable_reason() is not None:
+        return None
+    from efdm.style import levels_cpu
+
+    return levels_cpu
 
 
 def _dither_terms(height: int, width: int, seed: int, top: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
@@ -93,11 +97,9 @@ def to_bins(values: Tensor) -> Tensor:
 
 def add_counts(counts: Tensor, rows: Tensor) -> Tensor:
     """Add how often every number occurs in ``rows`` ``(c, n)`` to ``counts`` ``(c, numbers)``, and return them."""
-    if _compiled(rows):
-        from efdm.style import levels_cpu
-
+    if compiled := _compiled(rows):
         arrays = rows.numpy(), counts.numpy()
-        _each_row(lambda row: levels_cpu.count(*(each[row] for each in arrays)), *rows.shape)
+        _each_row(lambda row: compiled.count(*(each[row] for each in arrays)), *rows.shape)
     else:
         for total, row in zip(counts, rows, strict=True):
             total += torch.bincount(row, minlength=len(total))
@@ -106,14 +108,13 @@ def add_counts(counts: Tensor, rows: Tensor) -> Tensor:
 
 def ordered_bins(levels: Tensor, depth: int, ties: str, seed: int, top: int) -> Tensor:
     """Return the bins ``(c, h, w)`` of integers below ``depth``, with equal ones in the order of ``ties``."""
-    if not (ties == "smooth" and depth == 256 and _compiled(levels)):
+    compiled = _compiled(levels) if ties == "smooth" and depth == 256 else None
+    if not compiled:
         return to_bins((levels + TIES[ties](levels, seed, top)).div_(depth))
-    from efdm.style import levels_cpu
-
     (channels, height, width), out = levels.shape, torch.empty_like(levels, memory_format=torch.contiguous_format)
     terms = (term.numpy().astype("u4") for term in _dither_terms(height, width, seed, top, None))
     arrays: tuple[Any, ...] = (levels.contiguous().numpy(), *terms, np.float32(BINS // depth), out.numpy())
-    parallel_rows(lambda first, end: levels_cpu.smooth_bins(*arrays, first, end), channels * height, width)
+    parallel_rows(lambda first, end: compiled.smooth_bins(*arrays, first, end), channels * height, width)
     return out
 
 
@@ -146,11 +147,10 @@ class LevelMatch:
 
     def map(self, bins: Tensor) -> Tensor:
         """Return the matched levels ``(c, n)``, int32, of a chunk. May overwrite the bins."""
-        if not _compiled(bins):
+        compiled = _compiled(bins)
+        if not compiled:
             return torch.stack([_map(each, self._curve(row)) for row, each in enumerate(bins)])
-        from efdm.style import levels_cpu
-
-        _each_row(lambda row: levels_cpu.to_levels(*(each.numpy() for each in (bins[row], *self._curve(row)))), *bins.shape)
+        _each_row(lambda row: compiled.to_levels(*(each.numpy() for each in (bins[row], *self._curve(row)))), *bins.shape)
         return bins
 
     def _curve(self, row: int) -> Curve:
@@ -175,11 +175,9 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
     # Python integers: products of two numbers of values exceed 64 bits
     ends = [max(0, -((m - 2 * n * c) // (2 * m))) for c in reference.cumsum(0).tolist()]
     levels = torch.tensor(ends, device=counts.device)
-    if _compiled(counts):
-        from efdm.style import levels_cpu
-
+    if compiled := _compiled(counts):
         packed = torch.empty(len(counts), dtype=torch.int32)
-        levels_cpu.curve(counts.numpy(), levels.numpy(), packed.numpy())  # in place: new memory takes longer than the work
+        compiled.curve(counts.numpy(), levels.numpy(), packed.numpy())  # in place: new memory takes longer than the work
         return Curve(levels, counts, packed)
     last = counts.cumsum(0)
     first = last - counts
