@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.ndimage import gaussian_filter1d
 from sklearn.datasets import load_digits
 
 PICTURES = Path(__file__).parents[1] / "src" / "efdm" / "data" / "pictures"
@@ -88,15 +89,8 @@ def _smooth_step(values: Floats, low: float, high: float) -> Floats:
 def _blur(values: Floats, radius: float) -> Floats:
     """Blur the last two axes with a Gaussian; the border is repeated."""
     reach = max(1, round(3 * radius))
-    steps = np.arange(-reach, reach + 1)
-    weights = np.exp(-0.5 * (steps / radius) ** 2)
-    weights /= weights.sum()
     for axis in (-2, -1):
-        pad = [(0, 0)] * values.ndim
-        pad[axis] = (reach, reach)
-        padded = np.pad(values, pad, mode="edge")
-        length = values.shape[axis]
-        values = sum(w * np.take(padded, np.arange(i, i + length), axis=axis) for i, w in enumerate(weights))
+        values = gaussian_filter1d(values, radius, axis, output=np.float64, mode="nearest", radius=reach)
     return values.astype(np.float32)
 
 
