@@ -51,6 +51,16 @@ def test_a_finished_bar_is_removed_when_the_next_task_starts() -> None:
         assert [line.split()[0] for line in drawn(bars, 120)] == ["runs", "efdmix"]
 
 
+def test_one_step_is_shown_while_it_runs() -> None:
+    console = terminal(80)
+    with show_progress(console) as bars:
+        bars(Progress("stylizing", 0, 1))
+        assert [line.split()[0] for line in drawn(bars, 80)] == ["stylizing"]
+        bars(Progress("stylizing", 1, 1))
+        assert bars.progress.finished
+    assert bars.progress.live.transient
+
+
 def test_a_log_has_lines_instead_of_bars() -> None:
     with show_progress(Console(file=io.StringIO())) as lines:
         assert isinstance(lines, Lines)

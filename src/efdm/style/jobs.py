@@ -65,6 +65,7 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
     if not missing:
         return Result(0, skipped=len(targets))
     done, attempted, total = 0, 0, len(missing)
+    progress(Progress("stylizing", 0, total))
     unreadable = set[Source]()
     for spec in plan.looks:
         sources = [source for source in plan.contents if (spec, source) in missing]

@@ -28,7 +28,10 @@ SPEED_PERIOD = 600.0  # seconds of progress from which the time left is estimate
 
 @contextmanager
 def show_progress(console: Console = messages) -> Iterator[Report]:
-    """Yield a callback that shows the progress of every task by its label. Tasks with one step are not shown."""
+    """Yield a callback that shows the progress of every task by its label.
+
+    A task with one step is shown only while it runs, and only in a terminal.
+    """
     if not console.is_interactive:
         yield Lines(console)
         return
@@ -67,18 +70,18 @@ class Bars:
         self._tasks: dict[str, bars.TaskID] = {}
 
     def __call__(self, report: Progress) -> None:
-        if report.total == 1:
-            return
         if report.label not in self._tasks:
             finished = {task.id for task in self.progress.tasks if task.finished}
             for label in [label for label, task in self._tasks.items() if task in finished]:
                 self.progress.remove_task(self._tasks.pop(label))
             label = _shorten(report.label, self._label_width)
-            self._tasks[report.label] = self.progress.add_task(label, total=None, values="")
+            self._tasks[report.label] = self.progress.add_task(label, start=report.total != 1, total=None, values="")
         self.progress.start()
-        self.progress.update(
-            self._tasks[report.label], completed=report.done, total=report.total or None, values="  ".join(_values(report))
-        )
+        self.progress.live.transient = report.total == 1  # such a task pulses and leaves no line
+        task = self._tasks[report.label]
+        if report.done:
+            self.progress.start_task(task)
+        self.progress.update(task, completed=report.done, total=report.total or None, values="  ".join(_values(report)))
 
 
 def _shorten(label: str, width: int) -> str:
