@@ -14,7 +14,7 @@ from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.nn import draw
-from efdm.nn.layer import check_alpha, check_batch, check_p
+from efdm.nn.layer import check_batch, check_ranges
 from efdm.nn.pairing import paired
 from efdm.ops import blend
 from efdm.recognition.pixels import rectangles
@@ -34,8 +34,7 @@ class _PairMix:
     generator: torch.Generator | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_p(self.p)
-        check_alpha(self.alpha)
+        check_ranges(p=self.p, alpha=self.alpha)
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Cutout:
     generator: torch.Generator | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_p(self.p)
+        check_ranges(p=self.p)
         if not 0 < self.side <= 1:
             raise SettingError(f"side must be in (0, 1], got {self.side}; the paper uses 0.5", "side")
 

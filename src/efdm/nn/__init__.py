@@ -13,27 +13,7 @@ from efdm.nn.stages import FAMILIES, find_stage, stages_at, stages_of
 from efdm.nn.table import LAYERS, LayerRow
 
 __all__ = [
-    "DSU",
-    "FAMILIES",
-    "LAYERS",
-    "PAIRINGS",
-    "CrossNorm",
-    "DistributionNoise",
-    "DropBlock",
-    "EFDMix",
-    "FeatureLayer",
-    "FeatureMix",
-    "LayerRow",
-    "ManifoldMixup",
-    "MixStyle",
-    "Pairing",
-    "active",
-    "domains_of_batch",
-    "feature_layers",
-    "find_stage",
-    "mix_after",
-    "set_active",
-    "stages_at",
-    "stages_of",
-    "unmix",
-]
+    "DSU", "FAMILIES", "LAYERS", "PAIRINGS", "CrossNorm", "DistributionNoise", "DropBlock", "EFDMix", "FeatureLayer",
+    "FeatureMix", "LayerRow", "ManifoldMixup", "MixStyle", "Pairing", "active", "domains_of_batch", "feature_layers",
+    "find_stage", "mix_after", "set_active", "stages_at", "stages_of", "unmix",
+]  # fmt: skip

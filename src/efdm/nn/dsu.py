@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from efdm.nn import draw
-from efdm.nn.layer import FeatureLayer, check_eps
+from efdm.nn.layer import FeatureLayer, check_ranges
 from efdm.ops.layout import from_rows, to_rows
 from efdm.ops.moments import mean_and_variance
 
@@ -60,7 +60,7 @@ class DSU(FeatureLayer):
         **settings: Any,
     ) -> None:
         super().__init__(p, **settings)
-        check_eps(eps)
+        check_ranges(eps=eps)
         self.eps = eps
 
     def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:

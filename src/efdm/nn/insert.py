@@ -27,19 +27,16 @@ class _Hook:
     attached = True  # until `unmix`
     handle: RemovableHandle | None = None  # pickled with the model, because unpickling reserves the id of the hook
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "__name__":  # read only by torch.jit.script
-            raise AttributeError(
-                "torch.jit.script cannot compile the hooks of mix_after; call unmix(model) before scripting it for inference"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def __name__(self) -> str:  # read only by torch.jit.script
+        raise AttributeError("torch.jit.script cannot compile mixing layers; call unmix(model) before scripting")
 
 
 class _MixOutput(_Hook):
     """Forward hook of a stage that mixes its output."""
 
     def __init__(self, mix: FeatureLayer, stage: Stage, model: str) -> None:
-        layout = mix.layout(stage.layout)
+        layout = mix.layout(stage.layout)  # raises for a prefix without tokens
         self.mix, self.stage = mix, stage.name
         self.key = f"{model}.{stage.name}"  # equal for models of one class, so that these share compiled code
         # None leaves an unknown layout to the layer, which warns about features that may be tokens
@@ -205,13 +202,10 @@ def _guard_hooks_when_compiling() -> None:
 def unmix(model: Model) -> Model:
     """Remove everything that `mix_after` inserted, and return the same model."""
     for module in model.modules():
-        for table in ("_forward_hooks", "_forward_pre_hooks"):
-            hooks = getattr(module, table)
-            for key, hook in [(k, h) for k, h in hooks.items() if isinstance(h, _Hook)]:
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+            if isinstance(hook, _Hook) and hook.handle is not None:
                 hook.attached = False
-                del hooks[key]
-                for marks in ("_with_kwargs", "_always_called"):
-                    getattr(module, table + marks, {}).pop(key, None)
+                hook.handle.remove()
     return model
 
 

@@ -14,28 +14,22 @@ from efdm.kernels import is_exporting
 from efdm.nn.domains import in_backward
 from efdm.ops.layout import check_features
 
-
-def _check_number(name: str, value: Any, expected: str, smallest: float, largest: float = float_info.max) -> None:
-    if not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not smallest <= float(value) <= largest:
-        raise ValueError(f"{name} must be {expected}, got {value}")
-
-
-def check_p(p: float) -> None:
-    _check_number("p", p, "a probability from 0 to 1", 0, 1)
+_RANGES = {
+    "p": (0.0, 1.0, "a probability from 0 to 1"),
+    "alpha": (1e-6, float_info.max, "finite and >= 1e-6"),  # smaller values give NaN
+    "eps": (0.0, float_info.max, "finite and >= 0"),
+    "strength": (0.0, float_info.max, "finite and >= 0"),
+}  # fmt: skip
 
 
-def check_alpha(alpha: float) -> None:
-    _check_number("alpha", alpha, "finite and >= 1e-6", 1e-6)  # smaller values give NaN
-
-
-def check_eps(eps: float) -> None:
-    _check_number("eps", eps, "finite and >= 0", 0)
-
-
-def check_strength(strength: float) -> None:
-    _check_number("strength", strength, "finite and >= 0", 0)
+def check_ranges(**settings: Any) -> None:
+    """Raise TypeError or ValueError unless all settings are numbers in the range of their name."""
+    for name, value in settings.items():
+        smallest, largest, expected = _RANGES[name]
+        if not isinstance(value, Real):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+        if not smallest <= float(value) <= largest:
+            raise ValueError(f"{name} must be {expected}, got {value}")
 
 
 def check_batch(images: Tensor, targets: Tensor) -> None:
@@ -75,7 +69,7 @@ class FeatureLayer(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        check_p(p)
+        check_ranges(p=p)
         if not isinstance(channel_dim, int | None) or not isinstance(prefix, int | None):
             raise TypeError(f"channel_dim and prefix must be integers, got {channel_dim!r} and {prefix!r}")
         if channel_dim == 0:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from efdm.nn import draw
-from efdm.nn.layer import FeatureLayer, check_alpha, check_batch, check_p
+from efdm.nn.layer import FeatureLayer, check_batch, check_ranges
 from efdm.nn.pairing import paired
 from efdm.ops import blend
 
@@ -102,8 +102,7 @@ class ManifoldMixup:
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        check_p(p)
-        check_alpha(alpha)
+        check_ranges(p=p, alpha=alpha)
         self.alpha, self.p, self.generator = alpha, p, generator
         self._plan = _Plan()
         self.layers = tuple(_MixedAt(depth, self._plan) for depth in range(1, stages + 1))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from efdm.nn import draw
 from efdm.nn.domains import current_domains, labels_for_draw
-from efdm.nn.layer import FeatureLayer, check_alpha, check_eps
+from efdm.nn.layer import FeatureLayer, check_ranges
 from efdm.nn.pairing import PAIRINGS, Pairing
 from efdm.ops import MATCHERS, Partners, mix_features
 from efdm.ops.choices import check_choice, check_known, options_of
@@ -54,11 +54,9 @@ class FeatureMix(FeatureLayer):
         pairing = pairing or mix or "random"
         check_choice("method", method, MATCHERS)
         check_choice("pairing", pairing, PAIRINGS)
-        if alpha is not None:
-            check_alpha(alpha)
         known = [name for name in options_of(MATCHERS[method].function) if name not in _OF_MIX]
         check_known(type(self).__name__, known, options)
-        check_eps(options.get("eps", 0.0))
+        check_ranges(alpha=1.0 if alpha is None else alpha, eps=options.get("eps", 0.0))
         self.method, self.alpha, self.pairing, self.options = method, alpha, pairing, options
 
     def transform(self, features: Tensor, domains: Tensor | None, channel_dim: int) -> Tensor:

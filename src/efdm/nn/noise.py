@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from efdm.nn import draw
-from efdm.nn.layer import FeatureLayer, check_strength
+from efdm.nn.layer import FeatureLayer, check_ranges
 from efdm.ops.choices import StyleGrad, check_choice
 from efdm.ops.joint import fixed_rotations
 from efdm.ops.noise import distribution_noise
@@ -52,7 +52,7 @@ class DistributionNoise(FeatureLayer):
         **settings: Any,
     ) -> None:
         super().__init__(p, **settings)
-        check_strength(strength)
+        check_ranges(strength=strength)
         check_choice("style_grad", style_grad)
         check_choice("draws", draws, get_args(Draws))
         check_choice("axes", axes, get_args(Axes))

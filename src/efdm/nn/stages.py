@@ -20,14 +20,11 @@ _CHANNELS_FIRST = (
 
 @dataclass(frozen=True)
 class Family:
-    """One row per family and library.
+    """Stages of a model as module names from shallow to deep, and the layout of their features.
 
-    ``stages`` returns module names from shallow to deep. ``channel_dim`` is None if the layout is unknown. ``prefix``
-    returns the number of class and register tokens.
+    ``channel_dim`` is None if the layout is unknown. ``prefix`` returns the number of class and register tokens.
     """
 
-    name: str
-    library: str
     stages: Callable[[nn.Module], list[str]]
     channel_dim: int | None = 1
     prefix: Callable[[nn.Module], int] = lambda model: 0
@@ -76,31 +73,28 @@ _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 
 # library and class name -> row
 FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
-    ("torchvision", "ResNet"): Family("ResNet", "torchvision", _RESNET),
-    ("timm", "ResNet"): Family("ResNet", "timm", _RESNET),
-    ("torchvision", "VGG"): Family("VGG", "torchvision", _pools("features")),
-    ("timm", "VGG"): Family("VGG", "timm", _pools("features")),
-    ("torchvision", "MobileNetV2"): Family("MobileNet", "torchvision", _last_of_each_resolution),
-    ("torchvision", "MobileNetV3"): Family("MobileNet", "torchvision", _last_of_each_resolution),
-    ("timm", "MobileNetV3"): Family("MobileNet", "timm", _numbered("blocks")),
-    ("torchvision", "EfficientNet"): Family("EfficientNet", "torchvision", _numbered("features", start=1)),
-    ("timm", "EfficientNet"): Family("EfficientNet and MobileNetV2", "timm", _numbered("blocks")),
-    ("torchvision", "ConvNeXt"): Family("ConvNeXt", "torchvision", _numbered("features", step=2, start=1)),
-    ("timm", "ConvNeXt"): Family("ConvNeXt", "timm", _numbered("stages")),
-    ("torchvision", "VisionTransformer"): Family("ViT", "torchvision", _numbered("encoder.layers"), -1, lambda m: 1),
-    ("timm", "VisionTransformer"): Family("ViT", "timm", _numbered("blocks"), -1, _prefix_tokens),
-    ("torchvision", "SwinTransformer"): Family("Swin", "torchvision", _numbered("features", step=2, start=1), -1),
-    ("timm", "SwinTransformer"): Family("Swin", "timm", _numbered("layers"), -1),
-    ("timm", "SwinTransformerV2"): Family("Swin", "timm", _numbered("layers"), -1),
-    ("efdm", "PlainVGG"): Family("VGG", "efdm", _named("stage1", "stage2", "stage3", "stage4", "stage5")),
+    ("torchvision", "ResNet"): Family(_RESNET),
+    ("timm", "ResNet"): Family(_RESNET),
+    ("torchvision", "VGG"): Family(_pools("features")),
+    ("timm", "VGG"): Family(_pools("features")),
+    ("torchvision", "MobileNetV2"): Family(_last_of_each_resolution),
+    ("torchvision", "MobileNetV3"): Family(_last_of_each_resolution),
+    ("timm", "MobileNetV3"): Family(_numbered("blocks")),
+    ("torchvision", "EfficientNet"): Family(_numbered("features", start=1)),
+    ("timm", "EfficientNet"): Family(_numbered("blocks")),
+    ("torchvision", "ConvNeXt"): Family(_numbered("features", step=2, start=1)),
+    ("timm", "ConvNeXt"): Family(_numbered("stages")),
+    ("torchvision", "VisionTransformer"): Family(_numbered("encoder.layers"), -1, lambda m: 1),
+    ("timm", "VisionTransformer"): Family(_numbered("blocks"), -1, _prefix_tokens),
+    ("torchvision", "SwinTransformer"): Family(_numbered("features", step=2, start=1), -1),
+    ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 })  # fmt: skip
 
 
 def family_of(model: nn.Module) -> Family | None:
     """Return the row of a model, found by its class and base classes, or a row built from timm's ``feature_info``."""
     for cls in type(model).__mro__:
-        row = FAMILIES.get((cls.__module__.split(".")[0], cls.__name__))
-        if row is not None:
+        if row := FAMILIES.get((cls.__module__.split(".")[0], cls.__name__)):
             return row
     return _family_from_feature_info(model)
 
@@ -116,7 +110,7 @@ def _family_from_feature_info(model: nn.Module) -> Family | None:
     reductions = {row["reduction"] for row in info}
     tokens = len(info) > 1 and len(reductions) == 1  # the resolution of a transformer's blocks does not change
     last = tokens or getattr(model, "output_fmt", "NCHW") in ("NHWC", "NLC")
-    return Family(type(model).__name__, "timm", _named(*names), -1 if last else None, _prefix_tokens)
+    return Family(_named(*names), -1 if last else None, _prefix_tokens)
 
 
 def stages_of(model: nn.Module) -> dict[str, str]:
