@@ -137,7 +137,8 @@ def reading(
     except Exception as error:
         if isinstance(error, OSError) and error.errno:
             raise file_error(error, name, kind) from error
-        raise kind(f"{name} {problem} ({str(error) or type(error).__name__}); copy or download it again") from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise kind(f"{name} {problem} ({reason}); copy or download it again") from error
 
 
 def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int | None = None) -> Array:
