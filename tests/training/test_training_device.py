@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from efdm.errors import SettingError
-from efdm.training import PRECISIONS, SPEEDS
+from efdm.training import PRECISIONS, SPEEDS, autocast, weights_dtype
 from efdm.training.device import DEFAULTS, check_device, default_device, device_defaults
 
 
@@ -26,3 +26,13 @@ def test_an_unavailable_device_is_refused(name: str) -> None:
     assert check_device("cpu") == torch.device("cpu")
     with pytest.raises(SettingError, match=f"device='{name}'.*device='cpu'"):
         check_device(name)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_layers_compute_in_the_precision(precision: str) -> None:
+    dtype = weights_dtype(precision)
+    layer = torch.nn.Linear(3, 2, dtype=dtype)
+    with autocast(torch.device("cpu"), precision):
+        assert layer(torch.ones(1, 3, dtype=dtype)).dtype == PRECISIONS[precision]
+        assert not torch.is_autocast_cache_enabled()
+    assert (dtype == torch.float64) == (precision == "fp64")

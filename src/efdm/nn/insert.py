@@ -109,15 +109,13 @@ class _EndCall(_Hook):
 
 def _explain_missing(model: nn.Module, missing: list[_MixOutput], reached: list[str]) -> None:
     name, stages = type(model).__name__, ", ".join(repr(hook.stage) for hook in missing)
-    replaced = []
     if not torch.compiler.is_compiling():
         present = {id(hook) for module in model.modules() for hook in module._forward_hooks.values()}
-        replaced = [repr(hook.stage) for hook in missing if id(hook) not in present]
-    if replaced:
-        raise RuntimeError(
-            f"{name} is no longer mixed after {', '.join(replaced)} because these modules were replaced, for example by "
-            "convert_sync_batchnorm; call unmix(model), and mix_after(model, ...) after the replacement"
-        )
+        if replaced := [repr(hook.stage) for hook in missing if id(hook) not in present]:
+            raise RuntimeError(
+                f"{name} is no longer mixed after {', '.join(replaced)} because these modules were replaced, for example by "
+                "convert_sync_batchnorm; call unmix(model), and mix_after(model, ...) after the replacement"
+            )
     if not reached:
         raise RuntimeError(
             f"a training forward of {name} called none of its mixed stages ({stages}); mix after modules that forward calls"
@@ -126,9 +124,7 @@ def _explain_missing(model: nn.Module, missing: list[_MixOutput], reached: list[
 
 
 def mix_after(
-    model: Model,
-    stages: Sequence[str] | str = DEFAULT_STAGES,
-    mix: FeatureLayer | Sequence[FeatureLayer] | None = None,
+    model: Model, stages: Sequence[str] | str = DEFAULT_STAGES, mix: FeatureLayer | Sequence[FeatureLayer] | None = None
 ) -> Model:
     """Mix features after the named stages in training mode, and return the same model.
 

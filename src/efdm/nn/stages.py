@@ -34,28 +34,18 @@ def _named(*names: str) -> Callable[[nn.Module], list[str]]:
     return lambda model: list(names)
 
 
-def _numbered(container: str, step: int = 1, start: int = 0) -> Callable[[nn.Module], list[str]]:
-    """Every ``step``-th child of a container."""
+def _children(of: str, kind: type = nn.Module, start: int = 0, step: int = 1) -> Callable[[nn.Module], list[str]]:
+    """Return every ``step``-th child of a ``kind``."""
 
     def names(model: nn.Module) -> list[str]:
-        children = [name for name, _ in model.get_submodule(container).named_children()]
-        return [f"{container}.{name}" for name in children[start::step]]
-
-    return names
-
-
-def _pools(container: str) -> Callable[[nn.Module], list[str]]:
-    """The pooling layers of a container."""
-
-    def names(model: nn.Module) -> list[str]:
-        children = model.get_submodule(container).named_children()
-        return [f"{container}.{name}" for name, child in children if isinstance(child, nn.MaxPool2d)]
+        children = model.get_submodule(of).named_children()
+        return [f"{of}.{name}" for name, child in children if isinstance(child, kind)][start::step]
 
     return names
 
 
 def _last_of_each_resolution(model: nn.Module) -> list[str]:
-    """The last block at each resolution of torchvision's MobileNets."""
+    """Return the last block at each resolution of torchvision's MobileNets."""
     blocks = list(model.get_submodule("features").named_children())[1:-1]
 
     def halves(block: nn.Module) -> bool:
@@ -70,23 +60,24 @@ def _prefix_tokens(model: nn.Module) -> int:
 
 
 _RESNET = _named("layer1", "layer2", "layer3", "layer4")
+_VGG = _children("features", nn.MaxPool2d)
 
 # library and class name -> row
 FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
     ("torchvision", "ResNet"): Family(_RESNET),
     ("timm", "ResNet"): Family(_RESNET),
-    ("torchvision", "VGG"): Family(_pools("features")),
-    ("timm", "VGG"): Family(_pools("features")),
+    ("torchvision", "VGG"): Family(_VGG),
+    ("timm", "VGG"): Family(_VGG),
     ("torchvision", "MobileNetV2"): Family(_last_of_each_resolution),
     ("torchvision", "MobileNetV3"): Family(_last_of_each_resolution),
-    ("timm", "MobileNetV3"): Family(_numbered("blocks")),
-    ("torchvision", "EfficientNet"): Family(_numbered("features", start=1)),
-    ("timm", "EfficientNet"): Family(_numbered("blocks")),
-    ("torchvision", "ConvNeXt"): Family(_numbered("features", step=2, start=1)),
-    ("timm", "ConvNeXt"): Family(_numbered("stages")),
-    ("torchvision", "VisionTransformer"): Family(_numbered("encoder.layers"), -1, lambda m: 1),
-    ("timm", "VisionTransformer"): Family(_numbered("blocks"), -1, _prefix_tokens),
-    ("torchvision", "SwinTransformer"): Family(_numbered("features", step=2, start=1), -1),
+    ("timm", "MobileNetV3"): Family(_children("blocks")),
+    ("torchvision", "EfficientNet"): Family(_children("features", start=1)),
+    ("timm", "EfficientNet"): Family(_children("blocks")),
+    ("torchvision", "ConvNeXt"): Family(_children("features", start=1, step=2)),
+    ("timm", "ConvNeXt"): Family(_children("stages")),
+    ("torchvision", "VisionTransformer"): Family(_children("encoder.layers"), -1, lambda m: 1),
+    ("timm", "VisionTransformer"): Family(_children("blocks"), -1, _prefix_tokens),
+    ("torchvision", "SwinTransformer"): Family(_children("features", start=1, step=2), -1),
     ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 })  # fmt: skip
 

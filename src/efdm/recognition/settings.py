@@ -17,7 +17,7 @@ from efdm.models.backbones import NAMED_WEIGHTS, weights_checksum
 from efdm.nn import LAYERS
 from efdm.recognition.methods import Row, options_of
 from efdm.training.capture import Speed
-from efdm.training.precision import Precision
+from efdm.training.device import Precision
 from efdm.training.settings import Count, Names, Natural, Options, Share, Text, TrainSettings, public, validated
 
 

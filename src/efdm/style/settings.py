@@ -12,8 +12,7 @@ from efdm.nn.losses import STYLE_LOSSES
 from efdm.ops.choices import check_choice
 from efdm.style.objective import IDENTITIES
 from efdm.training.capture import Speed
-from efdm.training.device import default_device, device_defaults
-from efdm.training.precision import Precision
+from efdm.training.device import Precision, default_device, device_defaults
 from efdm.training.schedules import Schedule
 from efdm.training.settings import Count, Natural, NonNegative, Share, Text, TrainSettings, validated
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,7 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any]:
 
 def is_finite(state: object) -> bool:
     """Return True if all tensors nested in ``state`` are finite."""
-    return all(bool(tensor.isfinite().all()) for tensor in _tensors(state))
-
-
-def _tensors(state: object) -> Iterator[Tensor]:
     if isinstance(state, Tensor):
-        yield state
-    elif isinstance(state, Mapping | list | tuple):
-        for part in state.values() if isinstance(state, Mapping) else state:
-            yield from _tensors(part)
+        return bool(state.isfinite().all())
+    parts = state.values() if isinstance(state, Mapping) else state if isinstance(state, list | tuple) else ()
+    return all(map(is_finite, parts))

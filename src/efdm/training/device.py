@@ -1,15 +1,19 @@
-"""The default device, and the precision and speed that suit a device."""
+"""Devices and precisions: which can be used, and which suit each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from efdm.errors import SettingError
 
+Precision = Literal["fp32", "bf16", "fp64"]
+PRECISIONS: Mapping[str, torch.dtype] = MappingProxyType({
+    "fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64,
+})  # fmt: skip
 DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "cuda": {"precision": "bf16", "speed": "graph"},
     "cpu": {"precision": "fp32", "speed": "plain"},
@@ -17,7 +21,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 
 
 def default_device() -> str:
-    """Return "cuda" if there is a GPU, otherwise "cpu"."""
+    """Return "cuda" if a GPU is available, otherwise "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -33,3 +37,14 @@ def check_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise SettingError(f"device={str(device)!r} is not available here; use device='cpu'", "device") from error
     return torch.device(device)
+
+
+def weights_dtype(precision: str) -> torch.dtype:
+    """Return the dtype of weights and inputs: float64 only to compare runs with little rounding error."""
+    return torch.float64 if precision == "fp64" else torch.float32
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """Return the context in which a network computes in a precision."""
+    # without the cache of casts, because cached weights would outlive a captured graph
+    return torch.autocast(device.type, PRECISIONS[precision], enabled=precision == "bf16", cache_enabled=False)

@@ -36,7 +36,7 @@ def append_line(path: Path, record: Record) -> None:
     try:
         with path.open("a") as file:
             file.write(json.dumps(record) + "\n")
-    except OSError as error:  # the error for the error for a full disk does not name the file
+    except OSError as error:  # the error for a full disk does not name the file
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 

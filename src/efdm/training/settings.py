@@ -18,7 +18,7 @@ from typing_extensions import dataclass_transform
 from efdm.errors import DamagedFileError, RunFolderError, SettingError
 from efdm.text import suggest
 from efdm.training.capture import Speed
-from efdm.training.precision import Precision
+from efdm.training.device import Precision
 from efdm.training.schedules import Schedule
 
 FILE = "settings.json"  # file name in the folder of a run

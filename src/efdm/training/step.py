@@ -62,9 +62,9 @@ class Step:
         cls, takes = OPTIMIZERS[optimizer]
         # on a GPU the rate is a tensor, which a captured graph reads at every replay; fused, because foreach would read it
         # back to the CPU
-        common: dict[str, Any] = {"lr": torch.tensor(lr, device=device) if on_gpu else lr, "weight_decay": weight_decay}
-        values: dict[str, Any] = {"momentum": momentum, "capturable": on_gpu}
-        self.optimizer = cls(self.parameters, **common, fused=on_gpu or None, **{name: values[name] for name in takes})
+        rate = torch.tensor(lr, device=device) if on_gpu else lr
+        options = {name: {"momentum": momentum, "capturable": on_gpu}[name] for name in takes}
+        self.optimizer = cls(self.parameters, lr=rate, weight_decay=weight_decay, fused=on_gpu or None, **options)
         self.averaged = [p.detach().clone() for p in self.parameters] if ema_decay else []
         if on_gpu:
             torch.backends.cudnn.benchmark = True  # shapes do not change
