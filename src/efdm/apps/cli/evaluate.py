@@ -36,7 +36,7 @@ def style(
     network: Annotated[Names, option("NAME=FILE of `efdm train`, or a decoder.pth. Repeat for several.")] = None,
     method: Annotated[Names, choice(MATCHERS, "Repeat for several. Default: the method a network was trained with.")] = None,
     strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
-    optimiser: Annotated[Names, choice(OPTIMISERS, "Optimisation of each picture. Repeat for several.")] = None,
+    optimiser: Annotated[Names, choice(OPTIMISERS, "Optimise the pixels of each result. Repeat for several.")] = None,
     iterations: Annotated[int | None, option("Iterations of the optimisers. Default: their own.", min=1)] = None,
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 60,
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",

@@ -35,8 +35,8 @@ Out = Annotated[Path, option("A file for one result, a folder for several, or - 
 Format = Annotated[str, choice(FORMATS, "Format of results in a folder or on stdout. A file is written by its extension.")]
 Quality = Annotated[int, option("Quality of JPEG, WebP and AVIF.", min=1, max=100)]
 SkipExisting = Annotated[bool, option("Skip results that already exist.", "--skip-existing")]
-Shard = Annotated[str, option("i/n: run part i of n of a job that can be resumed, for n machines. See docs/guide/scale.md.")]
-Engine = Annotated[str, choice(ENGINES, "Where a job runs.")]
+Shard = Annotated[str, option("i/n: run part i of n, one per machine, as a resumable job. See docs/guide/scale.md.")]
+Engine = Annotated[str, choice(ENGINES, "Engine of a job. plain: this process; ray: the workers of Ray.")]
 Workers = Annotated[int | None, option("Workers of Ray. Default: one per GPU, or one per two cores.", min=1)]
 Output = Annotated[str, choice(get_args(Form), "Results of a job: files or WebDataset shards. Default: as CONTENT.")]
 

@@ -29,7 +29,7 @@ class Command(NamedTuple):
 
 
 STUDY: Mapping[str, Command] = {
-    "make": Command("study:make", "Render pairs by several candidates, blind.", "style"),
+    "make": Command("study:make", "Render pairs of content and style by several candidates, under random names.", "style"),
     "serve": Command("study:serve", "Serve the page on which people vote.", "style"),
     "report": Command("study:report", "Print shares, Bradley-Terry strengths and agreement.", "style"),
 }

@@ -28,10 +28,12 @@ def match(
     out: files.Out,
     reference: Annotated[list[str], option("A picture, folder, zip, array or painted style. Repeat to pool several.")],
     space: Annotated[str, choice(SPACES, "Colour space.")] = MatchOptions.space,
-    method: Annotated[str, choice(get_args(Method), "channels: one by one; joint: together.")] = MatchOptions.method,
+    method: Annotated[str, choice(get_args(Method), "Match the channels one by one or jointly.")] = MatchOptions.method,
     strength: Annotated[float, option("From the content (0) to the match (1).", min=0, max=1)] = MatchOptions.strength,
     ties: Annotated[str, choice(TIES, "Order of equal values.")] = MatchOptions.ties,
-    tolerance: Annotated[float, option("Standard deviations that share a match; 0: exact.", min=0)] = MatchOptions.tolerance,
+    tolerance: Annotated[
+        float, option("Match values within this many standard deviations together; 0: exact.", min=0)
+    ] = MatchOptions.tolerance,
     mask: Annotated[Path | None, option("Change only where this picture is white.")] = None,
     reference_mask: Annotated[Paths, option("Use only the white part of a reference. Repeat it once per reference.")] = None,
     nodata: Annotated[float | None, option("Value of pixels without data, which stay as they are.")] = None,

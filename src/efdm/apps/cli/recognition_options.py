@@ -20,7 +20,7 @@ Words = list[str] | None
 Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
 DeviceOrNone = Annotated[Word, option(DEVICE_HELP)]
 Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognised; see `efdm reid list`. Repeat for several.")]
-DamagedPictures = Annotated[Literal["raise", "skip"], option("At unreadable pictures: raise an error, or skip them.")]
+DamagedPictures = Annotated[Literal["raise", "skip"], option("Unreadable pictures: raise an error, or skip them.")]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."
 SETS_HELP = "A data set as NAME=PATH of a folder or zip; repeat for several."

@@ -40,7 +40,7 @@ Split = Annotated[Word, option("PACS only. official (default): the authors' list
 Lists = Annotated[Path | None, option("PACS only: folder of the authors' lists. Default: in or next to --data.")]
 Copy = Annotated[Word, option("PACS only. complete (default): require all pictures; partial: use those that exist.")]
 Note = Annotated[Words, option("A sentence to print under the tables; repeat for several.")]
-Reuse = Annotated[list[Path] | None, option("Folder of another recipe whose records of equal runs are copied; repeatable.")]
+Reuse = Annotated[list[Path] | None, option("Folder of another recipe, to copy its records of equal runs. Repeatable.")]
 
 # recipe, out, changes, methods, domains, progress -> the arguments of `lab.run`: recipe, data, settings
 Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]

@@ -35,7 +35,7 @@ def make(
             f"NAME=FOLDER with pictures CONTENT__STYLE.png. Repeat for several. Default: {', '.join(DEFAULT_CANDIDATES)}."
         ),
     ] = None,
-    question: Annotated[str, choice(get_args(Question), "favourite: the best of all; ab: of every two.")] = "favourite",
+    question: Annotated[str, choice(get_args(Question), "favourite: best of all; ab: better of two.")] = "favourite",
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 12,
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
     size: Annotated[int, option("Short side of the pictures.", min=32)] = 384,
@@ -44,7 +44,7 @@ def make(
     vgg: Vgg = None,
     device: Device = "",
 ) -> None:
-    """Render pairs by several candidates, blind."""
+    """Render pairs of content and style by several candidates, under random names."""
     with report_errors():
         if (content is None) != (style is None):
             raise SettingError("photographs and paintings are required together", ("content", "style"))

@@ -43,15 +43,17 @@ def stylize(
             autocompletion=complete(STYLES),
         ),
     ],
-    weight: Annotated[list[float] | None, option("Mix all styles into one look. Repeat it once per style.")] = None,
+    weight: Annotated[list[float] | None, option("Mix styles by weight into one look. Repeat it once per style.")] = None,
     mix: Annotated[str, choice(get_args(Mix), "equal: mix all styles equally; none: one result per style.")] = "none",
     strength: Annotated[
         str, option("From the content (0) to the style (1); auto is 1, or less for nearly empty styles.", metavar=STRENGTHS)
     ] = "auto",
     stroke: Annotated[float, option("Factor by which strokes are enlarged.", min=1, max=MAX_STROKE)] = StylizeOptions.stroke,
     method: Annotated[str, choice(MATCHERS, "Matching method.")] = StylizeOptions.method,
-    preserve_color: Annotated[str, choice(COLORS, "Keep the colours of the content.")] = StylizeOptions.preserve_color,
-    photoreal: Annotated[str, choice(PHOTOREAL, "Keep the edges of the content.")] = StylizeOptions.photoreal,
+    preserve_color: Annotated[
+        str, choice(COLORS, "content: recolour the style first; luminance: change only the brightness.")
+    ] = StylizeOptions.preserve_color,
+    photoreal: Annotated[str, choice(PHOTOREAL, "Keep edges, for photographs as styles.")] = StylizeOptions.photoreal,
     content_mask: Annotated[Paths, option("Stylize only where this picture is white. Repeat it once per region.")] = None,
     style_mask: Annotated[Paths, option("Use only the white part of the style. Repeat it once per style or region.")] = None,
     size: Annotated[
@@ -65,7 +67,8 @@ def stylize(
     precision: Annotated[str, choice(PRECISIONS, "bf16 is faster on GPUs and recent CPUs.")] = "fp32",
     ties: Annotated[str | None, choice(CHOICES["ties"], "Order of equal values with efdm.")] = None,
     tolerance: Annotated[
-        float | None, option("Standard deviations that share a style value; 0: exact. Default: the model's.", min=0)
+        float | None,
+        option("Match features within this many standard deviations together; 0: exact. Default: the model's.", min=0),
     ] = None,
     seed: Annotated[int, option("Random seed for --ties random.")] = StylizeOptions.seed,
     temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = StylizeOptions.temporal,
