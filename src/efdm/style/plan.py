@@ -184,7 +184,8 @@ def is_file(out: Path, given: Sequence[Path], results: str, extensions: Collecti
         allowed = ", ".join(dict.fromkeys(extensions))
         raise SettingError(f"{out} cannot be written; the extension must be one of {allowed}", "out")
     if not single and suffix in extensions:
-        raise SettingError(f"{out} is a single file; {results} need a folder", "out")
+        remedy = ", or mix='equal' for one look" if looks > 1 else ""
+        raise SettingError(f"{out} is a single file; {results} need a folder{remedy}", "out")
     return single
 
 
