@@ -179,12 +179,13 @@ def is_file(out: Path, given: Sequence[Path], results: str, extensions: Collecti
     suffix = out.suffix.lower()
     if out.is_dir() or not suffix:
         return False
-    single = looks == 1 and len(given) == 1 and not given[0].is_dir() and given[0].suffix.lower() != ".zip"
+    one_picture = len(given) == 1 and not given[0].is_dir() and given[0].suffix.lower() != ".zip"
+    single = one_picture and looks == 1
     if single and suffix not in extensions:
         allowed = ", ".join(dict.fromkeys(extensions))
         raise SettingError(f"{out} cannot be written; the extension must be one of {allowed}", "out")
     if not single and suffix in extensions:
-        remedy = ", or mix='equal' for one look" if looks > 1 else ""
+        remedy = ", or mix='equal' for one look" if one_picture else ""
         raise SettingError(f"{out} is a single file; {results} need a folder{remedy}", "out")
     return single
 
