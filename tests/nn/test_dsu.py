@@ -38,8 +38,3 @@ def test_distribution_of_the_perturbed_means(device: torch.device) -> None:
     spread = x.mean(-1).std(0)
     assert ((outs.mean(0) - x.mean(-1)).abs() < 5 * spread / 1500**0.5).all()
     torch.testing.assert_close(outs.std(0), spread.expand(4, 2), rtol=0.1, atol=0)
-
-
-def test_a_batch_of_one_is_unchanged(device: torch.device) -> None:
-    x = torch.randn(1, 3, 7, 7, device=device)
-    assert torch.equal(DSU(p=1.0)(x), x)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import pickle
 import warnings
 
@@ -19,6 +18,8 @@ def test_mixes_in_training_only(device: torch.device) -> None:
     assert mixing(model, x)
     assert not mixing(model.eval(), x)
     assert mixing(model.train(), x)
+    model.stem.eval(), model.body.eval()
+    assert not mixing(model, x), "the mode of the stage decides"
 
 
 def test_checkpoint_keys_do_not_change(device: torch.device) -> None:
@@ -40,17 +41,6 @@ def test_unmix_removes_every_hook(device: torch.device) -> None:
     with pytest.raises(TypeError, match="domains"):
         model(x, domains=torch.zeros(6))
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
-
-
-@pytest.mark.parametrize("copies", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
-def test_copies_mix_independently(copies, device: torch.device) -> None:
-    model, x = mix_after(Net().to(device), ["stem", "body"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")), images(device)
-    twin = copies(model)
-    assert mixing(twin, x, domains=torch.arange(6))
-    set_active(twin, False)
-    assert not mixing(twin, x, domains=torch.arange(6))
-    assert mixing(model, x, domains=torch.arange(6))
-    assert len(feature_layers(twin)) == 1
 
 
 def test_each_stage_draws_separately(device: torch.device) -> None:
@@ -81,14 +71,6 @@ def test_set_active_and_active(device: torch.device) -> None:
     assert mixing(model, x)
 
 
-def test_set_active_includes_layers_that_are_submodules(device: torch.device) -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), EFDMix(p=1.0, alpha=5.0)).to(device)
-    x = images(device)
-    with active(model, False):
-        assert not mixing(model, x)
-    assert mixing(model, x)
-
-
 def test_domains_by_argument_and_by_block(device: torch.device) -> None:
     model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")), images(device)
     domains = torch.tensor([0, 0, 1, 1, 2, 2])
@@ -113,7 +95,7 @@ def test_domain_names_are_refused(device: torch.device, names) -> None:
 
 def test_labels_are_dropped_after_a_failed_call(device: torch.device) -> None:
     model = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, pairing="crossdomain"))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="channels"):  # and not that no stage was reached
         model(torch.zeros(2, 99, 4, 4, device=device), domains=torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="requires domain labels"):
         model(images(device))
@@ -129,24 +111,11 @@ def test_an_unknown_stage_lists_the_stages() -> None:
     assert stages_of(Net()) == {}
 
 
-def test_nothing_is_inserted_when_one_name_is_wrong(device: torch.device) -> None:
-    model = Net()
-    with pytest.raises(ValueError, match="nowhere"):
-        mix_after(model, ["stem", "nowhere"])
-    assert feature_layers(model) == []
-
-
 def test_a_stage_that_returns_no_tensor() -> None:
     model = nn.ModuleDict({"rnn": nn.LSTM(4, 4, batch_first=True)})
     mix_after(model, ["rnn"])
     with pytest.raises(TypeError, match="stage 'rnn' returns tuple"):
         model["rnn"](torch.rand(2, 3, 4))
-
-
-def test_a_stage_in_eval_mode_is_not_mixed(device: torch.device) -> None:
-    model, x = mix_after(Net().to(device), ["stem"], EFDMix(p=1.0, alpha=5.0)), images(device)
-    model.stem.eval()
-    assert not mixing(model, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -209,11 +178,8 @@ def test_other_objects_are_refused() -> None:
     mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), [1])
 
 
-def test_settings_of_the_layer_override_the_layout_of_the_family() -> None:
+def test_models_of_two_families_share_a_layer() -> None:
     models = pytest.importorskip("torchvision.models")
-    mix = EFDMix(channel_dim=2, prefix=0)
-    mix_after(models.resnet18(weights=None), "stage1", mix)
-    assert mix.channel_dim == 2
     shared = EFDMix(p=1.0)
     vit = mix_after(models.VisionTransformer(32, 16, 2, 4, 32, 64), "encoder.layers.encoder_layer_0", shared)
     mix_after(models.resnet18(weights=None), "stage1", shared)
@@ -227,7 +193,7 @@ def test_settings_of_the_layer_override_the_layout_of_the_family() -> None:
     [({"prefix": 5}, (-1, 5)), ({"channel_dim": 2}, (2, 1)), ({"channel_dim": 1, "prefix": 0}, (1, 0)), ({}, (-1, 1))],
     ids=str,
 )
-def test_the_family_completes_the_layout(settings: dict, layout: tuple[int, int]) -> None:
+def test_the_family_completes_the_settings_of_the_layer(settings: dict, layout: tuple[int, int]) -> None:
     models = pytest.importorskip("torchvision.models")
     vit = mix_after(models.VisionTransformer(32, 16, 2, 4, 32, 64), "stage1", EFDMix(**settings))
     assert next(iter(vit.encoder.layers[0]._forward_hooks.values())).layout == layout
@@ -278,8 +244,6 @@ def test_one_layer_per_stage(device: torch.device) -> None:
     assert mixing(model, images(device))
     with pytest.raises(ValueError, match="2 layers for 1 stages"):
         mix_after(Net(), ["stem"], layers)
-    with pytest.raises(TypeError, match="got ReLU"):
-        mix_after(Net(), ["stem", "body"], [EFDMix(), nn.ReLU()])
 
 
 def test_find_stage_returns_the_layout() -> None:
@@ -317,12 +281,6 @@ def test_a_stage_that_is_not_called_beside_others_warns() -> None:
     model = mix_after(Bypassing(), ["stem", "body"], EFDMix(p=1.0))
     with pytest.warns(UserWarning, match="did not call 'body'"):
         model(torch.rand(4, 3, 8, 8))
-
-
-def test_an_error_in_forward_is_not_hidden() -> None:
-    model = mix_after(Bypassing(), ["body"], EFDMix(p=1.0))
-    with pytest.raises(RuntimeError, match="channels"):
-        model(torch.rand(4, 99, 8, 8))
 
 
 @pytest.mark.parametrize("stages", [["body.1"], ["stem", "body.1"]], ids=str)

@@ -27,13 +27,6 @@ def test_gradient_checkpointing_repeats_the_draws(pairing: str, device: torch.de
         torch.testing.assert_close(a, b)
 
 
-def test_checkpointing_with_an_own_generator_raises(device: torch.device) -> None:
-    layer = EFDMix(p=1.0, generator=torch.Generator(device))
-    model = mix_after(Net(checkpointed=True).to(device), ["body.0"], layer)
-    with pytest.raises(RuntimeError, match="generator=None"):
-        model(images(device)).sum().backward()
-
-
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointing_two_forwards_before_one_backward(reentrant: bool, device: torch.device) -> None:
     torch.manual_seed(0)

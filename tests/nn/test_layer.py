@@ -88,9 +88,12 @@ def test_draws_come_from_the_generator(make, device: torch.device) -> None:
 @pytest.mark.parametrize("batch", [0, 1, 2, 5])
 def test_small_and_odd_batches(make, batch: int, device: torch.device) -> None:
     x = features(device, batch)
-    out = make()(x)
+    layer = make()
+    out = layer(x)
     assert out.shape == x.shape
     assert out.isfinite().all()
+    if batch == 1:
+        assert torch.equal(out, x) != isinstance(layer, DropBlock), "nothing to mix with, and no spread"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
@@ -138,6 +141,7 @@ def test_is_inserted_and_copied_with_a_model(make, copies, device: torch.device)
     assert not torch.equal(twin(x), twin(x))
     with active(twin, False):
         assert torch.equal(twin(x), twin(x))
+        assert not torch.equal(model(x), model(x)), "copies are independent"
 
 
 def test_checkpointed_forwards(make, device: torch.device) -> None:
@@ -164,7 +168,10 @@ def test_has_no_state(make) -> None:
 @pytest.mark.parametrize(
     ("layer", "shown"),
     [
-        (DSU(), "DSU(p=0.5, eps=1e-06)"),
+        (
+            MixStyle(0.25, 0.3, "crossdomain", eps=1e-5),
+            "MixStyle(method='adain', p=0.25, alpha=0.3, pairing='crossdomain', eps=1e-05)",
+        ),
         (DropBlock(channel_dim=-1, prefix=1), "DropBlock(p=0.1, block=7, channel_dim=-1, prefix=1)"),
         (CrossNorm(pairing="crossdomain"), "CrossNorm(p=0.5, pairing='crossdomain', eps=1e-05)"),
         (DSU(generator=torch.Generator()), "DSU(p=0.5, eps=1e-06, generator='<cpu>')"),

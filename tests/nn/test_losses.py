@@ -76,12 +76,6 @@ def test_the_gradient_points_to_the_matched_features(norm: str, slope: Callable[
     assert y.grad is None
 
 
-def test_no_gradient_reaches_the_style_through_its_spread() -> None:
-    x, y = torch.randn(SHAPE, requires_grad=True), torch.randn(SHAPE, requires_grad=True)
-    distribution_loss(x, y, unit="spread").backward()
-    assert y.grad is None
-
-
 def test_the_unit_spread_is_invariant_to_scale() -> None:
     x, y = torch.randn(SHAPE), torch.randn(SHAPE)
     loss = distribution_loss(x, y, unit="spread")
@@ -92,14 +86,12 @@ def test_the_unit_spread_is_invariant_to_scale() -> None:
 
 def test_the_unit_spread_balances_channels_except_constant_ones() -> None:
     y = torch.randn(1, 3, 400)
-    strong = torch.tensor([1.0, 1.0, 1.0]).view(3, 1)
     x = y + torch.tensor([0.5, 0.0, 0.0]).view(3, 1)
     plain = distribution_loss(x, y, unit="spread")
     weak = torch.tensor([0.5, 1.0, 1.0]).view(3, 1)
     torch.testing.assert_close(distribution_loss(x * weak, y * weak, unit="spread"), plain, rtol=0.05, atol=0)
     dead = torch.tensor([1e-4, 1.0, 1.0]).view(3, 1)
     assert distribution_loss(x * dead, y * dead, unit="spread") < 1e-3 * plain
-    assert distribution_loss(x * strong, y * strong, unit="spread") == plain
 
 
 @pytest.mark.parametrize("norm", NORMS)

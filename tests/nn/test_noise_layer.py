@@ -20,11 +20,6 @@ def test_statistics_of_the_noise(draws: str, strength: float) -> None:
     torch.testing.assert_close(together.item(), -(strength**2) if draws == "joint" else 0.0, rtol=0.1, atol=0.05)
 
 
-def test_a_batch_of_one_is_unchanged() -> None:
-    x = torch.randn(1, 3, 7, 7)
-    assert torch.equal(DistributionNoise(p=1.0)(x), x)
-
-
 def test_rotated_axes() -> None:
     """The noise is that of the rotated features, rotated back."""
     x, generator = torch.randn(6, 4, 5, 3, dtype=torch.float64), torch.Generator()

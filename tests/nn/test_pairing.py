@@ -41,11 +41,6 @@ def test_one_domain_pairs_samples_with_themselves(domains: list[int], device: to
     assert draw("crossdomain", len(domains), device, domains).tolist() == list(range(len(domains)))
 
 
-def test_a_domain_with_one_sample(device: torch.device) -> None:
-    partner = draw("crossdomain", 3, device, [0, 0, 1])
-    assert partner[0] == partner[1] == 2
-
-
 def test_crossdomain_needs_labels(device: torch.device) -> None:
     with pytest.raises(ValueError, match=r"model\(images, domains=labels\)"):
         draw("crossdomain", 4, device)

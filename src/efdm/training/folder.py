@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -50,19 +50,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     _check_directory(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        message = f"another process is working in {folder}; wait until it has finished, or choose another folder"
-        raise RunFolderError(message, folder, "busy") from None
-    except NotImplementedError:  # a file system without locks
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(FileLock(folder / LOCK, timeout=0))
+        except Timeout:
+            message = f"another process is working in {folder}; wait until it has finished, or choose another folder"
+            raise RunFolderError(message, folder, "busy") from None
+        except NotImplementedError:  # a file system without locks
+            pass
         yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def check_unlocked(folder: Path) -> None:

@@ -14,8 +14,8 @@ STOPS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C; schedulers, services and `tim
 def unbroken() -> Iterator[None]:
     """Delay signals that stop the process until the end of this block, because a partial update cannot be saved."""
     # only the main thread receives signals; a handler that Python did not set (None) could not be restored
-    before = {number: signal.getsignal(number) for number in STOPS} if _in_main_thread() else {}
-    before = {number: handler for number, handler in before.items() if handler is not None}
+    handlers = {number: signal.getsignal(number) for number in STOPS if _in_main_thread()}
+    before = {number: handler for number, handler in handlers.items() if handler is not None}
     received: list[int] = []
     for number in before:
         signal.signal(number, lambda number, _: received.append(number))
