@@ -63,7 +63,7 @@ def main() -> None:
         content, gray, made = (Path(folder) / f"{name}.npy" for name in ("content", "gray", "made"))
         write_content(content, options.side)
         np.save(gray, (read_picture(photos()["coffee"]).rgb[1] * 255).round().numpy().astype(np.uint8))
-        command = [sys.executable, "-m", "efdm.apps.cli", "match", content, "--reference", gray, "-o", made]
+        command = [sys.executable, "-m", "efdm", "match", content, "--reference", gray, "-o", made]
         start = time.perf_counter()
         subprocess.run([*map(str, command), "--device", "cpu"], check=True)
         seconds = time.perf_counter() - start

@@ -51,7 +51,7 @@ def names() -> list[str]:
 
 
 def efdm(*words: object) -> None:
-    subprocess.run([sys.executable, "-m", "efdm.apps.cli", *map(str, words)], check=True)
+    subprocess.run([sys.executable, "-m", "efdm", *map(str, words)], check=True)
 
 
 def train(name: str, options: argparse.Namespace) -> None:

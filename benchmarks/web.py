@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "web.json")
     options = parser.parse_args()
-    words = [sys.executable, "-m", "efdm.apps.cli", "app", "--device", "cpu"]
+    words = [sys.executable, "-m", "efdm", "app", "--device", "cpu"]
     app = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         with tempfile.TemporaryDirectory() as folder:

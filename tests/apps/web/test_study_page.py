@@ -73,7 +73,7 @@ def test_wrong_requests(tmp_path: Path, path: str, body: bytes | None, status: i
 @pytest.mark.slow
 def test_a_killed_server_loses_no_vote(tmp_path: Path) -> None:
     study = small_study(tmp_path, pairs=4)
-    words = [sys.executable, "-m", "efdm.apps.cli", "study", "serve", str(study.folder), "--port", "0"]
+    words = [sys.executable, "-m", "efdm", "study", "serve", str(study.folder), "--port", "0"]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         address = server.stdout.readline().split()[0]

@@ -124,7 +124,7 @@ def test_nothing_is_left_when_the_app_stops_during_work(tmp_path: Path) -> None:
     place, work = tmp_path / "temporary", tmp_path / "work"
     place.mkdir()
     work.mkdir()
-    words = [sys.executable, "-m", "efdm.apps.cli", "app", "--port", str(port), "--device", "cpu"]
+    words = [sys.executable, "-m", "efdm", "app", "--port", str(port), "--device", "cpu"]
     environment = {**os.environ, "TMPDIR": str(place), "OMP_NUM_THREADS": "1"}
     app = subprocess.Popen(words, cwd=work, env=environment, stdout=subprocess.PIPE, text=True)
     try:
