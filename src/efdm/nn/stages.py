@@ -125,7 +125,7 @@ class Stage(NamedTuple):
 def find_stage(model: nn.Module, stage: str) -> Stage:
     """Return a stage of a known family (``"stage1"``), or any module by its name.
 
-    Modules inside a known family have the family's layout (NHWC, tokens, class token), also if another model wraps it.
+    Modules inside a known family have the family's layout (NHWC, tokens, class token), even if another model wraps it.
     Otherwise channels are dimension 1.
     """
     known = stages_of(model)
