@@ -68,8 +68,8 @@ def _log_gamma(alpha: float, x: Tensor, u: Tensor) -> Tensor:
     """Compute logarithms of gamma variates of shape ``alpha + 1`` from normal ``x`` and uniform ``u``.
 
     Marsaglia and Tsang, ACM TOMS 26, 2000, with a fixed number of proposals in place of a rejection loop: nothing is read
-    back from the device, and compilers can trace the arithmetic. Before torch 2.13, torch's own gamma and Dirichlet cannot be
-    traced with dynamic sizes.
+    back from the device, and compilers can trace the arithmetic. Before torch 2.13, torch's own gamma and Dirichlet cannot
+    be traced with dynamic sizes.
     """
     d = alpha + 2 / 3  # one addition: torch.compile guards on a reordered sum, whose rounding would differ
     root = 1 + x / (9 * d) ** 0.5
