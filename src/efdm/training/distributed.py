@@ -137,11 +137,11 @@ def process_group(device: str = "") -> Iterator[torch.device]:
     if launched and chosen.startswith("cuda"):
         chosen = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(chosen)
-    check_device(chosen)
+    found = check_device(chosen)
     if launched and not dist.is_initialized():
         dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo")
     try:
-        yield torch.device(chosen)
+        yield found
     finally:
         if dist.is_initialized():
             gc.collect()  # gloo may abort at exit while objects that used it are alive

@@ -109,10 +109,7 @@ def public(settings: TrainSettings) -> dict[str, Any]:
 
 
 def read_settings(cls: type[Settings], folder: Path) -> Settings:
-    """Return the settings that the run in ``folder`` was started with.
-
-    Settings missing from the file take their defaults.
-    """
+    """Return the settings that the run in ``folder`` was started with. Missing ones take their defaults."""
     path = folder / FILE
     if not path.is_file():
         raise RunFolderError(f"{folder} holds no run to resume; start a new one", folder, "not started")
