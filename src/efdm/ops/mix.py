@@ -42,7 +42,7 @@ def blend(content: Tensor, matched: Tensor, strength: float | Tensor) -> Tensor:
         return lerp(content, matched, strength.to(content.device))
     if strength in (0, 1):
         return matched if strength else content
-    return lerp(content, matched, torch.tensor([strength], dtype=torch.float64, device=content.device))
+    return lerp(content, matched, torch.full((1,), strength, dtype=torch.float64, device=content.device))
 
 
 def check_weight(name: str, weight: float | Tensor, content: Tensor, at_0: str, at_1: str) -> float | Tensor:

@@ -155,7 +155,7 @@ class Stylizer:
         The result is a PIL image for a PIL image, a tensor for a tensor and an array for an array, of the same dtype, a
         `Picture` for a `Picture`, a path, bytes or a binary file, and a list for a list of contents. The alpha channel is
         preserved; transparent pixels are neither matched nor changed. On a GPU, calls that repeat the look, the options
-        and the shape of an earlier call replay a CUDA graph.
+        and the shape of an earlier call replay a CUDA graph, with one style at full strength and without masks.
 
         Args:
             regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
@@ -206,9 +206,8 @@ class Stylizer:
 
         def capture() -> Captured:
             each = partial(match([Region(None, look.copy())]), size=shape)  # a copy, whose caches only this graph uses
-            part: Any = options.strength
             x = self._resized(rgb, shape)
-            return Captured(lambda x: run_network(self.network, x, each, tile, part).clamp(0, 1), x)
+            return Captured(lambda x: run_network(self.network, x, each, tile).clamp(0, 1), x)
 
         capturable = (
             rgb.is_cuda
@@ -216,15 +215,18 @@ class Stylizer:
             and look is style  # prepared by the caller
             and len(where) == 1
             and where[0].mask is None
+            and len(look.masks) == 1
+            and look.masks[0] is None
             and options.stroke == 1
-            and options.ties != "random"
+            and options.ties == StylizeOptions.ties
             and not isinstance(options.strength, Tensor)
+            and options.strength == 1
             and MATCHERS[options.method].channels == "separate"  # joint matchers factorise matrices on the host
             and not torch.is_autocast_enabled("cuda")
         )
         graph = None
         if capturable:
-            settings = (options.method, options.strength, tile, *match_with.items())
+            settings = (options.method, tile, *match_with.items())
             key = (weakref.ref(look), len(rgb), shape, torch.cuda.current_stream(rgb.device), *settings)
             graph = self._graphs.get(key, capture)
         if graph is None:
