@@ -16,7 +16,7 @@ from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, DamagedPict
 from efdm.apps.cli.report import print_data_warnings, print_scores
 from efdm.data.images import write_bytes
 from efdm.errors import SettingError
-from efdm.lab.people import score_files
+from efdm.lab.reid_preparation import score_files
 from efdm.reid import PROTOCOLS, load_embedder
 from efdm.reid.evaluate import Reranking
 

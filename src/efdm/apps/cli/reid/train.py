@@ -15,7 +15,7 @@ from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set, Word, Words
 from efdm.apps.cli.report import print_data_warnings, print_run, print_scores, print_trials, resume_hint
-from efdm.lab.people import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
+from efdm.lab.reid_preparation import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads

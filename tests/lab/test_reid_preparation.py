@@ -14,8 +14,8 @@ from efdm.data.people import read_people
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab import Recipe, accuracy_table, comparison_table, expand, render, tables
-from efdm.lab.people import FileSets, read_sets, save_trials
 from efdm.lab.published import DIRECTIONS, MEASURES, PUBLISHED
+from efdm.lab.reid_preparation import FileSets, read_sets, save_trials
 from efdm.reid import PersonSets
 from efdm.reid.protocols import make_trials, read_trials
 
