@@ -317,3 +317,10 @@ def test_three_dimensional_features_of_unknown_layout_warn() -> None:
         torch.compile(mix_after(nn.Sequential(nn.LayerNorm(8)), ["0"]), fullgraph=True, backend="eager")(tokens)
         mix_after(unmix(model), ["0"], EFDMix(p=1.0, channel_dim=-1))(tokens)
         mix_after(nn.Sequential(nn.Conv1d(5, 3, 1)), ["0"], EFDMix(p=1.0))(tokens)
+
+
+def test_nothing_is_inserted_when_one_name_is_wrong(device: torch.device) -> None:
+    model = Net()
+    with pytest.raises(ValueError, match="nowhere"):
+        mix_after(model, ["stem", "nowhere"])
+    assert feature_layers(model) == []

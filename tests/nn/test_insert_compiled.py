@@ -126,3 +126,10 @@ def test_labels_of_a_failed_compiled_call_are_dropped() -> None:
         compiled(torch.zeros(4, 99, 4, 4), domains=torch.arange(4))
     with pytest.raises(ValueError, match="requires domain labels"):
         torch.compile(EFDMix(p=1.0, pairing="crossdomain"), backend="eager")(torch.rand(4, 3, 5, 5))
+
+
+def test_checkpointing_with_an_own_generator_raises(device: torch.device) -> None:
+    layer = EFDMix(p=1.0, generator=torch.Generator(device))
+    model = mix_after(Net(checkpointed=True).to(device), ["body.0"], layer)
+    with pytest.raises(RuntimeError, match="generator=None"):
+        model(images(device)).sum().backward()

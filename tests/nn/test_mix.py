@@ -217,3 +217,11 @@ def test_vmap_draws_for_every_batch() -> None:
     ordered, known = out.flatten(3).sort(-1).values, x[0].flatten(2).sort(-1).values
     assert all(any(torch.equal(sample, style) for style in known) for batch in ordered for sample in batch)
     assert len({tuple(batch[:, 0, 0].tolist()) for batch in ordered}) > 2  # closed gates, and more than one pairing
+
+
+def test_the_gate_opens_with_probability_p(device: torch.device) -> None:
+    x = features(device, 2)
+    layer = EFDMix(p=0.3, alpha=50.0, pairing="crossdomain")
+    with domains_of_batch(torch.tensor([0, 1])):
+        opened = sum(not torch.equal(layer(x), x) for _ in range(400))
+    assert 85 < opened < 160  # 120 expected, standard deviation 9
