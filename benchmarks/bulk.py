@@ -8,8 +8,6 @@ plain engine.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -18,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from records import make_parser, write_record
 
 from efdm.data import Picture, read_picture, resize, write_picture
 from efdm.data.bulk import open_job, run_job
@@ -29,7 +28,6 @@ from efdm.style.jobs import stylize_process
 from efdm.style.options import StylizeOptions
 from efdm.style.plan import find_styles, make_looks
 
-HERE = Path(__file__).parent
 SIDE, COUNT = 512, 24
 
 
@@ -70,12 +68,10 @@ def measure(folder: Path) -> list[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "bulk-cpu.json")
-    options = parser.parse_args()
+    options = make_parser(__doc__).parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         record = {"environment": environment("cpu"), "side": SIDE, "rows": measure(Path(folder))}
     for row in record["rows"]:
         print(row)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(record, options.out, "bulk-cpu.json")

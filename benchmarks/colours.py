@@ -11,25 +11,22 @@ a GPU only our rows are measured.
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import importlib.metadata
-import json
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
+from records import make_parser, write_record
 
 from efdm.data.embedded import photos, styles
 from efdm.environment import environment
 from efdm.style import match_picture
 
-HERE = Path(__file__).parent
 PAIRS = (
     ("astronaut", "coffee"), ("coffee", "rocket"), ("rocket", "cat"), ("cat", "starry"), ("hopper", "lilies"),
     ("coffee", "autumn"),
@@ -45,10 +42,6 @@ class Row(NamedTuple):
     function: Callable[[Any, Any], Any]
 
 
-def ours(**options: Any) -> Callable[[Any, Any], Any]:
-    return lambda x, y: match_picture(x, y, **options)
-
-
 def sitk_match(x: Any, y: Any) -> Any:
     import SimpleITK as sitk
 
@@ -62,44 +55,47 @@ def sitk_match(x: Any, y: Any) -> Any:
     return np.stack(channels, -1)
 
 
-def from_module(module: str, call: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda x, y: call(importlib.import_module(module), x, y)
+def skimage_match(x: Any, y: Any) -> Any:
+    from skimage.exposure import match_histograms
+
+    return match_histograms(x, y, channel_axis=-1)
+
+
+def color_matcher(method: str) -> Callable[[Any, Any], Any]:
+    def match(x: Any, y: Any) -> Any:
+        from color_matcher import ColorMatcher
+
+        return ColorMatcher().transfer(src=x, ref=y, method=method)
+
+    return match
+
+
+def lhm(x: Any, y: Any) -> Any:
+    import colortrans
+
+    return colortrans.transfer_lhm(x, y)
+
+
+def pdf_transfer(x: Any, y: Any) -> Any:
+    from python_color_transfer.color_transfer import ColorTransfer
+
+    return ColorTransfer().pdf_transfer(img_arr_in=x, img_arr_ref=y, regrain=False)
 
 
 def rows(device: str) -> dict[str, Row]:
-    mine = {
-        "efdm": ours(device=device),
-        "efdm, ties by position": ours(device=device, ties="position"),
-        "efdm, lab": ours(device=device, space="lab"),
-        "efdm, joint": ours(device=device, method="joint"),
-    }
-    found = {name: Row("efdm", function) for name, function in mine.items()}
+    mine: dict[str, dict[str, Any]] = {
+        "efdm": {}, "efdm, ties by position": {"ties": "position"}, "efdm, lab": {"space": "lab"},
+        "efdm, joint": {"method": "joint"},
+    }  # fmt: skip
+    found = {name: Row("efdm", partial(match_picture, device=device, **options)) for name, options in mine.items()}
     if device != "cpu":
         return found
-    matcher = "color_matcher"
     return found | {
-        "scikit-image match_histograms": Row(
-            "scikit-image", from_module("skimage.exposure", lambda m, x, y: m.match_histograms(x, y, channel_axis=-1))
-        ),
+        "scikit-image match_histograms": Row("scikit-image", skimage_match),
         "SimpleITK HistogramMatching": Row("SimpleITK", sitk_match),
-        "color-matcher hm": Row(
-            "color-matcher", from_module(matcher, lambda m, x, y: m.ColorMatcher().transfer(src=x, ref=y, method="hm"))
-        ),
-        "color-matcher mkl": Row(
-            "color-matcher", from_module(matcher, lambda m, x, y: m.ColorMatcher().transfer(src=x, ref=y, method="mkl"))
-        ),
-        "color-matcher hm-mkl-hm": Row(
-            "color-matcher",
-            from_module(matcher, lambda m, x, y: m.ColorMatcher().transfer(src=x, ref=y, method="hm-mkl-hm")),
-        ),
-        "colortrans lhm": Row("colortrans", from_module("colortrans", lambda m, x, y: m.transfer_lhm(x, y))),
-        "python-color-transfer pdf": Row(
-            "python-color-transfer",
-            from_module(
-                "python_color_transfer.color_transfer",
-                lambda m, x, y: m.ColorTransfer().pdf_transfer(img_arr_in=x, img_arr_ref=y, regrain=False),
-            ),
-        ),
+        **{f"color-matcher {m}": Row("color-matcher", color_matcher(m)) for m in ("hm", "mkl", "hm-mkl-hm")},
+        "colortrans lhm": Row("colortrans", lhm),
+        "python-color-transfer pdf": Row("python-color-transfer", pdf_transfer),
     }
 
 
@@ -132,6 +128,11 @@ def joint_distance(made: Any, reference: Any) -> float:
     return float((ordered[0] - ordered[1]).abs().mean())
 
 
+def averaged(distances: Iterable[tuple[float, float]]) -> dict[str, float]:
+    channels, joint = (round(statistics.fmean(each), 4) for each in zip(*distances, strict=True))
+    return {"channels": channels, "joint": joint}
+
+
 def measure(row: Row, device: str) -> dict[str, float]:
     distances = []
     for content, reference in PAIRS:
@@ -148,22 +149,19 @@ def measure(row: Row, device: str) -> dict[str, float]:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
         used.append(time.process_time() - before)
-    channels, joint = (round(statistics.fmean(each), 4) for each in zip(*distances, strict=True))
-    return {"channels": channels, "joint": joint, "seconds": round(min(times), 4), "cpu_seconds": round(min(used), 4)}
+    return {**averaged(distances), "seconds": round(min(times), 4), "cpu_seconds": round(min(used), 4)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     device = torch.device(options.device).type
     found, versions = [], {}
-    unchanged = [(channel_distance(x, y), joint_distance(x, y)) for x, y in ((read(a), read(b)) for a, b in PAIRS)]
-    channels, joint = (round(statistics.fmean(each), 4) for each in zip(*unchanged, strict=True))
-    found.append({"name": "unchanged content", "package": "", "channels": channels, "joint": joint})
+    unchanged = ((channel_distance(x, y), joint_distance(x, y)) for x, y in ((read(a), read(b)) for a, b in PAIRS))
+    found.append({"name": "unchanged content", "package": "", **averaged(unchanged)})
     for name, row in rows(options.device).items():
         try:
             versions[row.package] = importlib.metadata.version(row.package)
@@ -177,10 +175,7 @@ def main() -> None:
         "environment": environment(options.device), "packages": versions, "pairs": [list(pair) for pair in PAIRS],
         "timed": {"pictures": list(TIMED), "size": list(SIZE), "repeats": REPEATS}, "rows": found,
     }  # fmt: skip
-    out = options.out or HERE / "results" / f"colours-{device}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"written to {out}")
+    write_record(record, options.out, f"colours-{device}.json")
 
 
 if __name__ == "__main__":

@@ -6,38 +6,21 @@ python benchmarks/colours_report.py --readme   put it into docs/guide/match-colo
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 from documents import ROOT, Table, main, markdown
-
-RESULTS = Path(__file__).parent / "results"
-GUIDE = ROOT / "docs" / "guide" / "match-colours.md"
-
-
-def record(device: str) -> dict[str, Any] | None:
-    path = RESULTS / f"colours-{device}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def times(device: str) -> dict[str, float]:
-    """Return the seconds of every timed row, by name."""
-    found = record(device)
-    return {row["name"]: row["seconds"] for row in found["rows"] if "seconds" in row} if found else {}
+from records import read_record
 
 
 def colours_table() -> str:
-    cpu, gpu = times("cpu"), times("cuda")
-    columns = {"2 cores": cpu, **({"GPU": gpu} if gpu else {})}
-    rows = []
-    for row in (record("cpu") or {"rows": []})["rows"]:
-        spent = (f"{found[row['name']] * 1000:.0f} ms" if row["name"] in found else "" for found in columns.values())
-        rows.append([row["name"], f"{row['channels']:.3f}", f"{row['joint']:.2f}", *spent])
-    return markdown(["", "channels ↓", "joint ↓", *columns], rows)
+    cpu, gpu = (read_record(f"colours-{device}.json")["rows"] for device in ("cpu", "cuda"))
+    columns = [{row["name"]: f"{row['seconds'] * 1000:.0f} ms" for row in rows if "seconds" in row} for rows in (cpu, gpu)]
+    rows = [
+        [row["name"], f"{row['channels']:.3f}", f"{row['joint']:.2f}", *(times.get(row["name"], "") for times in columns)]
+        for row in cpu
+    ]
+    return markdown(["", "channels ↓", "joint ↓", "2 cores", "GPU"], rows)
 
 
-TABLES = (Table(GUIDE, "colours table", "colours_report.py", colours_table),)
+TABLES = (Table(ROOT / "docs" / "guide" / "match-colours.md", "colours table", "colours_report.py", colours_table),)
 
 
 if __name__ == "__main__":

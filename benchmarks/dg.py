@@ -17,21 +17,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from baselines import three_sort
+from records import make_parser, write_record
+from torch import Tensor
 
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
@@ -45,7 +40,6 @@ from efdm.recognition.workers import set_threads
 from efdm.training.device import default_device
 from efdm.training.lanes import Work, side_by_side
 
-HERE = Path(__file__).parent
 METHODS = ("erm", "mixstyle", "efdmix", "efdmix-flow", "distribution-noise", "three_sort")
 # backbone -> the recipe whose stages and augmentation are timed
 RECIPES = {
@@ -191,9 +185,8 @@ def clean(device: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--device", choices=tuple(DEFAULTS), default=default_device())
-    parser.add_argument("--out", type=Path, help="default: benchmarks/results/dg-<device>.json")
     parser.add_argument("--backbones", nargs="+")
     parser.add_argument("--speeds", nargs="+")
     parser.add_argument("--batch", type=int)
@@ -204,7 +197,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="in a row, for each time")
     given = parser.parse_args()
     chosen = {name: value for name, value in vars(given).items() if value is not None}
-    o = argparse.Namespace(**{**DEFAULTS[given.device], "out": HERE / "results" / f"dg-{given.device}.json", **chosen})
+    o = argparse.Namespace(**{"out": None, **DEFAULTS[given.device], **chosen})
     small = o.size < 100
     if o.device == "cpu":
         set_threads(o.size)
@@ -215,11 +208,10 @@ def main() -> None:
         augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
     )  # fmt: skip
     record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
-    o.out.parent.mkdir(parents=True, exist_ok=True)
 
     def keep(kind: str, row: dict[str, Any]) -> None:  # an interrupted benchmark keeps its finished rows
         record[kind].append(row)
-        o.out.write_text(json.dumps(record, indent=1) + "\n")
+        write_record(record, o.out, f"dg-{o.device}.json")
 
     for backbone in o.backbones:
         here = as_in_its_recipe(common, backbone)
@@ -239,7 +231,6 @@ def main() -> None:
             shown = f"{rate}, {LEAVE_ONE_OUT['iterations']} iterations of each in {spent}"
             print(f"{run.backbone} batch {run.batch} {speed}, {count} lanes: {shown}", flush=True)
             keep("lanes", row)
-    print(f"written to {o.out}")
 
 
 if __name__ == "__main__":

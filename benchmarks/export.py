@@ -7,19 +7,17 @@ Times are CPU seconds, the shortest of several, because other programs on the ma
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
 
 import torch
+from records import make_parser, write_record
 
 from efdm.environment import environment
 from efdm.models.weights import pretrained
 from efdm.style.export import PARTS, check_onnx, export_onnx
 
-HERE = Path(__file__).parent
 ROUNDS = 5
 
 
@@ -37,11 +35,9 @@ def measure(part: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "export-cpu.json")
-    options = parser.parse_args()
+    options = make_parser(__doc__).parse_args()
     torch.set_num_threads(1)
     record = {"environment": environment("cpu"), "rows": [measure(part) for part in PARTS]}
     for row in record["rows"]:
         print(row)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(record, options.out, "export-cpu.json")

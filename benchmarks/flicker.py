@@ -10,13 +10,12 @@ than idle cores.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from pathlib import Path
 
 import torch
 from clips import CLIPS, NOISE, clip, measure
+from records import make_parser, write_record
 
 from efdm.data.embedded import STYLES, read_style
 from efdm.environment import environment
@@ -24,15 +23,13 @@ from efdm.style.options import TEMPORAL
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 
-HERE = Path(__file__).parent
 FRAMES, SIZE, STYLE_SIZE = 10, (192, 256), 256
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--weights", type=Path, help="weights of the small network; default: the shipped ones")
     parser.add_argument("--style", choices=tuple(STYLES), default="starry")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "flicker.json")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -54,9 +51,7 @@ def main() -> None:
         "environment": environment("cpu"), "network": stylizer.network.name, "style": options.style, "frames": FRAMES,
         "size": list(SIZE), "noise": round(255 * NOISE, 3), "rows": rows,
     }  # fmt: skip
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"written to {options.out}")
+    write_record(record, options.out, "flicker.json")
 
 
 if __name__ == "__main__":

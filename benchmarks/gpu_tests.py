@@ -62,12 +62,7 @@ def merged(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
         sys.exit("no test process wrote a record; their output is above")
     total = sum((Counter(part["total"]) for part in parts), Counter[str]())
     files = {name: counts for part in parts for name, counts in part["files"].items()}
-    return {
-        "environment": known["environment"],
-        "selected": "gpu",
-        "total": dict(total),
-        "files": dict(sorted(files.items())),
-    }
+    return {**known, "selected": "gpu", "total": dict(total), "files": dict(sorted(files.items()))}
 
 
 def main() -> None:

@@ -13,9 +13,7 @@ and the contrast of strokes.
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 import statistics
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image, ImageDraw
+from records import ROOT, make_parser, write_record
 from torch import Tensor
 
 from efdm.data import resize_short_side
@@ -36,8 +35,7 @@ from efdm.style import Stylizer
 from efdm.style.color import luminance
 from efdm.style.measures import Metrics, edges, load_metrics
 
-HERE = Path(__file__).parent
-SHARED = HERE.parents[1] / "shared"
+SHARED = ROOT.parent / "shared"
 VGG16 = SHARED / "weights" / "vgg16_features.fp16.safetensors"
 BLOCK = 32  # side of a block in pixels
 FLAT = 3 / 255  # standard deviation of every channel below which a block counts as flat
@@ -158,10 +156,9 @@ def measured(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("study", choices=tuple(STUDIES), default="hard-pairs", nargs="?")
-    parser.add_argument("--out", type=Path, help="the record; by default in benchmarks/results")
-    parser.add_argument("--sheet", type=Path, default=HERE.parent / "build" / "hard-pairs.jpg")  # not committed
+    parser.add_argument("--sheet", type=Path, default=ROOT / "build" / "hard-pairs.jpg")  # not committed
     options = parser.parse_args()
     if not SHARED.exists():
         raise SystemExit(f"the pictures and the weights are missing: {SHARED} not found")
@@ -185,7 +182,7 @@ def main() -> None:
         "environment": environment("cpu"), "metrics": f"efdm.style.measures at {study.side} pixels", "network": "small",
         "pairs": [list(pair) for pair in names], "settings": study.settings, "means": means, "rows": rows,
     }  # fmt: skip
-    (options.out or HERE / "results" / f"{options.study}.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_record(record, options.out, f"{options.study}.json")
     labels = ["content", "style", *study.settings]
     options.sheet.parent.mkdir(parents=True, exist_ok=True)
     write_picture(

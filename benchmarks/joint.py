@@ -12,7 +12,6 @@ CPU are processor times of one thread, which depend little on other processes.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -20,6 +19,7 @@ from pathlib import Path
 from statistics import mean
 
 import torch
+from records import make_parser, write_record
 from torch import Tensor
 
 from efdm import efdm, prepare
@@ -32,7 +32,6 @@ from efdm.ops import PreparedStyle, match_jointly, match_principal, wct
 from efdm.style.evaluate import make_pairs, read_resized
 from efdm.style.measures import gram_distance
 
-HERE = Path(__file__).parent
 LAYERS = ("relu3_1", "relu4_1")
 SHAPES = {"relu3_1": (1, 256, 128, 128), "relu4_1": (1, 512, 64, 64)}  # of a picture of 512 x 512
 DIRECTIONS, SIDE, ROTATIONS = 256, 512, 10
@@ -123,7 +122,7 @@ def _milliseconds(calls: dict[str, Callable[[], object]], device: str, rounds: i
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--content", type=Path, help="folder or zip of content pictures")
     parser.add_argument("--style", type=Path, help="folder or zip of style pictures")
     parser.add_argument("--vgg", type=Path, help="normalised VGG-19")
@@ -131,7 +130,6 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=20, help="repetitions of every timed call; the shortest counts")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     record: dict[str, object] = {"environment": environment(options.device), "rotations": ROTATIONS}
@@ -139,9 +137,7 @@ def main() -> None:
         record |= {"pairs": options.pairs, "directions": DIRECTIONS, "side": SIDE, "distances": distances(encode(options))}
     dtypes = ("float32", "bfloat16") if options.device == "cuda" else ("float32",)
     record["milliseconds"] = [row for dtype in dtypes for row in times(options.device, dtype, options.rounds)]
-    out = options.out or HERE / "results" / f"joint-{options.device}.json"
-    out.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"written to {out}")
+    write_record(record, options.out, f"joint-{options.device}.json")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from documents import README, ROOT, Table, main, markdown, parse_update_flag
+from records import read_record
 
 from efdm import lab
 
-RESULTS = ROOT / "benchmarks" / "results"
 GUIDE = ROOT / "docs" / "guide" / "domain-generalization.md"
 TIMES = ("dg-cpu.json", "dg-cuda.json")
 MIXES = {
@@ -25,8 +25,8 @@ MIXES = {
 
 
 def times() -> list[dict[str, Any]]:
-    """Return the contents of the `TIMES` files."""
-    return [json.loads((RESULTS / name).read_text()) for name in TIMES]
+    """Return the records of training steps."""
+    return [read_record(name) for name in TIMES]
 
 
 def steps() -> dict[tuple[str, str], dict[str, Any]]:
@@ -108,7 +108,7 @@ EVALUATORS = {
 
 def retrieval_table() -> str:
     """Return the times of the evaluators for a set of the size of Market-1501."""
-    records = [json.loads((RESULTS / f"retrieval-{device}.json").read_text()) for device in ("cpu", "cuda")]
+    records = [read_record(f"retrieval-{device}.json") for device in ("cpu", "cuda")]
     rows = [
         [words, *(f"{r['rows'][name]['seconds']:.3g} s" if name in r["rows"] else "-" for r in records)]
         for name, words in EVALUATORS.items()

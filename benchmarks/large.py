@@ -9,9 +9,7 @@ includes the parts of both files that the operating system keeps in memory.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import resource
 import subprocess
 import sys
@@ -21,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import make_parser, write_record
 
 from efdm.data import read_picture
 from efdm.data.embedded import photos
 from efdm.environment import environment
 from efdm.style import prepare_reference
 
-HERE = Path(__file__).parent
 ROWS = 400  # per chunk that is written or checked
 
 
@@ -54,10 +52,9 @@ def check(content: Any, made: Any, reference: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--side", type=int, default=46_400)
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "large-cpu.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         content, gray, made = (Path(folder) / f"{name}.npy" for name in ("content", "gray", "made"))
@@ -75,8 +72,8 @@ def main() -> None:
         "environment": environment("cpu"), "values": options.side**2, "seconds": round(seconds),
         "cpu_seconds": round(used.ru_utime + used.ru_stime), "peak_mib": used.ru_maxrss // 1024,
     }  # fmt: skip
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
     print(record)
+    write_record(record, options.out, "large-cpu.json")
 
 
 if __name__ == "__main__":

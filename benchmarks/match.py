@@ -14,29 +14,23 @@ Ratios compare times of the same run.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
-from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from baselines import adain, copy_limit, sort_scatter, three_sort
 from cases import CASES, Case
 from match_report import report
+from records import make_parser, write_record
+from torch import Tensor
 
 from efdm import EFDMix, efdm, kernels, prepare
 from efdm.environment import environment
 from efdm.ops import Partners
 from efdm.training.device import default_device
 
-HERE = Path(__file__).parent
 ROTATED_BYTES = 256 << 20  # several times a typical last-level cache
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -148,16 +142,13 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default=default_device())
-    parser.add_argument("--out", type=Path, help="default: benchmarks/results/<device>.json")
     parser.add_argument("--budget", type=float, default=None, help="seconds per measurement; default: 2 (CPU), 0.2 (GPU)")
     parser.add_argument("--cases", default="", help="run only cases whose name contains this text")
     options = parser.parse_args()
     budget = options.budget or (2.0 if options.device == "cpu" else 0.2)
     record = {"environment": environment(options.device), "rows": []}
-    out = options.out or HERE / "results" / f"{options.device}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         if options.device not in case.where or options.cases not in case.name:
             continue
@@ -167,9 +158,9 @@ def main() -> None:
             for values in case.values:
                 print(f"{case.name} {case.shape} {dtype} {values}...", file=sys.stderr, flush=True)
                 record["rows"].append(run_case(case, dtype, options.device, values, budget))
-                out.write_text(json.dumps(record, indent=1) + "\n")  # an interrupted benchmark keeps its finished rows
+                # after every row, so that an interrupted benchmark keeps its finished rows
+                write_record(record, options.out, f"{options.device}.json")
     print(report(record))
-    print(f"\nwritten to {out}")
 
 
 if __name__ == "__main__":

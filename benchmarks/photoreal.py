@@ -11,7 +11,6 @@ values of output and style, in levels of 255. "seconds" is processor time, which
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from records import ROOT, make_parser, write_record
 from torch import Tensor
 
 from efdm import match_picture
@@ -32,7 +32,6 @@ from efdm.style import Stylizer
 from efdm.style.measures import LPIPS_TAPS, edge_ssim, load_metrics, lpips
 from efdm.style.photoreal import PHOTOREAL
 
-HERE = Path(__file__).parent
 SHOWN = ("02", "06", "13", "24", "30", "36")  # pairs of the sheet
 LPIPS_SIDE, DIRECTIONS = 256, 64
 METHODS = (*PHOTOREAL, "match")
@@ -61,14 +60,13 @@ def results(stylizer: Stylizer, content: Tensor, style: Tensor) -> Iterator[tupl
 
 @torch.inference_mode()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--pairs", type=Path, required=True)
     parser.add_argument("--model", default="small")
     parser.add_argument("--weights", type=Path, help="weights of the model; defaults to the shipped file")
     parser.add_argument("--size", type=int, default=384)
     parser.add_argument("--most", type=int, help="maximum number of pairs")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "photoreal.json")
-    parser.add_argument("--sheet", type=Path, default=HERE.parent / "docs" / "figures" / "paper" / "photoreal.webp")
+    parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "figures" / "paper" / "photoreal.webp")
     options = parser.parse_args()
     record: dict[str, Any] = {"environment": environment("cpu"), "model": options.model, "size": options.size}
     pictures = {source.stem: source for source in find_pictures(options.pairs)}
@@ -100,7 +98,7 @@ def main() -> None:
         means = {key: round(statistics.fmean(row[key] for row in found), 4) for key in MEASURES}
         record["means"][name] = means | {"seconds": statistics.median(row["seconds"] for row in found)}
     record["rows"] = rows
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(record, options.out, "photoreal.json")
     if shown:
         labels = ("content", "style", "plain", *METHODS[1:])
         write_picture(options.sheet, sheet(shown, column_labels=labels, cell=(150, 200), gap=6), quality=75)

@@ -13,15 +13,13 @@ the device is synchronised around every ten calls.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
+from records import make_parser, write_record
 from torch import Tensor
 
 from efdm import prepare
@@ -32,7 +30,6 @@ from efdm.style.replay import Captured
 from efdm.style.stylizer import Stylizer
 from efdm.training.device import default_device
 
-HERE = Path(__file__).parent
 METHODS = ("efdm", "adain")
 BATCHES = {"cpu": (1,), "cuda": (1, 8)}
 ROUNDS = {"cpu": 11, "cuda": 51}
@@ -73,11 +70,10 @@ def seconds(call: Callable[[], object], device: str) -> float:
 
 @torch.inference_mode()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--device", choices=tuple(BATCHES), default=default_device())
     parser.add_argument("--side", type=int, default=512)
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = options.device
     if device == "cuda":
@@ -102,8 +98,7 @@ def main() -> None:
                 })  # fmt: skip
                 speed = f"{middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s"
                 print(f"{network:6} batch {batch} {method:6} {style:9} {speed}", flush=True)
-    out = options.out or HERE / "results" / f"pictures-{device}.json"
-    out.write_text(json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n")
+    write_record({"environment": environment(device), "rows": rows}, options.out, f"pictures-{device}.json")
 
 
 if __name__ == "__main__":

@@ -6,23 +6,18 @@ python benchmarks/pictures_report.py --readme   put them into README.md and docs
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from documents import README, ROOT, Table, main, markdown
+from records import read_record
 
 from efdm.stats import with_error
 from efdm.style.evaluate import read_records
 from efdm.style.report import Group, Sweep, groups, mean_and_error, sweeps
 
-HERE = Path(__file__).parent
 GUIDE = ROOT / "docs" / "guide" / "train-style.md"
 RUN = ROOT / "results" / "style" / "evaluation"
-
-Record = dict[str, Any]
-
 IN_README = ("unchanged content", "small efdm 0.75", "small efdm 1", "vgg16 efdm 1")
 # decoders trained with the same settings except for the method
 METHODS = ("efdm", "adain", "hm", "adamean", "adastd")
@@ -38,11 +33,11 @@ def quality() -> dict[str, Group]:
     return {group.label: group for group in groups(read_records(RUN))}
 
 
-def speed() -> dict[str, dict[tuple[str, str, str, int], Record]]:
+def speed() -> dict[str, dict[tuple[str, str, str, int], dict[str, Any]]]:
     """Return the rows by device and by (network, method, style, batch)."""
     found = {}
     for device in ("cpu", "cuda"):
-        rows = json.loads((HERE / "results" / f"pictures-{device}.json").read_text())["rows"]
+        rows = read_record(f"pictures-{device}.json")["rows"]
         found[device] = {(r["network"], r["method"], r["style"], r["batch"]): r for r in rows}
     return found
 
@@ -59,7 +54,8 @@ def _times(network: str) -> list[str]:
     return [seconds, *per_second]
 
 
-def _cell(group: Group, measure: str) -> str:
+def cell(group: Group, measure: str) -> str:
+    """Return the mean of a measure over pairs with its standard error."""
     return with_error(*mean_and_error(group.values(measure)), ".3f")
 
 
@@ -71,7 +67,7 @@ def readme_table() -> str:
         network, _, strength = label.partition(" efdm ")
         times = _times(network) if strength == "1" else ["", "", ""]  # timed at strength 1 only
         name = f"`{network}`, strength {strength}" if strength else label
-        rows.append([name, _cell(found[label], "lpips"), _cell(found[label], "style_distance"), *times])
+        rows.append([name, *(cell(found[label], measure) for measure in ("lpips", "style_distance")), *times])
     return markdown(head, rows)
 
 
@@ -83,7 +79,7 @@ def method_sweeps() -> dict[str, Sweep]:
 
 def methods_table() -> str:
     """Compare the methods at strength 1."""
-    rows = [[f"`{m}`", *(_cell(sweep.groups[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
+    rows = [[f"`{m}`", *(cell(sweep.groups[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
     return markdown(["method", *MEASURES.values()], rows)
 
 

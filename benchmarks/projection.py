@@ -1,6 +1,6 @@
 """Measure test-time projection for the trained models of a recipe, and write a record.
 
-    python benchmarks/projection.py FOLDER --out FILE [--data PACS ...] [--methods ROW ...] [--stages NAME ...]
+    python benchmarks/projection.py FOLDER [--out FILE] [--data PACS ...] [--methods ROW ...] [--stages NAME ...]
 
 FOLDER is the output of `efdm dg run`, including the models of its runs. For every run, matcher and strength, the record has
 the numbers of correct pictures and of all pictures in each test domain. The printed table has averages over domains and
@@ -9,11 +9,11 @@ seeds; "none" is the unchanged model.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
+
+from records import make_parser, write_record
 
 from efdm.dg.classifier import load_classifier
 from efdm.environment import environment
@@ -24,9 +24,8 @@ from efdm.training.device import default_device
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", type=Path, nargs="*")
     parser.add_argument("--methods", nargs="*", help="rows of the recipe; default: all")
     parser.add_argument("--stages", nargs="*", help="default: those of the recipe")
@@ -56,9 +55,8 @@ def main() -> None:
         accuracies.setdefault((row["row"], row["method"], row["strength"]), []).append(100 * right / count)
     lines = [[*map(str, key), f"{statistics.fmean(values):.1f}", str(len(values))] for key, values in accuracies.items()]
     print(markdown_table(["method", "match", "strength", "accuracy", "runs"], lines))
-    o.out.parent.mkdir(parents=True, exist_ok=True)
     record = {"environment": environment(o.device), "recipe": study.recipe.name, "rows": rows}
-    o.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(record, o.out, f"projection-{study.recipe.data}.json")
 
 
 if __name__ == "__main__":

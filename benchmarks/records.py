@@ -1,4 +1,4 @@
-"""List the records of benchmarks with their commits, and the changes of the measured code since then.
+"""Records of benchmarks. As a script, list them with their commits and the changes of the measured code since then.
 
     python benchmarks/records.py
 
@@ -7,10 +7,12 @@ Rerun the benchmarks of stale records before a release. The exit status is 1 if 
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -48,6 +50,26 @@ MEASURED: dict[str, tuple[str, ...]] = {
 }
 
 
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the command line of a benchmark, with the option ``--out``."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="file of the record; by default in benchmarks/results")
+    return parser
+
+
+def write_record(record: object, out: Path | None, name: str) -> None:
+    """Write a record to ``out``, by default to the file ``name`` in benchmarks/results, and print its path."""
+    path = out or RESULTS / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"written to {path}", flush=True)
+
+
+def read_record(name: str) -> Any:
+    """Return the content of a record in benchmarks/results."""
+    return json.loads((RESULTS / name).read_text())
+
+
 def changes_since(commit: str, paths: tuple[str, ...]) -> str:
     """Return git's summary of the changes of ``paths`` since a commit, or "" without changes."""
     if not paths:
@@ -59,7 +81,7 @@ def changes_since(commit: str, paths: tuple[str, ...]) -> str:
 def main() -> int:
     stale = 0
     for name, paths in MEASURED.items():
-        environment = json.loads((RESULTS / name).read_text())["environment"]
+        environment = read_record(name)["environment"]
         changed = changes_since(environment["commit"], paths)
         stale += bool(changed)
         print(f"{name:22} {environment['commit']} {environment['date']}  {changed or 'current'}")

@@ -9,15 +9,13 @@ definition, on a few queries. The features are synthetic: people around random c
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from records import make_parser, write_record
 from torch import Tensor
 
 from efdm.environment import environment
@@ -26,7 +24,6 @@ from efdm.reid.evaluate import rank_again
 from efdm.reid.retrieval import Features, Ranking, pairwise, rank
 from efdm.training.device import default_device
 
-HERE = Path(__file__).parent
 PEOPLE, CAMERAS, DISTRACTORS = 750, 6, 2793 / 15_913  # of Market-1501's test set
 Evaluator = Callable[[Features, Features], Ranking]
 
@@ -114,9 +111,8 @@ def measure(evaluate: Evaluator, query: Features, gallery: Features, rounds: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default=default_device())
-    parser.add_argument("--out", type=Path, help="default: benchmarks/results/retrieval-<device>.json")
     parser.add_argument("--queries", type=int, default=3368)
     parser.add_argument("--pictures", type=int, default=15_913)
     parser.add_argument("--dimensions", type=int, default=512)
@@ -137,9 +133,7 @@ def main() -> None:
     record = {"environment": environment(options.device), **size, "rows": rows}
     if theirs:
         record["torchreid"] = importlib.metadata.version("torchreid")
-    out = options.out or HERE / "results" / f"retrieval-{options.device}.json"
-    out.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"written to {out}")
+    write_record(record, options.out, f"retrieval-{options.device}.json")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 from documents import ROOT, Table, main, markdown
 from pictures_report import method_sweeps, speed
+from records import read_record
 from reproduction import ABSENT, FAILS, HOLDS, OPEN, PAGE, Row
 from scipy import stats
 
@@ -49,9 +50,6 @@ def link(path: Path) -> str:
 
 def judged(holds: bool) -> str:
     return HOLDS if holds else FAILS
-
-
-# --- claims ----------------------------------------------------------------------------------------------------------
 
 
 def pairs_row(place: str, claim: str, first: str, second: str, measure: str) -> Row:
@@ -166,9 +164,6 @@ def claims_table() -> str:
     return markdown(head, [list(row[:-1]) for row in rows()])
 
 
-# --- other tables ----------------------------------------------------------------------------------------------------
-
-
 def table3() -> str:
     """Return the paper's Table 3 with our times and distances, "-" for what was not measured, and Figure 5."""
     gpu, cpu = (read(STYLE / "table3" / f"{device}.json") or {"times": []} for device in ("cuda", "cpu"))
@@ -186,7 +181,7 @@ def table3() -> str:
 
 
 def photoreal_table() -> str:
-    means = json.loads((ROOT / "benchmarks" / "results" / "photoreal.json").read_text())["means"]
+    means = read_record("photoreal.json")["means"]
     lines = []
     for name, title in PHOTO_ROWS.items():
         found = means[name]

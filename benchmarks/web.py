@@ -9,7 +9,6 @@ kernels are compiled and the styles are prepared. The script fails if a request 
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import itertools
 import json
@@ -24,12 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gradio_client import Client, handle_file
+from records import make_parser, write_record
 
 from efdm.data import read_picture, resize_short_side, write_picture
 from efdm.data.embedded import PHOTOS, STYLES, photos
 from efdm.environment import environment
 
-HERE = Path(__file__).parent
 SIZE, WARM, MAX_GROWTH_MIB = 256, 50, 100
 PAD = {"names": [], "x": 0.5, "y": 0.5}
 
@@ -40,10 +39,9 @@ def memory(process: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "web.json")
     options = parser.parse_args()
     words = [sys.executable, "-m", "efdm", "app", "--device", "cpu"]
     app = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -53,7 +51,7 @@ def main() -> None:
     finally:
         app.terminate()
         app.communicate()
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(record, options.out, "web.json")
     print(json.dumps({k: v for k, v in record.items() if k != "environment"}, indent=1))
     if record["failures"] or record["growth_mib"] >= MAX_GROWTH_MIB:
         sys.exit(1)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
-from records import MEASURED, RESULTS
-
-ROOT = Path(__file__).parent.parent
+from records import MEASURED, RESULTS, ROOT, read_record
 
 
 def test_every_record_is_listed() -> None:
@@ -19,7 +15,7 @@ def test_every_record_is_listed() -> None:
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_record_names_its_environment(name: str) -> None:
-    environment = json.loads((RESULTS / name).read_text())["environment"]
+    environment = read_record(name)["environment"]
     assert environment["device_name"]
     assert environment["versions"]["torch"]
     assert re.fullmatch(r"[0-9a-f]{12}", environment["commit"]), "made from a tree with uncommitted changes"
@@ -34,13 +30,12 @@ def git(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_commit_of_a_record_is_in_the_history(name: str) -> None:
-    commit = json.loads((RESULTS / name).read_text())["environment"]["commit"]
-    assert git("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
+    assert git("merge-base", "--is-ancestor", read_record(name)["environment"]["commit"], "HEAD").returncode == 0
 
 
 def test_the_gpu_tests_passed() -> None:
     """A file with failures must have been changed since."""
-    record = json.loads((RESULTS / "gpu-tests.json").read_text())
+    record = read_record("gpu-tests.json")
     assert record["environment"]["device"] == "cuda"
     assert record["selected"] == "gpu"
     assert record["total"]["passed"] > 200

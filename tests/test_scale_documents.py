@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from test_documents import ROOT
-
-
-def rows_of(name: str) -> list[dict[str, Any]]:
-    return json.loads((ROOT / "benchmarks/results" / name).read_text())["rows"]
+from pictures_report import speed
+from records import read_record
+from test_style_documents import words_of
 
 
 def test_100_million_pictures() -> None:
-    text = " ".join((ROOT / "docs/guide/scale.md").read_text().split())
-    rows = {row["stage"]: row for row in rows_of("bulk-cpu.json")}
-    case = ("small", "efdm", "prepared", 1)
-    (gpu,) = (
-        row["pictures_per_second"]
-        for row in rows_of("pictures-cuda.json")
-        if (row["network"], row["method"], row["style"], row["batch"]) == case
-    )
+    text = words_of("docs/guide/scale.md")
+    rows = {row["stage"]: row for row in read_record("bulk-cpu.json")["rows"]}
+    gpu = speed()["cuda"]["small", "efdm", "prepared", 1]["pictures_per_second"]
     read, stylize, encode, job = (rows[stage]["cpu_seconds"] for stage in ("read", "stylize", "encode", "job"))
     beside = read + encode
     rate, count = 16 / beside, 1e8
@@ -43,10 +33,11 @@ def test_100_million_pictures() -> None:
 
 
 def test_the_speed_of_exported_networks() -> None:
-    text = " ".join((ROOT / "docs/guide/export.md").read_text().split())
-    ratios = [row["cpu_seconds"] / row["torch_cpu_seconds"] for row in rows_of("export-cpu.json")]
+    text = words_of("docs/guide/export.md")
+    rows = read_record("export-cpu.json")["rows"]
+    ratios = [row["cpu_seconds"] / row["torch_cpu_seconds"] for row in rows]
     assert f"takes {min(ratios):.1f} to {max(ratios):.1f} times as long as PyTorch" in text
-    for row in rows_of("export-cpu.json"):
+    for row in rows:
         assert row["difference"] <= 2 / 255
         times = f"{row['cpu_seconds']:.2f} s | {row['torch_cpu_seconds']:.2f} s | {255 * row['difference']:.3f}/255 |"
         assert f"| `{row['part']}` | {row['megabytes']:.1f} MB | {times}" in text, times

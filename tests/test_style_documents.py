@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pictures_report
+from pictures_report import cell
+from records import read_record
 from test_documents import ROOT
 
 from efdm.models.weights import WEIGHTS
 from efdm.style.evaluate import read_records
-from efdm.style.report import Group, groups, mean_and_error
+from efdm.style.report import groups, mean_and_error
 
 
 def words_of(document: str) -> str:
     """Return the text of a document with its lines joined."""
     return " ".join((ROOT / document).read_text().split())
-
-
-def formatted(group: Group, measure: str) -> str:
-    mean, error = mean_and_error(group.values(measure))
-    return f"{mean:.3f} ± {error:.3f}"
 
 
 def test_the_comparison_of_methods() -> None:
@@ -61,7 +57,7 @@ def test_the_model_cards() -> None:
     for label, name in (("small efdm 1", "small.md"), ("vgg16 efdm 1", "vgg16-efdm.md")):
         group = found[label]
         assert WEIGHTS[Path(name).stem].sha256.startswith(str(group.candidate["weights"])), "another file was measured"
-        quality = f"content LPIPS {formatted(group, 'lpips')}, style distance {formatted(group, 'style_distance')}"
+        quality = f"content LPIPS {cell(group, 'lpips')}, style distance {cell(group, 'style_distance')}"
         assert quality in words_of(f"docs/models/{name}")
     card = words_of("docs/models/small.md")
     before = {g.label: g for g in groups(read_records(ROOT / "results/style/small-start"))}["small efdm 1"]
@@ -72,12 +68,12 @@ def test_the_model_cards() -> None:
     (itself,) = (g for g in groups(read_records(ROOT / "results/style/identity")) if g.candidate["kind"] == "network")
     assert WEIGHTS["small"].sha256.startswith(str(itself.candidate["weights"]))
     assert all(r["content"] == r["style"] for r in itself.records)
-    assert f"is reproduced with an LPIPS of {formatted(itself, 'lpips')} ({len(itself.records)} photographs" in card
+    assert f"is reproduced with an LPIPS of {cell(itself, 'lpips')} ({len(itself.records)} photographs" in card
     assert mean_and_error(itself.values("lpips"))[0] <= 0.25
 
 
 def test_hard_pairs() -> None:
-    means = json.loads((ROOT / "benchmarks/results/hard-pairs.json").read_text())["means"]
+    means = read_record("hard-pairs.json")["means"]
     adain, exact, default, stroke = (means[setting] for setting in ("adain", "exact", "default", "stroke 2"))
     ratios = [f"{row['flat_variance'] / adain['flat_variance']:.1f}" for row in (default, exact)]
     assert float(ratios[0]) <= 2
@@ -112,7 +108,7 @@ def test_quality_and_speed_targets() -> None:
 
 def test_photorealistic_modes() -> None:
     """The recommendations of the guide follow from the record."""
-    record = json.loads((ROOT / "benchmarks/results/photoreal.json").read_text())
+    record = read_record("photoreal.json")
     means = record["means"]
     made = [name for name in means if name != "content"]
     assert max(made, key=lambda name: means[name]["edge_ssim"]) == "grid"
