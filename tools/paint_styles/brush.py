@@ -31,8 +31,13 @@ def inks(codes: str) -> Array:
     return np.array([[int(code[i : i + 2], 16) for i in (0, 2, 4)] for code in codes.split()], np.float32) / 255
 
 
-def ramp(t: Array, colours: Array) -> Array:
-    """Interpolate evenly spaced colours at ``t`` in [0, 1], of any shape; the last axis of the result is RGB."""
+def dye(code: str) -> Array:
+    return inks(code)[0]
+
+
+def ramp(t: Array, codes: str) -> Array:
+    """Interpolate evenly spaced colours at ``t``, clipped to [0, 1], of any shape; the last axis of the result is RGB."""
+    colours = inks(codes)
     stops = np.linspace(0, 1, len(colours))
     return np.stack([np.interp(t, stops, colours[:, c]) for c in range(3)], -1).astype(np.float32)
 
@@ -153,27 +158,17 @@ def _bristles(brush: Brush, rng: Generator, rows: int, columns: int) -> tuple[Ma
     t = np.linspace(-1, 1, columns, dtype=np.float32)[None, :]
     sticks, heights, streaks = [], [], []
     for _ in range(LINEAGES):
-        knots = rng.standard_normal((3, max(3, columns // 3))).astype(np.float32)
-        hair = np.clip(resize(knots, (rows, columns)), -2, 2) / 2
-        rough = (
-            np.clip(
-                resize(rng.standard_normal((max(2, rows // 6), max(2, columns // 4))).astype(np.float32), (rows, columns)),
-                -2,
-                2,
-            )
-            / 2
-        )
+        knots = (3, max(3, columns // 3)), (max(2, rows // 6), max(2, columns // 4))
+        fields = (resize(rng.standard_normal(shape).astype(np.float32), (rows, columns)) for shape in knots)
+        hair, rough = (np.clip(field, -2, 2) / 2 for field in fields)
         shape = TIPS[brush.tip](s, t, brush.length / brush.width, rough)
         emptied = brush.dry * (0.5 + 0.5 * s) ** 1.5
         sticks.append(shape & (0.7 * hair + 0.3 * rough > 2 * emptied - 1.15))
         ridge = np.abs(t) ** 4 * 0.6 + np.clip(s, 0, 1) ** 6 * 0.5  # paint is pushed to the sides and ahead
         heights.append(brush.body * (0.6 + 0.35 * hair + 0.08 * rough + ridge))
         streaks.append(brush.streak * (hair + 0.35 * rough))
-    return (
-        np.stack(sticks).reshape(LINEAGES, -1),
-        np.stack(heights).reshape(LINEAGES, -1).astype(np.float32),
-        np.stack(streaks).reshape(LINEAGES, -1).astype(np.float32),
-    )
+    flat = (np.stack(values).reshape(LINEAGES, -1) for values in (sticks, heights, streaks))
+    return next(flat), *(values.astype(np.float32) for values in flat)
 
 
 def trace(flow: Array, centres: Array, length: float, joints: int = 9) -> Array:

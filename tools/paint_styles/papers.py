@@ -11,6 +11,7 @@ from .brush import (
     Brush,
     Canvas,
     canvas,
+    dye,
     inks,
     lay,
     noise,
@@ -40,12 +41,12 @@ def watercolour(size: int, rng: Generator) -> Array:
     grain = noise(m, rng, 170, 3)
     edge = noise(m, rng, 14, 5)
     soft, pools = noise(m, rng, 3, 3), noise(m, rng, 6, 4)
-    sheet = np.broadcast_to(inks("fbf7ec")[0], (m, m, 3)) * (1 + 0.012 * grain)[..., None]
-    sky = ramp(np.clip(0.5 + 0.3 * soft + 0.7 * (y - 0.28), 0, 1), inks("3f7fc9 7fb4e0 e9b7cf f9c58f f7a66a"))
+    sheet = np.broadcast_to(dye("fbf7ec"), (m, m, 3)) * (1 + 0.012 * grain)[..., None]
+    sky = ramp(0.5 + 0.3 * soft + 0.7 * (y - 0.28), "3f7fc9 7fb4e0 e9b7cf f9c58f f7a66a")
     cloud = step(0.2, 1.1, noise(m, rng, (5, 3), 5) - 1.6 * (y - 0.2))
     sheet = _wash(sheet, 0.03 + 0.47 - y + 0.012 * edge, sky, (0.9 + 0.2 * pools) * (1 - 0.85 * cloud), 0.1, grain)
     sun = 0.062 - np.hypot(y - 0.3, x - rng.uniform(0.55, 0.7)) + 0.0025 * edge
-    sheet = _wash(sheet, sun, inks("f58a3c")[0], 0.8 + 0.15 * pools, 0.35, grain)
+    sheet = _wash(sheet, sun, dye("f58a3c"), 0.8 + 0.15 * pools, 0.35, grain)
     shore = 0.6
     for base, rise, codes, strength in (
         (0.44, 0.10, "8fa3d6 b79bd0 d9a9c0", 0.7),
@@ -54,7 +55,7 @@ def watercolour(size: int, rng: Generator) -> Array:
     ):
         ridge = base - rise * np.interp(x[0], np.linspace(0, 1, 9), rng.uniform(-0.6, 1.2, 9)).astype(np.float32)
         ridge = ridge + 0.012 * noise(m, rng, (2, 18), 4)[m // 2]
-        tint = ramp(np.clip(0.5 + 0.32 * noise(m, rng, 4, 2), 0, 1), inks(codes))
+        tint = ramp(0.5 + 0.32 * noise(m, rng, 4, 2), codes)
         fade = np.clip(1.1 - 1.9 * np.clip(y - ridge, 0, 1) / 0.2, 0.25, 1)  # mist at the foot
         sheet = _wash(
             sheet,
@@ -65,17 +66,15 @@ def watercolour(size: int, rng: Generator) -> Array:
             grain,
         )
     lake = np.minimum(y - shore - 0.006, 1.03 - y + 0.02 * edge)
-    water = ramp(np.clip(0.5 + 0.3 * soft[::-1] - 0.8 * (y - 0.75), 0, 1), inks("1f5f9c 2f8fb5 6fc0c9 d9c0cf f9c9a0"))
+    water = ramp(0.5 + 0.3 * soft[::-1] - 0.8 * (y - 0.75), "1f5f9c 2f8fb5 6fc0c9 d9c0cf f9c9a0")
     dry = step(0.9, 1.3, noise(m, rng, (46, 3), 2) + 0.2 * grain) * step(0.62, 0.8, y)  # dry brush
     sheet = _wash(sheet, lake, water, (0.85 + 0.22 * pools) * (1 - 0.9 * dry), 0.3, grain)
     for depth in (0.03, 0.09, 0.17, 0.26):
         band = 0.004 * noise(m, rng, (2, 5), 3) + 0.05 * depth - np.abs(y - shore - depth - 0.006 * pools)
-        sheet = _wash(sheet, band, inks("2a5f96")[0], np.full((m, m), 0.5, np.float32), 0.25, grain)
+        sheet = _wash(sheet, band, dye("2a5f96"), np.full((m, m), 0.5, np.float32), 0.25, grain)
     bloom = noise(m, rng, 4, 5)
     front = np.exp(-(((bloom - 1.1) / 0.06) ** 2)) * step(0.1, 0.4, y)
-    sheet = (
-        sheet * (1 - 0.16 * front)[..., None] ** inks("8f6f5f")[0] + 0.12 * (1 - sheet) * step(1.1, 1.5, bloom)[..., None]
-    )
+    sheet = sheet * (1 - 0.16 * front)[..., None] ** dye("8f6f5f") + 0.12 * (1 - sheet) * step(1.1, 1.5, bloom)[..., None]
     left = rng.uniform(0, 1) < 0.5
     for i in range(7):  # pines in the foreground
         cx = (0.04 + 0.055 * i + rng.uniform(-0.012, 0.012)) if left else (0.96 - 0.055 * i + rng.uniform(-0.012, 0.012))
@@ -85,10 +84,10 @@ def watercolour(size: int, rng: Generator) -> Array:
         pine = np.minimum(
             0.062 * t**0.8 * saw - np.abs(x - cx) + 0.0035 * edge, np.minimum(y - top, foot - y + 0.008 * edge)
         )
-        tint = ramp(np.clip(0.5 + 0.35 * pools, 0, 1), inks("173f4a 1f6f5f 5a8f3f b58f2f"))
+        tint = ramp(0.5 + 0.35 * pools, "173f4a 1f6f5f 5a8f3f b58f2f")
         sheet = _wash(sheet, pine, tint, 0.85 + 0.25 * pools, 0.35, grain)
     bank = y - 0.9 - 0.03 * soft - 0.05 * (x if left else 1 - x)
-    tint = ramp(np.clip(0.5 + 0.32 * noise(m, rng, 7, 3), 0, 1), inks("2f4f3a 5f8f3a d9a83a c4622f"))
+    tint = ramp(0.5 + 0.32 * noise(m, rng, 7, 3), "2f4f3a 5f8f3a d9a83a c4622f")
     sheet = _wash(sheet, np.minimum(bank, 1.02 - y + 0.01 * edge), tint, 0.95 + 0.2 * pools, 0.35, grain)
     for _ in range(26):  # spatter
         drop = rng.uniform(0.0012, 0.0045) - np.hypot(y - rng.uniform(0.05, 0.98), x - rng.uniform(0, 1))
@@ -103,7 +102,7 @@ def _hatch(on: Canvas, rng: Generator, tone: Array, turn: Array, where: Array) -
     """Hatch dark tones with charcoal, in more directions the darker they are, and light tones with chalk, within a mask."""
     n = tone.shape[0]
     sheet = Canvas(on.colour.copy(), on.relief)
-    black, white = inks("1b1817")[0], inks("fdf8ee")[0]
+    black, white = dye("1b1817"), dye("fdf8ee")
     near = resize(where[:: max(1, n // 64), :: max(1, n // 64)], (n, n)) > 0.01  # start strokes near the mask only
     for threshold, offset, brush in (
         (0.66, 0.0, Brush(40, 1.7, dry=0.5, streak=0.05)),
@@ -124,7 +123,7 @@ def chalk(size: int, rng: Generator) -> Array:
     """A still life hatched in charcoal on toned paper, heightened with white."""
     n = size
     y, x = square(n)
-    paper = inks("b8997a")[0] * (1 + 0.03 * noise(n, rng, 90, 2) + 0.02 * noise(n, rng, 5, 2))[..., None]
+    paper = dye("b8997a") * (1 + 0.03 * noise(n, rng, 90, 2) + 0.02 * noise(n, rng, 5, 2))[..., None]
     on = canvas(size, paper.astype(np.float32))
     ground, tooth = on.colour.copy(), noise(on.side, rng, 260, 2)
     table = step(-0.002, 0.002, y - 0.64)
@@ -171,6 +170,6 @@ def chalk(size: int, rng: Generator) -> Array:
         for _ in range(3):  # three outlines, darker in the shade
             line = step(0.0026, 0.001, np.abs(distance + 0.0018 * noise(n, rng, 6, 2)))
             pressed = np.clip(0.95 - 0.7 * shade + 0.2 * noise(n, rng, 7, 1), 0.15, 1)
-            on.colour = over(on.colour, inks("1b1817")[0], resize(line * pressed, on.relief.shape).clip(0, 1))
+            on.colour = over(on.colour, dye("1b1817"), resize(line * pressed, on.relief.shape).clip(0, 1))
     # charcoal and chalk stick to the raised grain of the paper
     return picture(over(ground, on.colour, np.clip(0.9 + 0.25 * tooth, 0.15, 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
-from .brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, square, step
+from .brush import OVERSAMPLING, Array, dye, inks, noise, over, picture, printed, square, step
 
 
 def bauhaus(size: int, rng: Generator) -> Array:
@@ -14,9 +14,7 @@ def bauhaus(size: int, rng: Generator) -> Array:
     y, x = square(m)
     dry = noise(m, rng, 160, 2)
     red, blue, yellow, black, teal, pink, orange = inks("d62f27 1d4e9e f4b921 1a1817 2a8c82 eaa59a ee7b22")
-    colour = over(
-        np.broadcast_to(inks("f2e8d0")[0], (m, m, 3)), inks("e6d6b4")[0], 0.6 * step(0.2, 1, np.hypot(y - 0.45, x - 0.5))
-    )
+    colour = over(np.broadcast_to(dye("f2e8d0"), (m, m, 3)), dye("e6d6b4"), 0.6 * step(0.2, 1, np.hypot(y - 0.45, x - 0.5)))
     grain = np.clip(0.95 + 0.045 * dry, 0, 1)
     soft = 0.0012
 
@@ -40,10 +38,10 @@ def bauhaus(size: int, rng: Generator) -> Array:
     put(bar(0.72, 0.22, tilt, 0.7, 0.09)[0], pink)
     put(r - 0.285, red)
     put(np.maximum(r - 0.285, -(np.sin(turn + tilt))), blue * 0.9)
-    put(np.abs(r - 0.225) - 0.02, inks("f2e8d0")[0])
+    put(np.abs(r - 0.225) - 0.02, dye("f2e8d0"))
     put(np.maximum(r - 0.165, np.cos(turn - 0.4)), black)
     put(np.maximum(r - 0.165, -np.cos(turn - 0.4)), orange)
-    put(r - 0.07, inks("f6efdc")[0])
+    put(r - 0.07, dye("f6efdc"))
     put(np.hypot(y - cy, x - cx) - 0.03, red)
     for k in range(5):
         put(
@@ -53,11 +51,11 @@ def bauhaus(size: int, rng: Generator) -> Array:
     d, p, q = bar(0.2, 0.82, -0.35, 0.3, 0.22)
     check = (np.floor(p / 0.0366) + np.floor(q / 0.0366)) % 2
     put(d, black, check.astype(np.float32))
-    put(np.where(check < 1, d, 1), inks("f6efdc")[0])
+    put(np.where(check < 1, d, 1), dye("f6efdc"))
     d, p, q = bar(0.87, 0.3, tilt - 0.12, 0.5, 0.13)
     put(np.maximum(d, np.abs(np.mod(q / 0.022, 1) - 0.5) * 0.022 - 0.006), black)
-    times(np.hypot(y - 0.68, x - 0.62) - 0.14, inks("6fc0d0")[0])
-    times(np.hypot(y - 0.6, x - 0.73) - 0.1, inks("f2a0a0")[0])
+    times(np.hypot(y - 0.68, x - 0.62) - 0.14, dye("6fc0d0"))
+    times(np.hypot(y - 0.6, x - 0.73) - 0.1, dye("f2a0a0"))
     wedge = np.maximum(np.maximum(-(x - 0.06) * 0.9 - (y - 0.96) * -0.2, (y - 0.97)), (x - 0.06) * 0.75 - (y - 0.68))
     put(wedge, teal)
     put(np.maximum(np.hypot(y - 0.07, x - 0.12) - 0.13, -(y - 0.07)), orange)

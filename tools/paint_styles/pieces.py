@@ -13,6 +13,7 @@ from .brush import (
     along,
     at,
     canvas,
+    dye,
     inks,
     jitter,
     lit,
@@ -79,17 +80,17 @@ def mosaic(size: int, rng: Generator) -> Array:
     y, x = square(n)
     sun = np.hypot(y - 0.2, x - rng.uniform(0.6, 0.75))
     rays = 0.5 + 0.5 * np.cos(10 * np.arctan2(y - 0.2, x - 0.68))
-    scene = ramp(np.clip(sun / 0.75, 0, 1) ** 0.8, inks("fff2c0 f0c24b d9a441 c98a3a b5653a 8a3f2c"))
-    scene = over(scene, inks("f7dc8a")[0], 0.55 * rays * step(0.55, 0.16, sun))
-    scene = over(scene, ramp(np.clip(sun / 0.13, 0, 1), inks("fff6d6 f6c945 d8642a 7c2a1e")), step(0.132, 0.126, sun))
+    scene = ramp(np.clip(sun / 0.75, 0, 1) ** 0.8, "fff2c0 f0c24b d9a441 c98a3a b5653a 8a3f2c")
+    scene = over(scene, dye("f7dc8a"), 0.55 * rays * step(0.55, 0.16, sun))
+    scene = over(scene, ramp(sun / 0.13, "fff6d6 f6c945 d8642a 7c2a1e"), step(0.132, 0.126, sun))
     level = sun
     crest = 0.46 + 0.035 * np.sin(11 * x + rng.uniform(0, 6)) + 0.015 * np.sin(23 * x)
     depth = y - crest
     sea = step(-0.003, 0.003, depth)
     bands = np.mod(depth * 8.5 + 0.15 * np.sin(7 * x), 1)
-    water = ramp(np.clip(depth / 0.55 + 0.28 * (bands - 0.5), 0, 1), inks("d9efe3 74c2bd 2f93a8 1f6a9c 1b3f7a 14224f"))
+    water = ramp(depth / 0.55 + 0.28 * (bands - 0.5), "d9efe3 74c2bd 2f93a8 1f6a9c 1b3f7a 14224f")
     scene = over(scene, water, sea)
-    scene = over(scene, inks("f4efe0")[0], step(0.016, 0.01, np.abs(depth - 0.008)))
+    scene = over(scene, dye("f4efe0"), step(0.016, 0.01, np.abs(depth - 0.008)))
     level = np.where(depth > 0, depth, level)
     for cy, cx, turn, codes in (
         (0.66, 0.32, 1, "fbe3b0 e8893a c43f2a 7a1f24"),
@@ -101,21 +102,21 @@ def mosaic(size: int, rng: Generator) -> Array:
         tail = np.maximum(np.abs(v) - 1.1 * np.clip(-u - 0.82, 0, 1) * 2.4 - 0.05, np.maximum(-u - 1.42, u + 0.8))
         fish = np.minimum(body, 2 * tail)
         scales = np.clip(0.5 + 0.38 * v + 0.22 * np.sin(14 * u), 0, 1)
-        scene = over(scene, inks("12182e")[0], step(0.3, 0.22, fish))
-        scene = over(scene, ramp(scales, inks(codes)), step(0.04, -0.04, fish))
+        scene = over(scene, dye("12182e"), step(0.3, 0.22, fish))
+        scene = over(scene, ramp(scales, codes), step(0.04, -0.04, fish))
         eye = np.hypot(u - 0.66, 0.45 * (v + 0.25))
-        scene = over(over(scene, inks("fffbe8")[0], step(0.13, 0.11, eye)), inks("12182e")[0], step(0.06, 0.05, eye))
+        scene = over(over(scene, dye("fffbe8"), step(0.13, 0.11, eye)), dye("12182e"), step(0.06, 0.05, eye))
         level = np.where(fish < 0.5, 0.1 * np.maximum(fish, -0.85), level)
     label, gap, sites = _tiles(m, rng, 56, along(level + 0.002 * noise(n, rng, 6, 1)))
     stones = jitter(at(scene, sites), rng, 0.055, 0.03)
     stones += (rng.uniform(0, 1, (len(stones), 1)) < 0.06) * 0.12  # a few bright tesserae
-    on = canvas(size, inks("2b2724")[0])
+    on = canvas(size, dye("2b2724"))
     edge = step(0.09, 0.2, gap)
     tilt = np.stack(square(m), -1) - sites[label]
     lean = rng.normal(0, 2.2, (len(sites), 2))[label]
     grain = 0.025 * noise(m, rng, 150, 2)
     colour = stones[label] * (1 + (tilt * lean).sum(-1) + grain)[..., None]
-    on.colour = over(np.broadcast_to(inks("4a423a")[0], colour.shape) * (1 + 2 * grain)[..., None], colour, edge)
+    on.colour = over(np.broadcast_to(dye("4a423a"), colour.shape) * (1 + 2 * grain)[..., None], colour, edge)
     on.relief = 3 * step(0.05, 0.4, gap)
     return picture(lit(on, 0.5, 0.05))
 
@@ -171,8 +172,8 @@ def glass(size: int, rng: Generator) -> Array:
     shine += (0.2 * glow**2 * np.clip(light - 0.75, 0, 1))[..., None]  # brighter in the centre of a pane
     width = 0.0042 + 0.0035 * (np.abs(r - rings[-1][1]) < 0.012) + 0.002 * (np.abs(r - 0.175) < 0.006)
     metal = step(0.0012, -0.0012, lead - width)
-    bars = inks("15131a")[0] * (1 + 1.6 * np.clip(1 - np.abs(lead) / width, 0, 1))[..., None]
-    on = canvas(size, inks("000000")[0])
+    bars = dye("15131a") * (1 + 1.6 * np.clip(1 - np.abs(lead) / width, 0, 1))[..., None]
+    on = canvas(size, dye("000000"))
     on.colour = over(shine, bars, metal).astype(np.float32)
     on.relief = (0.25 * streaks * (1 - metal) + 1.5 * metal * np.clip(1 - lead / width, 0, 1)).astype(np.float32)
     return picture(lit(on, 0.35))
@@ -209,38 +210,34 @@ def _middles(label: Labels) -> tuple[int, tuple[Array, Array], Array]:
 
 def _still_life(v: Array, u: Array) -> Array:
     """Return the colours of a guitar, a bottle, a cup and a newspaper on a table at points (y, x)."""
-    wall = ramp(np.clip(0.1 + 0.5 * v + 0.5 * np.abs(u - 0.45), 0, 1), inks("e3d8b8 c2b088 93896a 5f6a68 3c4a56 262c38"))
+    wall = ramp(0.1 + 0.5 * v + 0.5 * np.abs(u - 0.45), "e3d8b8 c2b088 93896a 5f6a68 3c4a56 262c38")
     table = step(-0.002, 0.002, v - 0.74 - 0.12 * (u - 0.5))
-    scene = over(wall, ramp(np.clip((v - 0.7) * 3.2, 0, 1), inks("c4863f 99592a 5f3419")), table)
+    scene = over(wall, ramp((v - 0.7) * 3.2, "c4863f 99592a 5f3419"), table)
     paper = step(0.002, -0.002, np.maximum(np.abs(u - 0.82) - 0.13, np.abs(v - 0.3) - 0.17))
     lines = step(0.1, 0.5, np.cos(2 * np.pi * v / 0.03)) * step(0.1, 0.095, np.abs(u - 0.82))
-    scene = over(scene, over(np.broadcast_to(inks("efe6cf")[0], scene.shape), inks("2f2b28")[0], 0.85 * lines), paper)
+    scene = over(scene, over(np.broadcast_to(dye("efe6cf"), scene.shape), dye("2f2b28"), 0.85 * lines), paper)
     bottle = np.maximum(np.abs(u - 0.17) - 0.03 - 0.06 * step(0.24, 0.36, v), np.abs(v - 0.45) - 0.36)
-    scene = over(scene, inks("11110f")[0], step(0.008, 0.005, bottle))
-    scene = over(
-        scene, ramp(np.clip((u - 0.08) * 5.5, 0, 1), inks("b5c4a8 4f7a66 1f4540 0f2423 5f8a78")), step(0.002, -0.002, bottle)
-    )
+    scene = over(scene, dye("11110f"), step(0.008, 0.005, bottle))
+    scene = over(scene, ramp((u - 0.08) * 5.5, "b5c4a8 4f7a66 1f4540 0f2423 5f8a78"), step(0.002, -0.002, bottle))
     label = np.maximum(np.abs(u - 0.17) - 0.09, np.abs(v - 0.58) - 0.08)
-    scene = over(scene, inks("d9b25a")[0], step(0.002, -0.002, np.maximum(label, bottle)))
+    scene = over(scene, dye("d9b25a"), step(0.002, -0.002, np.maximum(label, bottle)))
     p, q = 0.72 * (u - 0.5) + 0.69 * (v - 0.56), -0.69 * (u - 0.5) + 0.72 * (v - 0.56)  # along and across the guitar
     neck = np.maximum(np.abs(q) - 0.027, np.maximum(-p - 0.62, p + 0.1))
     hips = np.minimum(np.hypot(p - 0.14, q) - 0.185, np.hypot(p + 0.1, q) - 0.145)
     body = np.minimum(hips, np.maximum(np.abs(q) - 0.11, np.abs(p - 0.02) - 0.14))
-    scene = over(scene, inks("19130f")[0], step(0.012, 0.008, np.minimum(body, neck)))
-    scene = over(scene, ramp(np.clip(0.5 + 2.3 * q, 0, 1), inks("f6e2a8 e6b054 c07a30 7f4519")), step(0.002, -0.002, body))
+    scene = over(scene, dye("19130f"), step(0.012, 0.008, np.minimum(body, neck)))
+    scene = over(scene, ramp(0.5 + 2.3 * q, "f6e2a8 e6b054 c07a30 7f4519"), step(0.002, -0.002, body))
     hole = np.hypot(p + 0.02, q)
-    scene = over(
-        scene, ramp(np.clip(hole / 0.085, 0, 1), inks("0f0d0c 161210 241a14 e9d5a4 4a2f1a")), step(0.085, 0.082, hole)
-    )
-    scene = over(scene, inks("33211a")[0], step(0.002, -0.002, neck))
+    scene = over(scene, ramp(hole / 0.085, "0f0d0c 161210 241a14 e9d5a4 4a2f1a"), step(0.085, 0.082, hole))
+    scene = over(scene, dye("33211a"), step(0.002, -0.002, neck))
     strings = step(0.75, 0.95, np.cos(2 * np.pi * q / 0.012)) * step(0.027, 0.022, np.abs(q)) * step(0.2, 0.19, p)
-    scene = over(scene, inks("f3ead0")[0], strings)
-    return over(scene, inks("19130f")[0], step(0.002, -0.002, np.maximum(np.abs(p - 0.2) - 0.013, np.abs(q) - 0.07)))
+    scene = over(scene, dye("f3ead0"), strings)
+    return over(scene, dye("19130f"), step(0.002, -0.002, np.maximum(np.abs(p - 0.2) - 0.013, np.abs(q) - 0.07)))
 
 
 def cubist(size: int, rng: Generator) -> Array:
     """A still life with a guitar, seen from many sides: shaded facets in ochre, umber and slate."""
-    on = canvas(size, inks("808080")[0])
+    on = canvas(size, dye("808080"))
     y, x = square(on.side)
     label, crease, normal = _facets(on.side, rng)
     cells, (cy, cx), area = _middles(label)
@@ -251,7 +248,7 @@ def cubist(size: int, rng: Generator) -> Array:
     away = rng.normal(0, 0.022, (2, cells)).astype(np.float32)
     v = (cy + away[0])[label] + cosine[label] * dy - sine[label] * dx
     u = (cx + away[1])[label] + sine[label] * dy + cosine[label] * dx
-    tint = ramp(rng.uniform(0, 1, cells), inks("2a3a4c 64788a cdbf98 dba350 87532c efe6cf"))[label]
+    tint = ramp(rng.uniform(0, 1, cells), "2a3a4c 64788a cdbf98 dba350 87532c efe6cf")[label]
     scene = over(_still_life(v, u), tint, np.full_like(x, 0.2))
     # shading is dark at the last crease, so facets look folded
     slope = (normal[label, 0] * dy + normal[label, 1] * dx) / np.sqrt(area)[label]
@@ -263,6 +260,6 @@ def cubist(size: int, rng: Generator) -> Array:
     strokes(on, rng, Brush(30, 9, dry=0.5, streak=0.1), flow, grey, 1.5, value=0.06, hue=0.02)
     strokes(on, rng, Brush(16, 5, dry=0.5, streak=0.1), flow, grey, 1.6, value=0.06, hue=0.02)
     pressed = np.clip(0.5 + 0.45 * noise(on.side, rng, 12, 2), 0, 1)
-    scene = over(scene, inks("15110e")[0], step(0.003, 0.0014, crease) * pressed)
+    scene = over(scene, dye("15110e"), step(0.003, 0.0014, crease) * pressed)
     on.colour = np.clip(scene, 0, 1) * (0.25 + 1.5 * on.colour) + 0.25 * (on.colour - 0.5)
     return picture(lit(on, 0.22))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw
 
-from .brush import OVERSAMPLING, Array, inks, noise, over, picture, printed, ramp, square, step
+from .brush import OVERSAMPLING, Array, dye, inks, noise, over, picture, printed, ramp, square, step
 
 NAVY, DEEP, BLUE, PALE, FOAM = inks("16264a 1f3f73 3a6ea5 9cc0cf f6f1e1")
 STRIPES = (  # stripes of the great wave, from its face (0) to its back (1)
@@ -103,7 +103,7 @@ def _mountain(on: _Blocks, shift: float) -> None:
     y, _ = square(on.colour.shape[0])
     move = np.array([0, shift], np.float32)
     sides = spline([(0.72, 0.5), (0.62, 0.66), (0.55, 0.735), (0.552, 0.785), (0.62, 0.86), (0.74, 1.04)]) + move
-    haze = over(np.broadcast_to(BLUE, on.colour.shape), inks("7f97a8")[0], step(0.55, 0.75, y))
+    haze = over(np.broadcast_to(BLUE, on.colour.shape), dye("7f97a8"), step(0.55, 0.75, y))
     on.put([np.concatenate([sides, [[0.95, 1.05], [0.95, 0.5]]])], haze)
     top = spline([(0.612, 0.672), (0.552, 0.735), (0.553, 0.785), (0.607, 0.845)])
     teeth = [(0.6, 0.82), (0.64, 0.8), (0.6, 0.785), (0.65, 0.765), (0.6, 0.74), (0.64, 0.715), (0.605, 0.7)]
@@ -162,14 +162,14 @@ def wave(size: int, rng: Generator) -> Array:
     """A great wave with claws of foam over a far mountain, in Prussian blue and cream."""
     m = OVERSAMPLING * size
     y, _ = square(m)
-    sky = ramp(np.clip(y / 0.75, 0, 1), inks("c9b48c dcc89c ecdcb8 f1e6ca d9cfb4"))
-    on = _Blocks(over(sky, inks("8f8f8a")[0], 0.55 * step(0.2, -0.05, y + 0.03 * noise(m, rng, 3, 2))))
+    sky = ramp(y / 0.75, "c9b48c dcc89c ecdcb8 f1e6ca d9cfb4")
+    on = _Blocks(over(sky, dye("8f8f8a"), 0.55 * step(0.2, -0.05, y + 0.03 * noise(m, rng, 3, 2))))
     _mountain(on, rng.uniform(-0.06, 0.05))
     _great_wave(on, rng)
     _near_wave(on, rng)
     spray = [_disc(rng.normal((0.28, 0.63), (0.13, 0.08)), rng.uniform(0.002, 0.006)) for _ in range(90)]
     spray += [_disc(rng.normal((0.74, 0.3), (0.04, 0.1)), rng.uniform(0.002, 0.005)) for _ in range(40)]
-    on.put(spray, FOAM, inks("6f8fa5")[0])
+    on.put(spray, FOAM, dye("6f8fa5"))
     return picture(printed(on.colour, rng, 0.022, 0.02))
 
 
@@ -231,11 +231,11 @@ def woodcut(size: int, rng: Generator) -> Array:
         disc = disc * (1 - rim)
     bank = step(-0.001, 0.001, y - 0.93 + 0.02 * np.sin(7 * x + 1) + 0.004 * wobble)
     ink = ink * (1 - bank) + cut(70 * x + 30 * y + wobble, np.clip(0.82 + 0.1 * wobble, 0.5, 0.97)) * bank
-    colour = np.broadcast_to(inks("efe2c4")[0], (m, m, 3))
-    tint = over(np.broadcast_to(inks("d9b98a")[0], colour.shape), inks("e8d3a4")[0], step(0.1, 0.6, r))
+    colour = np.broadcast_to(dye("efe2c4"), (m, m, 3))
+    tint = over(np.broadcast_to(dye("d9b98a"), colour.shape), dye("e8d3a4"), step(0.1, 0.6, r))
     colour = over(colour, tint, 0.55 * step(0.75, 0.2, y))
-    colour = over(colour, inks("cf3a24")[0], disc * np.clip(0.93 + 0.06 * rough, 0, 1))
-    colour = over(colour, inks("c98a5a")[0], 0.5 * lake * path)
+    colour = over(colour, dye("cf3a24"), disc * np.clip(0.93 + 0.06 * rough, 0, 1))
+    colour = over(colour, dye("c98a5a"), 0.5 * lake * path)
     taken = np.clip(0.97 - 0.05 * np.clip(noise(m, rng, (160, 12), 2), 0, 3), 0, 1)  # wood grain in the black areas
-    colour = over(colour, inks("16130f")[0], ink * taken)
+    colour = over(colour, dye("16130f"), ink * taken)
     return picture(printed(colour, rng, 0.02, 0.012))
