@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 from numpy.random import Generator
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
 from .brush import OVERSAMPLING, Array, dye, inks, noise, over, picture, printed, ramp, square, step
 
@@ -44,12 +43,7 @@ def _field(mask: Image.Image) -> Array:
 
 def _grown(mask: Image.Image, pixels: int) -> Image.Image:
     """Return the mask enlarged by a rim, for its contour line."""
-    grown = np.asarray(mask)
-    for axis in (0, 1):
-        padded = np.pad(grown, [(pixels, pixels) if side == axis else (0, 0) for side in (0, 1)])
-        windows = (padded[k : k + len(grown)] if axis == 0 else padded[:, k : k + len(grown)] for k in range(2 * pixels + 1))
-        grown = reduce(np.maximum, windows)
-    return Image.fromarray(grown)
+    return mask.filter(ImageFilter.MaxFilter(2 * pixels + 1))
 
 
 def _disc(centre: Array, radius: float) -> Array:
