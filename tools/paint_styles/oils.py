@@ -44,17 +44,12 @@ def starry(size: int, rng: Generator) -> Array:
     crest = 0.72 + 0.07 * np.sin(4 * x + 1) + 0.03 * np.sin(11 * x + rng.uniform(0, 6))
     hill = step(-0.004, 0.004, y - crest)
     depth = (y - crest) / 0.3
-    ground = ramp(
-        0.5 + 0.5 * np.sin(16 * depth + 4 * np.sin(5 * x)) * (1 - 0.4 * depth), "0b1b3a 16405f 1f6a78 5d9a6b b9b35c"
-    )
-    sky = over(sky, ground, hill)
+    furrows = 0.5 + 0.5 * np.sin(16 * depth + 4 * np.sin(5 * x)) * (1 - 0.4 * depth)
+    sky = over(sky, ramp(furrows, "0b1b3a 16405f 1f6a78 5d9a6b b9b35c"), hill)
     flow = unit(flow * (1 - hill)[..., None] + along(depth + 0.08 * noise(n, rng, 4, 1)) * hill[..., None])
     trunk = 0.13 + 0.02 * np.sin(9 * y)
-    flame = step(
-        0,
-        0.012,
-        0.085 * np.clip((y - 0.12) / 0.8, 0, 1) ** 0.75 * (1 + 0.28 * np.sin(26 * y + 12 * (x - trunk))) - np.abs(x - trunk),
-    )
+    width = 0.085 * np.clip((y - 0.12) / 0.8, 0, 1) ** 0.75 * (1 + 0.28 * np.sin(26 * y + 12 * (x - trunk)))
+    flame = step(0, 0.012, width - np.abs(x - trunk))
     tree = ramp(0.5 + 0.5 * np.sin(90 * (x - trunk) + 9 * y), "07120f 12261a 23402a 4a4a24 6d3f1c")
     sky = over(sky, tree, flame)
     flow = unit(flow * (1 - flame)[..., None] + towards(np.pi / 2 + 0.5 * np.sin(14 * y + 20 * x)) * flame[..., None])
@@ -94,11 +89,8 @@ def fauve(size: int, rng: Generator) -> Array:
     ):
         top = base - 19 * girth
         trunk = cx + lean * np.sin(6 * (y - base)) + rng.uniform(-0.03, 0.03)
-        stem = (
-            step(0.003, -0.003, np.abs(x - trunk) - girth * (0.5 + 0.55 * (y - top) / (base - top)))
-            * step(top, top + 0.02, y)
-            * step(base + 0.01, base - 0.01, y)
-        )
+        stem = step(0.003, -0.003, np.abs(x - trunk) - girth * (0.5 + 0.55 * (y - top) / (base - top)))
+        stem = stem * step(top, top + 0.02, y) * step(base + 0.01, base - 0.01, y)
         crown = step(0.01, -0.01, np.hypot((y - top - 0.03) / 0.8, x - trunk) - 5.2 * girth - 0.014 * wobble)
         shade = np.clip((x - trunk) / (9 * girth) + 0.5 + 0.16 * noise(n, rng, 12, 2), 0, 1)
         scene = over(scene, ramp(shade, "f6e04b 8ecb3a 1f9a4e 0b6e6e 27327f"), crown)
@@ -152,9 +144,8 @@ def lilies(size: int, rng: Generator) -> Array:
     sky = noise(n, rng, (3, 6), 3)
     willow = noise(n, rng, (2, 14), 2)
     scene = ramp(0.5 + 0.2 * sky + 0.3 * (0.5 - y), "23406e 3f6fa0 6f9fc0 a7b3d9 d5c3df f2d9d0")
-    scene = over(
-        scene, ramp(0.5 + 0.25 * sky, "12352f 275c41 4f8a4c 86ae62"), 0.9 * step(0.1, 1.3, willow + 0.9 * (0.4 - y))
-    )
+    leaves = 0.9 * step(0.1, 1.3, willow + 0.9 * (0.4 - y))
+    scene = over(scene, ramp(0.5 + 0.25 * sky, "12352f 275c41 4f8a4c 86ae62"), leaves)
     flow = towards(np.pi / 2 + 0.12 * sky)
     pads = np.zeros_like(y)
     for _ in range(30):
@@ -193,11 +184,8 @@ def pointillism(size: int, rng: Generator) -> Array:
     scene = over(scene, lawn, bank)
     for cx, cy, radius in ((0.8, 0.2, 0.2), (0.56, 0.3, 0.1), (0.98, 0.36, 0.17), (0.12, 0.33, 0.07)):
         cx += rng.uniform(-0.04, 0.04)
-        trunk = (
-            step(0.004, -0.004, np.abs(x - cx - 0.01 * np.sin(20 * y)) - 0.08 * radius)
-            * step(cy, cy + 0.02, y)
-            * step(cy + 2.1 * radius, cy + 2.05 * radius, y)
-        )
+        trunk = step(0.004, -0.004, np.abs(x - cx - 0.01 * np.sin(20 * y)) - 0.08 * radius)
+        trunk = trunk * step(cy, cy + 0.02, y) * step(cy + 2.1 * radius, cy + 2.05 * radius, y)
         scene = over(scene, dye("3b2a4f"), trunk)
         shadow = step(1.1, 0.8, np.hypot((y - cy - 2.1 * radius) / 0.22, x - cx + 0.25 * radius) / radius)
         scene = over(scene, dye("24356f"), 0.75 * shadow * bank)
@@ -206,29 +194,16 @@ def pointillism(size: int, rng: Generator) -> Array:
         scene = over(scene, ramp(shade, "f6dc4f b7c93f 5c9f3f 2a6b4f 2b2f6f"), step(1.02, 0.9, r))
     for _ in range(5):
         cx, cy = rng.uniform(0.05, 0.5), rng.uniform(0.45, 0.62)
-        sail = (
-            step(0, 0.01, 0.04 - np.abs(x - cx) * 2.2 - np.clip(y - cy, 0, 1))
-            * step(cy - 0.09, cy - 0.08, y - np.abs(x - cx) * 2)
-            * step(cy + 0.01, cy, y)
-        )
+        sail = step(0, 0.01, 0.04 - np.abs(x - cx) * 2.2 - np.clip(y - cy, 0, 1))
+        sail = sail * step(cy - 0.09, cy - 0.08, y - np.abs(x - cx) * 2) * step(cy + 0.01, cy, y)
         scene = over(scene, dye("fff4dc"), sail)
     on = canvas(size, dye("efe3c8"))
     sun = dye("ffcf5a") - dye("2f4fb0")
     for diameter, coverage, spread in ((11, 1.5, 0.07), (8, 1.7, 0.1), (6, 1.5, 0.13)):
         warm = noise(n, rng, 90, 1)[..., None] * sun * 0.14
         dots = np.clip(scene + warm, 0, 1)
-        complement = rng.uniform(0, 1, (n, n, 1)) < 0.13
-        dots = np.where(
-            complement, np.clip(0.55 * dots + 0.55 * (dots.mean(-1, keepdims=True) * 2 - dots) + 0.08, 0, 1), dots
-        ).astype(np.float32)
-        strokes(
-            on,
-            rng,
-            Brush(diameter * 1.05, diameter, dry=0.05, streak=0.03),
-            towards(3 * soft),
-            dots,
-            coverage,
-            value=0.04,
-            hue=spread,
-        )
+        complement = np.clip(0.55 * dots + 0.55 * (dots.mean(-1, keepdims=True) * 2 - dots) + 0.08, 0, 1)
+        dots = np.where(rng.uniform(0, 1, (n, n, 1)) < 0.13, complement, dots).astype(np.float32)
+        brush = Brush(diameter * 1.05, diameter, dry=0.05, streak=0.03)
+        strokes(on, rng, brush, towards(3 * soft), dots, coverage, value=0.04, hue=spread)
     return picture(lit(on, 0.16))

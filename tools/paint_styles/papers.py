@@ -57,14 +57,8 @@ def watercolour(size: int, rng: Generator) -> Array:
         ridge = ridge + 0.012 * noise(m, rng, (2, 18), 4)[m // 2]
         tint = ramp(0.5 + 0.32 * noise(m, rng, 4, 2), codes)
         fade = np.clip(1.1 - 1.9 * np.clip(y - ridge, 0, 1) / 0.2, 0.25, 1)  # mist at the foot
-        sheet = _wash(
-            sheet,
-            np.minimum(y - ridge, shore - y + 0.003 * edge),
-            tint,
-            strength * fade * (0.85 + 0.25 * pools),
-            0.22,
-            grain,
-        )
+        shape = np.minimum(y - ridge, shore - y + 0.003 * edge)
+        sheet = _wash(sheet, shape, tint, strength * fade * (0.85 + 0.25 * pools), 0.22, grain)
     lake = np.minimum(y - shore - 0.006, 1.03 - y + 0.02 * edge)
     water = ramp(0.5 + 0.3 * soft[::-1] - 0.8 * (y - 0.75), "1f5f9c 2f8fb5 6fc0c9 d9c0cf f9c9a0")
     dry = step(0.9, 1.3, noise(m, rng, (46, 3), 2) + 0.2 * grain) * step(0.62, 0.8, y)  # dry brush
@@ -145,9 +139,8 @@ def chalk(size: int, rng: Generator) -> Array:
     for kind, cy, cx, wide, tall in bodies:
         t, across = (y - cy) / tall, (x - cx) / wide
         if kind == "vase":
-            profile = np.interp(t, [-1, -0.92, -0.62, -0.05, 0.4, 0.9, 1], [0.66, 0.56, 0.36, 0.96, 1.0, 0.52, 0.58]).astype(
-                np.float32
-            )
+            profile = np.interp(t, [-1, -0.92, -0.62, -0.05, 0.4, 0.9, 1], [0.66, 0.56, 0.36, 0.96, 1.0, 0.52, 0.58])
+            profile = profile.astype(np.float32)
             distance = np.maximum((np.abs(across) - profile) * wide, (np.abs(t) - 1) * tall)
             nx, ny = np.clip(across / profile, -1, 1), 0.3 * t
             around = 0.45 * nx

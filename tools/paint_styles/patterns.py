@@ -44,10 +44,8 @@ def bauhaus(size: int, rng: Generator) -> Array:
     put(r - 0.07, dye("f6efdc"))
     put(np.hypot(y - cy, x - cx) - 0.03, red)
     for k in range(5):
-        put(
-            np.abs(np.hypot(y - 1.02, x - 1.0) - 0.12 - 0.065 * k) - 0.022,
-            (teal, yellow, black, red, blue)[(k + rng.integers(5)) % 5],
-        )
+        arc = np.abs(np.hypot(y - 1.02, x - 1.0) - 0.12 - 0.065 * k) - 0.022
+        put(arc, (teal, yellow, black, red, blue)[(k + rng.integers(5)) % 5])
     d, p, q = bar(0.2, 0.82, -0.35, 0.3, 0.22)
     check = (np.floor(p / 0.0366) + np.floor(q / 0.0366)) % 2
     put(d, black, check.astype(np.float32))
@@ -62,16 +60,8 @@ def bauhaus(size: int, rng: Generator) -> Array:
     put(np.maximum(np.hypot(y - 0.07, x - 0.12) - 0.07, -(y - 0.07)), blue)
     for _ in range(7):
         angle = tilt + rng.choice([0, np.pi / 2, 0.35])
-        put(
-            bar(
-                rng.uniform(0.1, 0.9),
-                rng.uniform(0.1, 0.95),
-                angle,
-                rng.uniform(0.3, 0.9),
-                rng.choice([0.004, 0.006, 0.011]),
-            )[0],
-            black,
-        )
+        cy, cx, long = rng.uniform((0.1, 0.1, 0.3), (0.9, 0.95, 0.9)).tolist()
+        put(bar(cy, cx, angle, long, rng.choice([0.004, 0.006, 0.011]))[0], black)
     for k in range(9):
         put(np.hypot(y - 0.08 - 0.033 * (k // 3), x - 0.46 - 0.033 * (k % 3)) - 0.009, (black, red)[k % 2])
     put(np.abs(np.hypot(y - 0.36, x - 0.9) - 0.065) - 0.007, black)

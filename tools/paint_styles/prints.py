@@ -185,22 +185,16 @@ def woodcut(size: int, rng: Generator) -> Array:
     rays = 44 * 2 ** np.floor(octave)
     ink = cut(rays * turn / (2 * np.pi) + 0.12 * wobble, np.clip(0.3 + 0.55 * r + 0.1 * np.sin(40 * r + wobble), 0, 0.8))
     disc = step(0.105, 0.102, r + 0.001 * rough)
-    halo = step(0.118, 0.121, r)
-    ink = ink * halo
+    ink = ink * step(0.118, 0.121, r)
     ranges = ((0.50, 0.13, 30, 0.42), (0.60, 0.12, 38, 0.58), (0.67, 0.06, 46, 0.75))
     for base, rise, lines, share in ranges:
-        ridge = (
-            base
-            - rise * np.interp(x[0], np.linspace(0, 1, 8), rng.uniform(-0.5, 1.3, 8)).astype(np.float32)
-            + 0.01 * noise(m, rng, (2, 16), 3)[m // 3]
-        )
+        peaks = np.interp(x[0], np.linspace(0, 1, 8), rng.uniform(-0.5, 1.3, 8)).astype(np.float32)
+        ridge = base - rise * peaks + 0.01 * noise(m, rng, (2, 16), 3)[m // 3]
         slope = np.gradient(np.convolve(np.pad(ridge, 40, mode="edge"), np.ones(81) / 81, "valid")) * m
         lit_ = np.clip(0.5 + 0.45 * np.sign(slope) * np.clip(np.abs(slope), 0, 1), 0, 1)[None, :]
         down = y - ridge
-        face = cut(
-            lines * (x + 0.55 * np.sign(slope)[None, :] * down) + 0.12 * wobble,
-            np.clip(share - 0.25 + 0.45 * lit_ + 0.5 * down - 0.08 * wobble, 0.08, 0.93),
-        )
+        width = np.clip(share - 0.25 + 0.45 * lit_ + 0.5 * down - 0.08 * wobble, 0.08, 0.93)
+        face = cut(lines * (x + 0.55 * np.sign(slope)[None, :] * down) + 0.12 * wobble, width)
         inside = step(-0.001, 0.001, down)
         ink = ink * (1 - inside) + face * inside
         ink = np.maximum(ink, step(0.0045, 0.0025, np.abs(down) + 0.0006 * rough))
@@ -216,10 +210,8 @@ def woodcut(size: int, rng: Generator) -> Array:
         branch = np.mod(t * 9 + 0.3 * wobble + 1.2 * np.abs(x - px) / 0.1, 1)
         fir = (0.11 * tall / 0.4 * t * (0.45 + 0.55 * branch) - np.abs(x - px)) + 0.001 * rough
         inside = step(0, 0.002, np.where((t > 0) & (y < foot), fir, -1))
-        notch = cut(
-            t * 18 + 3 * np.abs(x - px) / 0.1,
-            np.clip(0.97 - 0.4 * np.clip((x - px) * np.sign(cx - px) / 0.04, 0, 1), 0.3, 1),
-        )
+        lighter = 0.4 * np.clip((x - px) * np.sign(cx - px) / 0.04, 0, 1)
+        notch = cut(t * 18 + 3 * np.abs(x - px) / 0.1, np.clip(0.97 - lighter, 0.3, 1))
         rim = step(-0.005, -0.003, np.where((t > 0) & (y < foot), fir, -1))
         ink = ink * (1 - rim) + notch * inside
         disc = disc * (1 - rim)
