@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
+from pixels import NEAR, check_captured, noise, record_draws, seeded
 from torch import Tensor
 
 from efdm.dg import augment
@@ -13,17 +14,6 @@ from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.recognition.pixels import prepared, resampled
 
 MEAN, STD = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
-# Positions are float32: at an edge from black to white an error of 1e-5 pixels is 1e-5 / 0.22 after normalization.
-NEAR = {"rtol": 0, "atol": 3e-4}
-
-
-def noise(batch: int, side: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(256, (batch, 3, side, side), generator=generator, dtype=torch.uint8)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def normalized(pixels: Tensor) -> Tensor:
@@ -34,22 +24,10 @@ def resized(images: Tensor, size: int) -> Tensor:
     return F.interpolate(images.float(), (size, size), mode="bilinear", align_corners=False)
 
 
-def close(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, **NEAR)
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The random numbers that `augment` drew, by call."""
-    values: list[Tensor] = []
-    uniform = augment.uniform
-
-    def record(*shape: int, **where: object) -> Tensor:
-        values.append(uniform(*shape, **where))
-        return values[-1]
-
-    monkeypatch.setattr(augment, "uniform", record)
-    return values
+    return record_draws(augment, monkeypatch)
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
@@ -97,14 +75,10 @@ def test_no_padding_is_visible(name: str) -> None:
     assert (out.amax((2, 3)) - out.amin((2, 3))).max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    "images",
-    [torch.zeros(1, 3, 8, 8), torch.zeros(1, 3, 8, 9, dtype=torch.uint8), torch.zeros(1, 8, 8, 3, dtype=torch.uint8)],
-    ids=["floats", "not square", "channels last"],
-)
-def test_pictures_must_be_square_uint8(images: Tensor) -> None:
-    with pytest.raises(ValueError, match=rf"uint8 .*got {images.dtype} {re.escape(str(tuple(images.shape)))}"):
-        augmented(images, "paper", 8)
+def test_pictures_must_be_square_uint8() -> None:
+    for images in (torch.zeros(1, 3, 8, 8), noise(1, 8, 9)):
+        with pytest.raises(ValueError, match=rf"uint8 .*got {images.dtype} {re.escape(str(tuple(images.shape)))}"):
+            augmented(images, "paper", 8)
 
 
 def test_equal_sizes_need_no_interpolation(drawn: list[Tensor]) -> None:
@@ -130,7 +104,7 @@ def test_paper_enlarges_crops_and_flips(side: int, size: int, large: int, drawn:
             expected = resized(images[n : n + 1], large)[..., top : top + size, left : left + size]
         if mirror < 0.5:
             expected = expected.flip(-1)
-        close(out[n : n + 1], normalized(expected))
+        torch.testing.assert_close(out[n : n + 1], normalized(expected), **NEAR)
 
 
 def test_digits_shift_by_whole_pixels_without_flip() -> None:
@@ -193,30 +167,11 @@ def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
         expected = functional.adjust_hue(expected, (-0.3 + 0.6 * amounts[3][n]).item())
         if gray[n] < 0.1:
             expected, grays = functional.rgb_to_grayscale(expected, 3), grays + 1
-        close(out[n : n + 1], normalized(expected[None] * 255))
+        torch.testing.assert_close(out[n : n + 1], normalized(expected[None] * 255), **NEAR)
     assert 0 < grays < 12
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_in_a_captured_graph(name: str) -> None:
-    """Replays use new pictures and new random numbers and give the same results as eager calls; nothing is read back."""
-    images, generator = noise(6, 37).cuda(), torch.Generator("cuda")
-    wanted = []
-    for seed in (1, 2):
-        generator.manual_seed(seed)
-        wanted.append(augmented(noise(6, 37, seed).cuda(), name, 32, generator))
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.graph(graph):
-            out = augmented(images, name, 32, generator)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    for seed, expected in zip((1, 2), wanted, strict=True):
-        images.copy_(noise(6, 37, seed))
-        generator.manual_seed(seed)
-        graph.replay()
-        assert torch.equal(out, expected)
-    assert name == "none" or not torch.equal(wanted[0], wanted[1])
+    check_captured(lambda images, generator: augmented(images, name, 32, generator), noise(6, 37), noise(6, 37, seed=1))

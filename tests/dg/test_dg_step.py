@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from dg_runs import settings
-from small_digits import small_digits
 from torch import Tensor, nn
 
 from efdm.data.domains import DomainSet
@@ -23,11 +22,6 @@ from efdm.recognition.step import fast_forwards
 from efdm.training.step import Step
 
 METHODS = ("erm", "efdmix", "mixup", "efdmix-labels", "distribution-noise", "manifold-mixup", "cutmix", "dropblock")
-
-
-@pytest.fixture(scope="module")
-def data() -> DomainSet:
-    return small_digits(60)
 
 
 def step_of(data: DomainSet, wanted: Settings) -> Step:
@@ -126,29 +120,10 @@ def test_a_frozen_batch_norm_is_refused_as_a_stage(data: DomainSet) -> None:
     step_of(data, settings(method="efdmix", batchnorm="train", stages=("stage1", "stage2.1")))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_preparing_a_plain_step_changes_nothing(data: DomainSet, optimizer: str) -> None:
-    wanted = settings(method="efdmix", optimizer=optimizer)
-    one, two = (step_of(data, wanted) for _ in range(2))
-    calls = []
-    model_of(two).register_forward_pre_hook(lambda *_: calls.append(1))
-    before = {k: v.clone() for k, v in model_of(two).state_dict().items()}
-    two.prepare(torch.arange(16))
-    assert calls
-    assert all(torch.equal(value, before[key]) for key, value in model_of(two).state_dict().items())
-    assert losses(one, data, wanted) == losses(two, data, wanted)
-    assert all(torch.equal(a, b) for a, b in zip(model_of(one).parameters(), model_of(two).parameters(), strict=True))
-
-
-@pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_optimizers(data: DomainSet, name: str) -> None:
-    wanted = settings(optimizer=name, momentum=0.7, weight_decay=0.01)
-    step = step_of(data, wanted)
-    assert type(step.optimizer).__name__.lower() == name
+def test_adam(data: DomainSet) -> None:
+    step = step_of(data, settings(optimizer="adam", weight_decay=0.01))
     group = step.optimizer.param_groups[0]
-    assert (group["lr"], group["weight_decay"]) == (0.05, 0.01)
-    assert group.get("momentum", 0.7) == 0.7
-    assert len(set(losses(step, data, wanted))) == 4
+    assert (type(step.optimizer), group["lr"], group["weight_decay"]) == (torch.optim.Adam, 0.05, 0.01)
 
 
 def test_bf16_trains_nearly_as_fp32(data: DomainSet) -> None:
@@ -156,18 +131,6 @@ def test_bf16_trains_nearly_as_fp32(data: DomainSet) -> None:
     whole, half = (losses(step_of(data, each), data, each) for each in wanted)
     assert half == pytest.approx(whole, rel=0.05)
     assert half != whole
-
-
-def test_capturing_restores_parameters_and_buffers(data: DomainSet) -> None:
-    wanted = settings(method="efdmix")
-    step = step_of(data, wanted)
-    before = {k: v.clone() for k, v in model_of(step).state_dict(keep_vars=True).items()}
-    losses(step, data, wanted, 1)
-    changed = {k for k, v in model_of(step).state_dict(keep_vars=True).items() if not torch.equal(v, before[k])}
-    kept = {id(tensor) for tensor in step.capture.changed}
-    assert len(changed) == len(before)
-    assert all(id(v) in kept for v in model_of(step).state_dict(keep_vars=True).values())
-    assert step.capture.generator is step.generator
 
 
 def with_penalty(step: Callable[..., Tensor]) -> Callable[..., Any]:

@@ -15,7 +15,6 @@ import pytest
 import torch
 from dg_runs import settings
 from runs import Watch, weights
-from small_digits import small_digits
 from torch import Tensor
 
 import efdm
@@ -26,11 +25,6 @@ from efdm.recognition.settings import identity, resolved, run_label
 from efdm.training.step import Step
 
 pytestmark = pytest.mark.usefixtures("quickly")
-
-
-@pytest.fixture(scope="module")
-def data() -> DomainSet:
-    return small_digits(60)
 
 
 def test_each_of_several_runs_equals_the_run_alone(data: DomainSet, tmp_path: Path) -> None:

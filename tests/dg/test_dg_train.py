@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from dg_runs import settings
-from runs import Watch, lines, weights, without_clock
-from small_digits import small_digits
+from runs import Watch, lines
 
 from efdm.data.domains import DomainSet
 from efdm.dg.classifier import load_classifier
@@ -20,11 +19,6 @@ from efdm.progress import Progress
 from efdm.recognition.settings import identity, resolved, run_label
 
 pytestmark = pytest.mark.usefixtures("quickly")
-
-
-@pytest.fixture(scope="module")
-def data() -> DomainSet:
-    return small_digits(60)
 
 
 @pytest.fixture(scope="module")
@@ -86,35 +80,11 @@ def test_files_of_a_finished_run(data: DomainSet, tmp_path: Path) -> None:
     log = lines(folder / "log.jsonl")
     assert [(r["phase"], r["iteration"]) for r in log] == [("train", 2), ("train", 4), ("train", 6)]
     assert {"loss", "lr", "per_second"} <= set(log[0])
+    assert log[1]["lr"] == pytest.approx(0.025), "half of a cosine"
     found = load_classifier(folder / "model.safetensors")
     assert (found.classes, found.size, found.stored_size) == (data.classes, 28, 32)
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(found.model(images), trained.model(images))
-
-
-def test_the_learning_rate_follows_its_schedule(data: DomainSet, tmp_path: Path) -> None:
-    train(settings(), data, tmp_path / "run")
-    rates = [r["lr"] for r in lines(tmp_path / "run" / "log.jsonl")]
-    assert rates[0] == 0.05
-    assert rates[3] == pytest.approx(0.025)
-    assert rates == sorted(rates, reverse=True)
-
-
-def test_records_after_the_last_checkpoint_are_written_again(
-    whole: tuple[Settings, Trained, Watch], data: DomainSet, tmp_path: Path
-) -> None:
-    wanted, expected, _ = whole
-    with pytest.raises(MemoryError):
-        train(wanted, data, tmp_path / "run", progress=Watch(4, MemoryError))
-    path = tmp_path / "run" / "records.jsonl"
-    (after_checkpoint,) = lines(path)
-    assert after_checkpoint["step"] == 3  # the checkpoint is older
-    path.write_text(json.dumps({**after_checkpoint, "loss": 77}) + '\n{"step": 4')  # cut off by the crash
-    after = Watch()
-    found = train(wanted, data, tmp_path / "run", progress=after, resume=True)
-    assert [i for _, i in after.losses] == [3, 4, 5, 6]
-    assert torch.equal(weights(found), weights(expected))
-    assert without_clock(found.records) == without_clock(expected.records)
 
 
 def test_a_run_resumes_without_its_initial_weights_file(data: DomainSet, tmp_path: Path) -> None:
@@ -137,15 +107,11 @@ def test_a_run_without_a_folder_is_not_resumed(data: DomainSet) -> None:
 
 
 def test_a_folder_takes_one_run_at_a_time(data: DomainSet, tmp_path: Path) -> None:
-    run = tmp_path / identity(settings())
-
     def second(_: Progress) -> None:
         with pytest.raises(RunFolderError, match="another process"):
-            train(settings(), data, run, resume=True)
-        with pytest.raises(RunFolderError, match="another process"):
-            train_together([settings()], data, tmp_path)
+            train(settings(), data, tmp_path, resume=True)
 
-    train(settings(iterations=1), data, run, progress=second)
+    train(settings(iterations=1), data, tmp_path, progress=second)
 
 
 def test_unknown_domains_and_too_large_batches_are_refused(data: DomainSet) -> None:

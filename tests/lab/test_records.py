@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from efdm.errors import DamagedFileError
 from efdm.lab.records import append_records, by_run, complete, read_records
 
 
@@ -28,14 +27,6 @@ def test_an_incomplete_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
     assert read_records(path) == [line("a", 1, True)]
     append_records(path, [line("c", 1, True)])
     assert read_records(path) == [line("a", 1, True), line("c", 1, True)]
-
-
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    append_records(path, [line("a", 1, True), line("b", 1, True)])
-    path.write_text(path.read_text().replace('"b"', "b").replace("\n", "\n\n") + '{"run": "c", "step": 1}\n')
-    with pytest.raises(DamagedFileError, match=r"records.jsonl: line 3"):
-        read_records(path)
 
 
 def test_attempts_of_a_run_are_not_mixed() -> None:

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 import torch
 import torch.nn.functional as F
+from pixels import NEAR, check_captured, noise, record_draws, seeded
 from torch import Tensor
 
 from efdm.recognition.pixels import normalized, prepared
@@ -15,31 +16,15 @@ SIZE = (40, 20)
 NAMES = get_args(Augmentation)
 
 
-def noise(batch: int, size: tuple[int, int] = SIZE) -> Tensor:
-    return torch.randint(256, (batch, 3, *size), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The random numbers that `augment` drew, by call."""
-    values: list[Tensor] = []
-    uniform = augment.uniform
-
-    def record(*shape: int, **where: object) -> Tensor:
-        values.append(uniform(*shape, **where))  # type: ignore[arg-type]
-        return values[-1]
-
-    monkeypatch.setattr(augment, "uniform", record)
-    return values
+    return record_draws(augment, monkeypatch)
 
 
 @pytest.mark.parametrize("names", [(), *((name,) for name in NAMES), NAMES], ids=str)
 def test_shape_layout_and_seed(names: tuple[str, ...], device: torch.device) -> None:
-    images = noise(8, (60, 25)).to(device)
+    images = noise(8, 60, 25).to(device)
     first, again, other = (augmented(images, names, SIZE, torch.Generator(device).manual_seed(s)) for s in (3, 3, 4))
     assert first.shape == (8, 3, *SIZE)
     assert first.dtype == torch.float32
@@ -50,11 +35,11 @@ def test_shape_layout_and_seed(names: tuple[str, ...], device: torch.device) -> 
 
 def test_without_augmentation_pictures_are_those_of_the_test() -> None:
     for size in (SIZE, (33, 47)):
-        assert torch.equal(augmented(noise(3), (), size), prepared(noise(3), size))
+        assert torch.equal(augmented(noise(3, *SIZE), (), size), prepared(noise(3, *SIZE), size))
 
 
 def test_flips(drawn: list[Tensor]) -> None:
-    out, plain = augmented(noise(32), ("flip",), SIZE, seeded(0)), prepared(noise(32), SIZE)
+    out, plain = augmented(noise(32, *SIZE), ("flip",), SIZE, seeded(0)), prepared(noise(32, *SIZE), SIZE)
     mirrored = drawn[0][3] < 0.5
     assert 0 < mirrored.sum() < 32
     assert torch.equal(out[mirrored], plain[mirrored].flip(-1))
@@ -62,30 +47,30 @@ def test_flips(drawn: list[Tensor]) -> None:
 
 
 def test_crops_of_enlarged_pictures(drawn: list[Tensor]) -> None:
-    images = noise(16)
+    images = noise(16, *SIZE)
     out = augmented(images, ("crop",), SIZE, seeded(0))
     large = F.interpolate(images.float(), (45, 22), mode="bilinear", align_corners=False)
     for n, (chance, down, right) in enumerate(drawn[0][:3].T.tolist()):
         top, left = int(down * 6), int(right * 3)
         crop = large[n : n + 1, :, top : top + 40, left : left + 20]
         expected = normalized(crop) if chance < 0.5 else prepared(images[n : n + 1], SIZE)
-        torch.testing.assert_close(out[n : n + 1], expected, rtol=0, atol=3e-4)
+        torch.testing.assert_close(out[n : n + 1], expected, **NEAR)
 
 
 def test_jitter_equals_torchvision(drawn: list[Tensor]) -> None:
     functional = pytest.importorskip("torchvision.transforms.functional")
-    images = noise(6)
+    images = noise(6, *SIZE)
     out = augmented(images, ("jitter",), SIZE, seeded(0))
     for n, (light, spread) in enumerate(drawn[0][4:].T.tolist()):
         bright = functional.adjust_brightness(images[n] / 255, 0.8 + 0.4 * light)
         expected = functional.adjust_contrast(bright, 0.85 + 0.3 * spread)
-        torch.testing.assert_close(out[n], normalized(expected[None] * 255)[0], rtol=0, atol=3e-4)
+        torch.testing.assert_close(out[n], normalized(expected[None] * 255)[0], **NEAR)
 
 
 def test_a_rectangle_is_erased_in_half_of_the_pictures() -> None:
-    """Its area, aspect ratio and place have the distribution of torchreid's."""
+    """Its area, aspect ratio and place have the published distributions."""
     height, width = 64, 32
-    gone = (erased(torch.ones(2000, 3, height, width), seeded(0)) == 0).all(1)
+    gone = (erased(torch.ones(4000, 3, height, width), seeded(0)) == 0).all(1)
     hit = gone.flatten(1).any(1)
     assert 0.45 < hit.float().mean() < 0.55
     rows, columns = gone[hit].any(2), gone[hit].any(1)
@@ -100,40 +85,19 @@ def test_a_rectangle_is_erased_in_half_of_the_pictures() -> None:
         assert (starts + sides <= length).all()
         room = starts / (length - sides)
         assert 0.45 < room.mean() < 0.55
-        assert room.max() == 1
-        assert room.min() == 0
-
-
-def test_erasing_follows_the_published_rule() -> None:
-    """The same mean area and ratio as a loop that draws until a rectangle fits."""
-    height, width, rng = 64, 32, torch.Generator().manual_seed(1)
-    sides = []
-    while len(sides) < 2000:
+        assert (room.min(), room.max()) == (0, 1)
+    # the same mean sides as a loop that draws until a rectangle fits
+    expected, rng = list[tuple[int, int]](), seeded(1)
+    while len(expected) < 2000:
         u, v = torch.rand(2, generator=rng).tolist()
         area, ratio = (0.02 + 0.38 * u) * height * width, 0.3 + (1 / 0.3 - 0.3) * v
-        tall, wide = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
-        if tall < height and wide < width:
-            sides.append((tall, wide))
-    gone = (erased(torch.ones(4000, 3, height, width), seeded(0)) == 0).all(1)
-    gone = gone[gone.flatten(1).any(1)]
-    found = torch.stack([gone.any(2).sum(1), gone.any(1).sum(1)], 1).float()
-    torch.testing.assert_close(found.mean(0), torch.tensor(sides).float().mean(0), rtol=0.04, atol=0)
+        sides = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        expected += [sides] if sides[0] < height and sides[1] < width else []
+    found = torch.stack([tall, wide]).float().mean(1)
+    torch.testing.assert_close(found, torch.tensor(expected).float().mean(0), rtol=0.04, atol=0)
 
 
 @pytest.mark.gpu
 def test_in_a_captured_graph() -> None:
-    """Replays use new random numbers and give the same results as eager calls; nothing is read back."""
-    images, generator = noise(6).cuda(), torch.Generator("cuda")
-    wanted = [augmented(images, NAMES, SIZE, generator.manual_seed(seed)) for seed in (1, 2)]
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.graph(graph):
-            out = augmented(images, NAMES, SIZE, generator)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    for seed, expected in zip((1, 2), wanted, strict=True):
-        generator.manual_seed(seed)
-        graph.replay()
-        assert torch.equal(out, expected)
+    pictures = noise(6, *SIZE), noise(6, *SIZE, seed=1)
+    check_captured(lambda images, generator: augmented(images, NAMES, SIZE, generator), *pictures)

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+from small_digits import small_digits
+
+from efdm.data.domains import DomainSet
+
+
+@pytest.fixture(scope="session")
+def data() -> DomainSet:
+    """Return 60 digits of every style. Do not modify them."""
+    return small_digits(60)
