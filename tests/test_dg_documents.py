@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_documents import ROOT, blocks
+from test_documents import ROOT, blocks, commands, run_commands, table_in, words_of
 
 from efdm.dg import METHODS
 from efdm.dg.protocols import PROTOCOLS
@@ -27,7 +26,7 @@ GUIDE, PROTOCOL_PAGE, METHOD_PAGE = (
 )
 PAGES = (GUIDE, PROTOCOL_PAGE, METHOD_PAGE)
 PLAIN = "--device cpu --weights random --iterations 1"
-# start of a command -> options that make it small; an option given twice takes its last value
+# see `run_commands`
 SMALL = {
     "efdm dg demo": "--iterations 1 --lanes 1",
     "efdm dg train": f"{PLAIN} --batch 4 --size 32",
@@ -39,23 +38,12 @@ SMALL = {
 }
 
 
-def commands(page: Path) -> list[str]:
-    lines = [line for block in blocks(page.read_text(), "bash") for line in block.splitlines() if line.strip()]
-    return lines if page in PAGES else [line for line in lines if line.startswith("efdm dg")]
-
-
-def small(command: str) -> list[str]:
-    more = next(words for beginning, words in SMALL.items() if command.startswith(beginning))
-    return [*shlex.split(command), *more.split()][1:]
+def dg_commands(page: Path) -> list[str]:
+    return [line for line in commands(page.read_text()) if line.startswith("efdm dg")]
 
 
 def prose(page: Path) -> str:
     return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-
-
-def recipe_in(page: Path) -> str:
-    (found,) = (block for block in blocks(page.read_text(), "python") if "recipe = Recipe(" in block)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -79,58 +67,35 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for domain in PICTURES:
         fill(folder / "PACS" / domain, CLASSES, 2)
     fill(folder, ("new-pictures",), 2)
-    (folder / "mine.py").write_text(recipe_in(PROTOCOL_PAGE))
+    (recipe,) = (block for block in blocks(PROTOCOL_PAGE.read_text(), "python") if "recipe = Recipe(" in block)
+    (folder / "mine.py").write_text(recipe)
     return folder
 
 
-@pytest.fixture
-def there(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(workplace)
-    return workplace
-
-
-@pytest.fixture(scope="module")
-def finished() -> set[str]:
-    """Commands that an earlier page has run in the same folder."""
-    return set()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [ROOT / "README.md", GUIDE, PROTOCOL_PAGE], ids=lambda p: p.stem)
-def test_commands_run_in_their_order(page: Path, there: Path, finished: set[str]) -> None:
+def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from typer.testing import CliRunner
-
-    from efdm.apps.cli.group import app
-
-    assert commands(page)
-    for command in commands(page):
-        if command not in finished:
-            done = CliRunner().invoke(app, small(command))
-            assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception!r}"
-            finished.add(command)
-        words = shlex.split(command)
-        if "-o" in words:
-            out = there / words[words.index("-o") + 1]
-            assert out.is_file() or any(out.iterdir()), command
+    monkeypatch.chdir(workplace)
+    pages = (ROOT / "README.md", GUIDE, PROTOCOL_PAGE)
+    run_commands(dict.fromkeys(line for page in pages for line in dg_commands(page)), workplace, SMALL)
 
 
 def test_the_shards_of_the_page_are_complete() -> None:
-    first, second, table = (c for c in commands(PROTOCOL_PAGE) if "runs/first" in c or "runs/second" in c)
+    first, second, table = (c for c in dg_commands(PROTOCOL_PAGE) if "runs/first" in c or "runs/second" in c)
     shards = [shlex.split(command)[shlex.split(command).index("--shard") + 1] for command in (first, second)]
     assert shards == ["1/2", "2/2"]
     assert table.startswith("efdm dg table runs/first runs/second")
 
 
-def test_the_recipe_on_the_page_is_complete(there: Path) -> None:
+def test_the_recipe_on_the_page_is_complete(workplace: Path) -> None:
     from efdm.lab import expand
     from efdm.lab.recipe import DOCSTRING_FIELDS, docstring, docstring_fields
     from efdm.models.backbones import build_backbone
     from efdm.nn import find_stage
 
-    recipe = load_recipe(there / "mine.py")
-    described = docstring_fields(docstring(there / "mine.py"))
+    recipe = load_recipe(workplace / "mine.py")
+    described = docstring_fields(docstring(workplace / "mine.py"))
     assert set(described) == set(DOCSTRING_FIELDS)
     assert described["runs"].startswith(f"{len(expand(recipe, ['a', 'b', 'c']))} ")
     model = build_backbone(recipe.settings["backbone"], 2)
@@ -156,12 +121,11 @@ def test_methods_and_recipes_in_the_text_exist(page: Path) -> None:
 
 
 def test_the_methods_page_lists_the_table_of_methods() -> None:
-    lines = ["| method | what it does | options | batches | source |", "|---|---|---|---|---|"]
+    lines = []
     for row in METHODS.values():
         options = ", ".join(f"`{name}={value}`" for name, value in row.options.items()) or "-"
         lines.append(f"| `{row.name}` | {row.about} | {options} | {row.batches} | {row.source} |")
-    begin, end = "<!-- methods table: checked by tests/test_dg_documents.py -->\n", "\n<!-- end of methods table -->"
-    assert METHOD_PAGE.read_text().partition(begin)[2].partition(end)[0] == "\n".join(lines)
+    assert table_in(METHOD_PAGE.read_text(), "methods table") == lines
 
 
 def test_every_protocol_selection_and_deviation_is_explained() -> None:
@@ -183,22 +147,8 @@ def test_accuracies_in_the_text_were_published_or_measured(page: Path) -> None:
 
 def test_deviations_in_the_text_are_the_largest_published_ones() -> None:
     def largest(protocol: str) -> float:
-        return max(
-            std or 0
-            for key, lines in PUBLISHED.items()
-            if key[1] == protocol
-            for line in lines
-            for _, std in line.values.values()
-        )
+        lines = [line for key, lines in PUBLISHED.items() if key[1] == protocol for line in lines]
+        return max(std or 0 for line in lines for _, std in line.values.values())
 
-    several, one = re.search(
-        r"reach ([\d.]+) points with three training domains and ([\d.]+) with", GUIDE.read_text()
-    ).groups()
-    assert (float(several), float(one)) == (largest("leave-one-out"), largest("single-source"))
-
-
-def test_links_to_headings_have_a_target() -> None:
-    for page in PAGES:
-        for target, anchor in re.findall(r"\]\(([^)#]+)#([^)]+)\)", page.read_text()):
-            headings = re.findall(r"^#+ (.+)$", (page.parent / target).read_text(), re.MULTILINE)
-            assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
+    words = f"reach {largest('leave-one-out')} points with three training domains and {largest('single-source')} with"
+    assert words in words_of("docs/guide/domain-generalization.md")

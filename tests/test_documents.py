@@ -8,7 +8,9 @@ import shlex
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import documents
@@ -21,6 +23,11 @@ from efdm.models.backbones import BACKBONES, ORIGINS
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text()
+
+
+def words_of(document: str) -> str:
+    """Return the text of a document with its lines joined."""
+    return " ".join((ROOT / document).read_text().split())
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -38,11 +45,16 @@ def test_python_examples(document: Path, tmp_path: Path, monkeypatch: pytest.Mon
     exec(compile(script, str(document), "exec"), {"__name__": "example"})
 
 
+def table_in(page: str, name: str) -> list[str]:
+    """Return the rows of a table between two comments that name it."""
+    begin, end = rf"<!-- {name}: checked by tests/test_\w+\.py -->\n", rf"\n<!-- end of {name} -->"
+    (table,) = re.findall(f"{begin}(.*?){end}", page, re.DOTALL)
+    return table.splitlines()[2:]
+
+
 def test_the_page_of_backbones_lists_their_table() -> None:
-    lines = ["| name | network |", "|---|---|", *(f"| `{name}` | {row.about} |" for name, row in BACKBONES.items())]
-    begin, end = "<!-- backbones table: checked by tests/test_documents.py -->\n", "\n<!-- end of backbones table -->"
     page = (ROOT / "docs" / "models" / "backbones.md").read_text()
-    assert page.partition(begin)[2].partition(end)[0] == "\n".join(lines)
+    assert table_in(page, "backbones table") == [f"| `{name}` | {row.about} |" for name, row in BACKBONES.items()]
     assert all(f"`{file}`" in page for file in ORIGINS)
 
 
@@ -69,6 +81,22 @@ def test_lightning_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def commands(text: str = README) -> list[str]:
     return [line for block in blocks(text, "bash") for line in block.splitlines() if line.strip()]
+
+
+def run_commands(lines: Iterable[str], folder: Path, small: Mapping[str, str] = MappingProxyType({"": ""})) -> None:
+    """Run commands in a folder and check that they write their outputs.
+
+    ``small`` maps the start of a command to options that make it small; an option given twice takes its last value.
+    """
+    from commands import invoke
+
+    for line in lines:
+        more = next(options for start, options in small.items() if line.startswith(start))
+        words = [*shlex.split(line, comments=True), *more.split()]
+        invoke(*words[1:])
+        if "-o" in words:
+            out = folder / words[words.index("-o") + 1]
+            assert out.is_file() or any(out.iterdir()), line
 
 
 MATCH_COMMANDS = commands((ROOT / "docs/guide/match-colours.md").read_text())
@@ -104,16 +132,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "command", [c for c in commands() if c.startswith("efdm") and not c.startswith("efdm dg")] + MATCH_COMMANDS
 )
 def test_efdm_commands(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    testing = pytest.importorskip("typer.testing")
-    from efdm.apps.cli.group import app
-
     monkeypatch.chdir(workplace)
-    words = shlex.split(command, comments=True)[1:]
-    done = testing.CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    if "-o" in words:
-        out = workplace / words[words.index("-o") + 1]
-        assert out.is_file() or any(out.iterdir())
+    run_commands([command], workplace)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
@@ -157,9 +177,12 @@ def test_installs_are_constrained_and_name_extras_that_exist() -> None:
 
 def test_links_and_pictures_exist() -> None:
     for document in DOCUMENTS + [ROOT / n for n in ("ARCHITECTURE.md", "CONTRIBUTING.md")]:
-        for link in re.findall(r"\]\(([^)#]+?)\)", document.read_text()):
-            if "://" not in link:
-                assert (document.parent / link).exists(), f"{document.name} points to {link}"
+        for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", document.read_text()):
+            target = document.parent / link if link else document
+            assert "://" in link or target.exists(), f"{document.name} points to {link}"
+            if anchor and "://" not in link:
+                headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+                assert anchor in [heading.lower().replace(" ", "-") for heading in headings], f"{document.name}: {anchor}"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +237,7 @@ def test_the_cost_of_mixing() -> None:
     rows = [row for record in lab_report.times() for row in record["lanes"] if row["backbone"] == "resnet18"]
     lanes = {row["lanes"]: row for row in rows}
     assert lanes[1]["run_seconds"] <= 45
-    words = " ".join((ROOT / "docs/guide/domain-generalization.md").read_text().split())
+    words = words_of("docs/guide/domain-generalization.md")
     assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such runs at a time" in words
     assert f"take {lanes[4]['run_seconds']:.0f} s together" in words
     ended = [r for same in lab.read_study(RUNS / "single-source").runs.values() for r in same if r["last"]]

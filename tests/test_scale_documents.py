@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pictures_report import speed
 from records import read_record
-from test_style_documents import words_of
+from test_documents import words_of
 
 
 def test_100_million_pictures() -> None:

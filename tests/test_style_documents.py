@@ -7,16 +7,11 @@ from pathlib import Path
 import pictures_report
 from pictures_report import cell
 from records import read_record
-from test_documents import ROOT
+from test_documents import ROOT, words_of
 
 from efdm.models.weights import WEIGHTS
 from efdm.style.evaluate import read_records
 from efdm.style.report import groups, mean_and_error
-
-
-def words_of(document: str) -> str:
-    """Return the text of a document with its lines joined."""
-    return " ".join((ROOT / document).read_text().split())
 
 
 def test_the_comparison_of_methods() -> None:
