@@ -16,9 +16,11 @@ from efdm.data.arrays import created_array, is_array_file, open_array
 from efdm.errors import SettingError
 from efdm.style import match_files as module
 from efdm.style import match_picture
+from efdm.style.color_match import content_bins, match_chunks, prepare_reference
 from efdm.style.jobs import Result
 from efdm.style.match_files import match_files
 from efdm.style.options import MatchOptions
+from efdm.style.planes import from_array
 
 
 def noise(seed: int, kind: str = "uint8", size: tuple[int, int] = (20, 24)) -> np.ndarray:
@@ -186,17 +188,10 @@ def test_a_gif_is_matched_as_a_video_if_the_output_is_one(tmp_path: Path, refere
 
 
 def test_static_parts_of_a_video_do_not_flicker() -> None:
-    from efdm.style.color_match import content_bins, level_match, prepare_reference
-    from efdm.style.planes import from_array
-
     still = noise(1, size=(64, 64))
     other = still.copy()
     other[:20] = 255  # beyond the window of the local mean, nothing may change
-    counter, bins = level_match(256, prepare_reference(noise(3))), []
-    for frame in (still, other):
-        planes = from_array(frame)
-        bins.append(content_bins(planes, "rgb", "smooth", 0))
-        counter.count(bins[-1])
-    first, second = (counter.map(each).reshape(3, 64, 64)[:, 36:] for each in bins)
+    chunks = [(planes, content_bins(planes, "rgb", "smooth", 0)) for planes in map(from_array, (still, other))]
+    first, second = (x[:, 36:] for x in match_chunks(lambda: chunks, 256, prepare_reference(noise(3)), 0.0, 1.0))
     assert (first != second).float().mean() < 0.05
     assert (first <= second).all(), "values that share a bin are ranked by time, so they change at most in one direction"

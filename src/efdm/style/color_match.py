@@ -8,7 +8,7 @@ converted back to RGB, which rounds, and clips colours outside the gamut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -194,15 +194,24 @@ def match_picture(
         return convert_planes(planes.values, content, opened)
     reference = reference.to(planes.values.device)
     if reference.method == "joint":
-        matched = _match_joint(planes, reference, ties, seed)
+        values = replace_valid(planes, _match_joint(planes, reference, ties, seed), strength)
     elif reference.space == "rgb" and not planes.levels:
-        matched = _match_floats(planes, reference, ties, seed, tolerance)
+        values = replace_valid(planes, _match_floats(planes, reference, ties, seed, tolerance), strength)
     else:
-        bins = content_bins(planes, reference.space, ties, seed)
-        counter = level_match(planes.levels, reference, tolerance)
+        whole = planes, content_bins(planes, reference.space, ties, seed)
+        (values,) = match_chunks(lambda: [whole], planes.levels, reference, tolerance, strength)
+    return convert_planes(values, content, opened)
+
+
+def match_chunks(
+    read: Callable[[], Iterable[tuple[Planes, Tensor]]], levels: int, reference: Reference, tolerance: float, strength: float
+) -> Iterator[Tensor]:
+    """Yield the values of chunks of one distribution, matched by counting; ``read()`` yields planes and bins, twice."""
+    counter = LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
+    for _, bins in read():
         counter.count(bins)
-        matched = from_space(counter.map(bins), planes, reference.space)
-    return convert_planes(replace_valid(planes, matched, strength), content, opened)
+    for planes, bins in read():
+        yield replace_valid(planes, from_space(counter.map(bins), planes, reference.space), strength)
 
 
 def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
@@ -222,11 +231,6 @@ def content_bins(
     if space == "rgb":
         return inside.pick(ordered_bins(planes.values, planes.levels, ties, seed, top)[:, part])
     return to_bins(SPACES[space].forward(inside.pick(ordered_unit(planes, ties, seed, top)[:, part])))
-
-
-def level_match(levels: int, reference: Reference, tolerance: float = 0.0) -> LevelMatch:
-    """Return a matcher, on the device of the reference, of ``levels`` in RGB or of the levels of another space."""
-    return LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
 
 
 def from_space(matched: Tensor, planes: Planes, space: str) -> Tensor:

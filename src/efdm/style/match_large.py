@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from efdm.data.video import VideoReader, VideoWriter
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.color_match import Reference, check_fit, content_bins, from_space, level_match, replace_valid
+from efdm.style.color_match import Reference, check_fit, content_bins, match_chunks, replace_valid
 from efdm.style.levels import HALO, TIES, take_ranks
 from efdm.style.options import MatchOptions, check_strength
 from efdm.style.planes import LEVELS_OF, Planes, from_array
@@ -62,20 +64,19 @@ def match_array(
             raise SettingError("float64 is matched in memory only; convert it to float32 to match it in chunks", "content")
         _match_floats(lambda top: _planes(content, mask, nodata, top, top + rows), tops, reference, out, strength, progress)
         return
-    counter = level_match(levels, reference.to(torch.device(device)), tolerance)
+    done = count()
 
-    def chunks(first: int) -> Iterator[tuple[int, Planes, Tensor]]:
-        for done, top in enumerate(tops, first):
-            progress(Progress("matching", done, 2 * len(tops)))
+    def read() -> Iterator[tuple[Planes, Tensor]]:
+        for top in tops:
+            progress(Progress("matching", next(done), 2 * len(tops)))
             bottom = min(top + rows, len(content))
             above = max(0, top - HALO)  # the order of ties depends on the rows around a chunk
             wide, inside = _planes(content, mask, nodata, above, bottom + HALO, device), (top - above, bottom - above)
-            yield top, wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
+            yield wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
 
-    for _, _, bins in chunks(0):
-        counter.count(bins)
-    for top, planes, bins in chunks(len(tops)):
-        _write(out, top, replace_valid(planes, from_space(counter.map(bins), planes, reference.space), strength))
+    chunks = match_chunks(read, levels, reference.to(torch.device(device)), tolerance, strength)
+    for top, values in zip(tops, chunks, strict=True):
+        _write(out, top, values)
     progress(Progress("matching", 2 * len(tops), 2 * len(tops)))
 
 
@@ -90,27 +91,23 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     if options.mask is not None:
         raise SettingError("masks are for pictures, not for a video", "mask")
     check_fit(3, reference)
-    counter = level_match(256, reference.to(torch.device(options.device)), options.tolerance)
+    done, times = count(1), list[Fraction]()
 
-    def planes_of(frame: Any) -> tuple[Planes, Any]:
-        planes = Planes(frame.rgb.to(options.device).int(), 256, None)
-        return planes, content_bins(planes, reference.space, options.ties, options.seed)
+    def read() -> Iterator[tuple[Planes, Tensor]]:
+        with VideoReader(source) as reader:
+            for frame in reader:
+                times.append(frame.time)
+                planes = Planes(frame.rgb.to(options.device).int(), 256, None)
+                yield planes, content_bins(planes, reference.space, options.ties, options.seed)
+                progress(Progress(source.name, now := next(done), max(2 * (reader.frames or 0), now)))
 
-    count = 0
     with VideoReader(source) as reader:
-        total = 2 * (reader.frames or 0)
-        for frame in reader:
-            counter.count(planes_of(frame)[1])
-            count += 1
-            progress(Progress(source.name, count, max(total, count)))
-    sound = source if options.audio == "keep" else None
-    with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
-        for frame in reader:
-            planes, bins = planes_of(frame)
-            values = from_space(counter.map(bins), planes, reference.space)
-            rgb = replace_valid(planes, values, options.strength).byte()
-            writer.write(rgb, frame.time)
-            progress(Progress(source.name, count + writer.frames, 2 * count))
+        sound = source if options.audio == "keep" else None
+        writer = VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect)
+    with writer:
+        moved = reference.to(torch.device(options.device))
+        for values in match_chunks(read, 256, moved, options.tolerance, options.strength):
+            writer.write(values.byte(), times[-1])
     return writer.frames
 
 
