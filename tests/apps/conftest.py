@@ -1,7 +1,8 @@
-"""Fixtures for tests of commands: a wide terminal; for `efdm stylize` a network, a folder with pictures, and the command."""
+"""Fixtures of commands: a wide terminal; a network, a folder with pictures and the command `efdm stylize`."""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from efdm.models.weights import save_network
 
 @pytest.fixture(autouse=True)
 def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make tables independent of the terminal that runs the tests."""
+    """Make tables independent of the terminal that runs the tests, and skip TensorBoard, which takes seconds to import."""
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     printing = pytest.importorskip("efdm.apps.cli.printing", exc_type=ImportError)
     monkeypatch.setattr(printing.console, "width", 200)
     monkeypatch.setattr(printing.messages, "width", 200)

@@ -54,15 +54,8 @@ def test_a_trained_network_over_strengths_and_an_optimiser(home: Path) -> None:
 def test_an_unreadable_picture_is_skipped(home: Path, tmp_path: Path) -> None:
     noise_pictures(tmp_path / "content", 2, seed=1)
     (tmp_path / "content" / "0.png").write_text("not a picture")
-    result = run(
-        home,
-        "--network",
-        f"mine={home / 'network.safetensors'}",
-        "--content",
-        str(tmp_path / "content"),
-        out="unreadable",
-        code=1,
-    )
+    words = ("--network", f"mine={home / 'network.safetensors'}", "--content", str(tmp_path / "content"))
+    result = run(home, *words, out="unreadable", code=1)
     assert "0.png" in result.output
     assert {r["content"] for r in read_records(home / "unreadable")} == {"1.png"}
 
@@ -73,26 +66,16 @@ def test_methods_override_the_method_of_the_file(home: Path) -> None:
     assert [r["label"] for r in read_records(home / "m")] == ["unchanged content", "mine efdm 1", "mine hm 1"] * 3
 
 
-def test_metrics_and_models_use_separate_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
-    network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
-    run(home, *network, "--encoder", f"vgg16={home / 'normalised.safetensors'}", out="deep")
-    used = [checksum(home / name)[:12] for name in ("deep.safetensors", "normalised.safetensors")]
-    assert read_records(home / "deep")[1]["candidate"]["weights"] == "+".join(used)
-
-
-def test_the_vgg_of_the_metrics_is_also_used_by_vgg16_models(
+def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
-    run(home, "--model", "vgg16", "--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1", out="same")
-    used = [r["candidate"]["weights"].split("+")[1] for r in read_records(home / "same")[1:]]
-    assert used == [checksum(home / "vgg16.safetensors")[:12]] * 2
-
-
-def test_a_missing_file_is_reported_with_its_option(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
-    assert run(home, "--vgg", "", out="wrong", code=2).output.endswith("or pass its path as vgg (--vgg)\n")
+    network = ("--network", f"deep={home / 'deep.safetensors'}", "--pairs", "1")
+    metrics, own = home / "vgg16.safetensors", home / "normalised.safetensors"
+    for encoder, more in ((metrics, ("--model", "vgg16")), (own, ("--encoder", f"vgg16={own}"))):
+        run(home, *network, *more, out=encoder.stem)
+        used = {r["candidate"]["weights"].split("+")[1] for r in read_records(home / encoder.stem)[1:]}
+        assert used == {checksum(encoder)[:12]}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +102,3 @@ def test_a_missing_file_is_reported_with_its_option(home: Path, tmp_path: Path, 
 def test_invalid_arguments(home: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run(home, *arguments, out="wrong", code=2)
     assert message in result.output
-
-
-def test_brackets_in_file_names_are_printed(home: Path) -> None:
-    assert "/nowhere/[red]x" in run(home, "--network", "mine=/nowhere/[red]x", out="wrong", code=2).output

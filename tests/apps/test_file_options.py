@@ -103,6 +103,13 @@ def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command,
     assert "--device" not in result.stderr, "it runs on the CPU already"
 
 
+def test_a_mistake_names_its_option(place: Path, command) -> None:
+    for option, value in (("--strength", 3), ("--ties", "none"), ("--method", "all"), ("--tolerance", -1)):
+        assert option in command("photo.png", "-o", "out.png", option, value, code=2).output
+    assert "nowhere.png" in command("nowhere.png", "-o", "out.png", code=2).output
+    assert not Path("out.png").exists()
+
+
 def test_the_help_lists_choices_and_ranges(command) -> None:
     result = command("--help")
     for text in ("[keep|drop]", "png, jpg", "0<=x<=1", "1<=x<=100", "[plain|ray]"):

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 import signal
-import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-from commands import files, invoke
+from commands import files
 from safetensors.torch import save_file
 
 from efdm.data import read_picture, write_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
-
-# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def test_one_picture_in_one_style(place: Path, run) -> None:
@@ -27,23 +24,6 @@ def test_every_content_in_every_style(place: Path, run) -> None:
     assert files(place / "out") == sorted(f"{c}__{s}.png" for c in ("a", "sub/b") for s in ("glass", "x", "y"))
     assert "stylizing: 6/6" in result.output
     assert "6 pictures in out" in result.output
-
-
-def test_a_zip_of_contents(place: Path, run) -> None:
-    with zipfile.ZipFile("all.zip", "w") as archive:
-        archive.write("photo.png", "in/photo.png")
-        archive.write("photo.png", "film.mp4")
-    assert "1 video skipped" in run("all.zip", "--style", "style.png", "-o", "out").output
-    assert files(place / "out") == ["in/photo__style.png"]
-
-
-def test_a_mask_is_resized_to_the_picture(place: Path, run) -> None:
-    run("wide.png", "--style", "style.png", "--content-mask", "left.png", "-o", "out.png")
-    before, after = (read_picture(p).rgb for p in ("wide.png", "out.png"))
-    changed = (before - after).abs().amax((0, 1)) > 1e-6
-    half = changed.numel() // 2
-    assert changed[: half - 1].any()
-    assert not changed[half + 1 :].any()
 
 
 def test_weights_mix_all_styles_into_one(place: Path, run) -> None:
@@ -66,16 +46,6 @@ def test_regions(place: Path, run) -> None:
     same, other, parted = (read_picture(f"{name}.png").rgb for name in ("same", "two", "parts"))
     assert not torch.equal(same[..., 12:], other[..., 12:])
     assert not torch.equal(same, parted)
-
-
-def test_alpha_and_depth_are_kept_and_grey_becomes_colour(place: Path, run) -> None:
-    alpha = torch.linspace(0, 1, 20 * 24).reshape(1, 20, 24)
-    write_picture("deep.png", torch.rand(1, 20, 24).expand(3, -1, -1), alpha=alpha, depth="16")
-    run("deep.png", "--style", "style.png", "-o", "out.png")
-    before, after = read_picture("deep.png"), read_picture("out.png")
-    assert after.depth == "16"
-    assert torch.equal(after.alpha, before.alpha)
-    assert not torch.equal(after.rgb[0], after.rgb[2])
 
 
 def test_options_reach_the_stylizer(place: Path, run) -> None:
@@ -141,25 +111,6 @@ def test_an_interrupted_video_keeps_its_frames(
     assert set(files(place)) - before == {"out-incomplete.mp4"}
 
 
-def test_a_cut_video_is_named(place: Path, run) -> None:
-    pytest.importorskip("av")
-    from efdm.data.video import VideoReader, VideoWriter
-
-    with VideoWriter("film.mkv", fps=8) as writer:
-        for _ in range(24):
-            writer.write(torch.rand(3, 32, 32))
-    film = Path("film.mkv")
-    film.write_bytes(film.read_bytes()[: film.stat().st_size // 2])
-    result = run("film.mkv", "--style", "style.png", "-o", "out.mp4", "--temporal", "none", code=2)
-    assert "film.mkv is cut short" in result.output
-    assert not Path("out.mp4").exists()
-    with VideoReader("out-incomplete.mp4") as reader:
-        assert 3 < len(list(reader)) < 20
-
-
-# --- networks --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vgg16 decoder, the same without metadata, and an encoder."""
@@ -194,15 +145,6 @@ def test_weights_that_do_not_fit_the_model(
     result = run("photo.png", "--style", "style.png", "--weights", deep / weights, *model, "-o", "out.png", code=2)
     assert all(word in result.output for word in words)
     assert result.output.count("\n") == 1
-
-
-def test_a_missing_file_is_reported_with_its_option(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("efdm.models.weights.folders", lambda: [place])
-    given = ["stylize", "photo.png", "--style", "style.png", "--model", "vgg16", "--device", "cpu", "-o", "out.png"]
-    assert invoke(*given, code=2).output.endswith("or pass its path as vgg (--vgg)\n")
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,8 +195,3 @@ def test_a_picture_that_fails(place: Path, run, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
     assert "an illegal memory access" in run("photo.png", "--style", "style.png", "-o", "out.png", code=2).output
-
-
-def test_a_file_that_holds_no_weights(place: Path, run) -> None:
-    result = run("photo.png", "--style", "style.png", "-o", "out.png", "--weights", "photo.png", code=2)
-    assert "cannot be read as weights" in result.output

@@ -194,9 +194,6 @@ def test_transparent_pixels_are_left_out() -> None:
     np.testing.assert_array_equal(made[..., 3:], alpha)
 
 
-# --- spaces and joint matching ---------------------------------------------------------------------------------------
-
-
 def test_lab_agrees_with_scikit_image_and_returns() -> None:
     color = pytest.importorskip("skimage.color")
     rgb = torch.rand(3, 500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -103,7 +103,6 @@ def compare_steps(kind: str, device: torch.device, first: dict[str, str], second
 
 @pytest.mark.parametrize("kind", ["paper", "reconstruct", "perceptual"])
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_captured_graph_in_bf16_trains_as_plain_steps(kind: str) -> None:
     half = {"precision": "bf16"}
     compare_steps(kind, torch.device("cuda"), {**half, "speed": "plain"}, {**half, "speed": "graph"})

@@ -2,18 +2,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from runs import Watch, lines, weights
 from style_runs import settings, small
-from training import noise_pictures, one_picture, train
+from training import one_picture, train
 
 from efdm.data import ImageSet
 from efdm.models import build
@@ -106,15 +104,6 @@ def test_a_run_can_continue_the_iterations_of_another(style_data: Path, tmp_path
     assert [r["loss"] for r in found] == pytest.approx([r["loss"] for r in wanted], rel=1e-2)  # stored in half precision
 
 
-def test_a_run_without_a_checkpoint_starts_again(style_data: Path, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError):
-        train(settings(style_data), tmp_path / "run", log_every=1, progress=Watch(2, RuntimeError))
-    with pytest.raises(ValueError, match=r"no checkpoint\.pt"):
-        train(settings(style_data), tmp_path / "run", resume=True)
-    train(settings(style_data), tmp_path / "run", log_every=1)
-    assert [r["iteration"] for r in lines(tmp_path / "run" / "log.jsonl")] == [1, 2, 3]
-
-
 def test_a_run_resumes_without_its_initial_network(style_data: Path, tmp_path: Path) -> None:
     train(small(style_data, reconstruct=0, iterations=1), tmp_path / "first")
     start = tmp_path / "first" / "network.safetensors"
@@ -123,23 +112,6 @@ def test_a_run_resumes_without_its_initial_network(style_data: Path, tmp_path: P
         train(wanted, tmp_path / "run", log_every=1, progress=Watch(2))
     start.unlink()
     train(wanted, tmp_path / "run", resume=True)
-
-
-def test_skipped_images_are_named_with_their_source(style_data: Path, tmp_path: Path) -> None:
-    for name, seed in {"photos": 3, "paintings": 4}.items():
-        noise_pictures(tmp_path / name, 1, seed=seed)
-        (tmp_path / name / "broken.png").touch()
-        shutil.make_archive(str(tmp_path / name), "zip", tmp_path / name)
-    for content, style in (("photos.zip", "paintings.zip"), ("photos", "photos")):
-        run = tmp_path / f"run-{content}-{style}"
-        train(settings(style_data, content=str(tmp_path / content), style=f"{tmp_path / style}", iterations=1), run)
-        text = (run / "environment.json").read_text()
-        found = json.loads(text)["skipped"]
-        assert [line.partition(" is ")[0] for line in found] == [
-            f"content: {content}/broken.png",
-            f"style: {style}/broken.png",
-        ]
-        assert str(tmp_path) not in text
 
 
 def test_reasons_for_skipping_contain_no_folders(tmp_path: Path) -> None:
@@ -180,23 +152,3 @@ def test_processes_share_the_batch_of_one(style_data: Path, monkeypatch: pytest.
     monkeypatch.setattr("efdm.training.distributed.processes", lambda: (0, 2))
     with pytest.raises(ValueError, match="batch must be a multiple of the 2 processes, got 3"):
         CropPairs(*sets, small(style_data, batch=3))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"method": "efmd"}, "method='efmd' is not one of .*did you mean 'efdm'?"),
-        ({"schedule": "cosin"}, "did you mean 'cosine'?"),
-        ({"content": "nowhere"}, "nowhere"),
-        ({"vgg": "nowhere.pth"}, r"nowhere\.pth, for vgg16"),
-        ({"start": "nowhere.pth"}, r"nowhere\.pth"),
-        ({"size": 64}, "size must be at most short_side=20, got 64"),
-        ({"device": "cuda:99", "content": "nowhere"}, "device='cuda:99' is not available"),  # before data are read
-    ],
-)
-def test_wrong_settings_are_refused_and_write_nothing(
-    style_data: Path, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        train(settings(style_data, **changes), tmp_path / "run")
-    assert not (tmp_path / "run").exists()

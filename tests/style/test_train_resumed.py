@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from runs import Watch
 from style_runs import settings, small
 from training import train
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("quickly")
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("make", [settings, small])
 @pytest.mark.parametrize("before", ["cpu", "cuda"])
 def test_a_run_resumes_on_a_gpu(style_data: Path, tmp_path: Path, make: Callable[..., Settings], before: str) -> None:
@@ -39,7 +37,6 @@ def test_a_run_resumes_on_a_gpu(style_data: Path, tmp_path: Path, make: Callable
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("make", [settings, small])
 def test_a_captured_run_in_bf16_resumes(style_data: Path, tmp_path: Path, make: Callable[..., Settings]) -> None:
     wanted = make(style_data, device="cuda", precision="bf16", speed="graph", iterations=5, lr=1e-4)

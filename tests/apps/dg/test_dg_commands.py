@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,18 +33,6 @@ def test_every_command_and_option_has_a_help_text(command: str) -> None:
     options = [line for line in result.output.splitlines() if line.strip(" │*").startswith("--")]
     assert options
     assert all(len(line.split()) > 3 for line in options)
-
-
-@pytest.mark.slow
-def test_the_list_of_commands_does_not_import_torch() -> None:
-    script = """
-import sys
-from typer.testing import CliRunner
-from efdm.apps.cli.group import app
-assert "predict" in CliRunner().invoke(app, ["dg", "--help"]).output
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_problems_of_pacs_name_the_options_that_solve_them(tmp_path: Path) -> None:

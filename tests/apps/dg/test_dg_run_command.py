@@ -41,11 +41,6 @@ def test_shards_share_the_runs_and_one_table_merges_them(recipe: Path, pictures:
     assert "incomplete" not in run("table", *folders).output
 
 
-def test_a_wrong_stage_is_refused_before_any_run(recipe: Path, pictures: Path, tmp_path: Path) -> None:
-    assert "'layr2'" in run(*studying(recipe, pictures, tmp_path / "out", "--set", "stages=stage1,layr2"), code=2).output
-    assert not (tmp_path / "out").exists()
-
-
 def test_an_interrupted_run_resumes_with_the_same_command(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,12 +68,6 @@ def test_diverged_runs_are_named_after_the_others_have_finished(recipe: Path, pi
     assert "3 of 6 runs" in result.output
     assert "efdmix" in result.output.splitlines()[-1]
     assert len(runs_of(tmp_path / "out")) == 3
-
-
-def test_a_row_whose_name_has_a_comma_can_be_selected(recipe: Path, pictures: Path, tmp_path: Path) -> None:
-    part = ("--methods", "efdmix, often", "--methods", "erm", "--domains", "day", "--seeds", "1,")
-    run("run", recipe, "--data", pictures, "-o", tmp_path / "out", "--device", "cpu", *part)
-    assert [(p.row, p.seed) for p in read_study(tmp_path / "out").plan] == [("erm", 1), ("efdmix, often", 1)]
 
 
 def test_a_partial_copy_of_pacs_has_another_name(tmp_path: Path) -> None:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from people import make_cuhk01, make_grid, make_market
 
 # Imports of the commands are inside the fixtures, because they skip the tests where typer is not installed.
-
-
-@pytest.fixture(autouse=True)
-def _no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorBoard takes seconds to import."""
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
 
 
 @pytest.fixture(scope="session")

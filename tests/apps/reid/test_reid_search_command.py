@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from people import make_market
 from PIL import Image
 from reid_commands import run
 
@@ -48,10 +47,3 @@ def test_mistakes_are_explained(query: str, out: str, words: str, trained: Path,
         "search", query.format(market=market), market, "--model", trained, "-o", tmp_path / out, "--device", "cpu", code=2
     )
     assert words in found.output.splitlines()[-1]
-
-
-def test_a_single_camera_leaves_no_other_picture(trained: Path, tmp_path: Path) -> None:
-    market = make_market(tmp_path / "market", people=2, cameras=1, shots=1)
-    (market / "bounding_box_test").rename(tmp_path / "elsewhere")
-    result = run("search", market / "query", market, "--model", trained, "-o", tmp_path / "s.png", "--device", "cpu")
-    assert "no other picture" in result.output or "person" in result.output
