@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ def test_a_recipe_is_run_once_and_its_table_printed(
 ) -> None:
     command = studying(recipe, pictures, tmp_path / "out", "--note", "Pictures [are] noise.")
     result = run(*command)
-    assert "6/6" in result.output
+    lines = result.output.splitlines()
+    assert {"reading pictures: 36/36", "runs: 0/6", "runs: 6/6"} <= set(lines)
+    assert any(re.match(r"erm, tested on day, seed 0.*: 1/2.*loss [\d.]+$", line) for line in lines), lines
     assert "method  source  seeds" in result.output
     assert "average" in result.output
     assert "Pictures [are] noise." in result.output

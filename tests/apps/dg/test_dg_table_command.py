@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 from dg_commands import run, studying
+from rich.console import Console
+
+from efdm.apps.cli.report import print_tables
+from efdm.lab import read_study, tables
 
 
 def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path: Path) -> None:
@@ -21,6 +25,11 @@ def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path:
     for name, begin in files.items():
         run("table", out, "-o", tmp_path / name)
         assert (tmp_path / name).read_text().startswith(begin)
+    with (tmp_path / "screen").open("w") as file:
+        print_tables(tables(read_study(out)), Console(file=file, force_terminal=True, width=90, color_system=None))
+    screen = (tmp_path / "screen").read_text()
+    assert "source" not in screen  # no row is from the literature
+    assert all(len(line) <= 90 for line in screen.splitlines())
     one = run("table", out, "--selection", "oracle", "--std", "sample")
     assert "small: oracle" in one.output
     assert "small: last" not in one.output
