@@ -5,9 +5,9 @@ claim     ERM < MixStyle < EFDMix, with random partners and with domain labels, 
 command   efdm dg run pacs_leave_one_out_resnet18 --data PACS --weights resnet18.safetensors -o runs/lodo18 --lanes 4
 time      about 7 s a run on one H200, after 2 minutes to read and compile
 expected  published averages: ERM 79.5; MixStyle 82.6 and EFDMix 83.4; with domain labels MixStyle 82.9 and EFDMix 83.9.
-          Measured: erm 79.9, mixstyle 82.3, efdmix 81.7, efdmix-flow 83.2 (5 seeds); mixstyle-labels 82.0,
-          efdmix-labels 81.3, efdmix-labels-flow 83.2, dsu 82.2 (3); crossnorm 83.4, mixup 78.1, manifold-mixup 76.5,
-          cutmix 76.0, cutout 77.0, dropblock 80.2, distribution-noise 83.9 (2)
+          Measured: erm 79.9, mixstyle 82.3, mixstyle-labels 82.2, efdmix 81.7, efdmix-flow 83.2, efdmix-labels 81.6,
+          efdmix-labels-flow 83.3, dsu 82.2, crossnorm 83.1, mixup 77.8, manifold-mixup 76.0, cutmix 75.8, cutout 77.5,
+          dropblock 79.9, distribution-noise 84.2
 runs      300 (15 methods x 4 domains x 5 seeds)
 
 All methods use the learning rate and the number of iterations that pacs_grid_resnet18 chose for ERM on held-out pictures of

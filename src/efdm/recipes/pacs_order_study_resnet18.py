@@ -5,8 +5,8 @@ claim     means (adamean) and standard deviations (adastd) help, means slightly 
           ties, is worse than efdmix and mixstyle; the tie rules give similar accuracies.
 command   efdm dg run pacs_order_study_resnet18 --data PACS --weights resnet18.safetensors -o runs/orders18 --lanes 4
 time      about 7 s a run on one H200 (hm: 10 s), after a minute to read and compile
-expected  the paper shows both studies in figures without numbers, the first for ResNet-50. Measured (2 seeds): erm 80.3,
-          adamean 81.2, adastd 81.1, mixstyle 82.7, hm 82.0, efdmix 82.1, efdmix-flow 83.1, efdmix-random 81.6,
+expected  the paper shows both studies in figures without numbers, the first for ResNet-50. Measured (3 seeds): erm 80.2,
+          adamean 81.5, adastd 80.5, mixstyle 82.4, efdmix 81.6, efdmix-flow 83.2; (2 seeds) hm 82.0, efdmix-random 81.6,
           efdmix-neighbor 81.4
 runs      200 (10 methods x 4 domains x 5 seeds)
 
