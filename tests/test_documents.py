@@ -223,8 +223,8 @@ QUOTED = {
 def test_differences_in_the_prose_equal_the_records(document: str) -> None:
     begin, end, runs = QUOTED[document]
     passage = (ROOT / document).read_text().split(begin)[1].split(end)[0]
-    studies = [lab.read_study(RUNS / name) for name in runs]
-    compared = [row for study in studies for table in lab.tables(study) if "comparisons" in table.title for row in table.rows]
+    tables = [table for name in runs for table in lab.tables(lab.read_study(RUNS / name))]
+    compared = [row for table in tables if "comparisons" in table.title for row in table.rows]
     known = {f"{abs(float(mean)):.{n}f} ± {float(error):.{n}f}" for _, mean, error, *_ in compared for n in (1, 2)}
     quoted = re.findall(r"\d\.\d+ ± \d\.\d+", passage)
     assert len(quoted) >= 2
