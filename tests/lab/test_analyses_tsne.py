@@ -11,7 +11,7 @@ from torch import nn
 pytest.importorskip("sklearn")
 
 from efdm.data.digits import load_digits_domains
-from efdm.lab.analyses import ANALYSES, Sample, pick, tsne
+from efdm.lab.analyses import Sample, pick, tsne
 from efdm.lab.analyses.tsne import allowed_perplexity, embedded, probe, statistics
 
 
@@ -75,7 +75,6 @@ def test_files_and_numbers(tmp_path: Path) -> None:
     data = load_digits_domains(per_domain=12)
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     content = tsne.analyse(Sample(model, data, pick(data, 8), 32), tmp_path, stage="1")
-    assert {p.name for p in tmp_path.iterdir()} == set(ANALYSES["tsne"].files)
     assert json.loads((tmp_path / "tsne.json").read_text()) == content
     assert content["chance"] == 0.25
     assert content["perplexity"] == round(31 / 3, 3)

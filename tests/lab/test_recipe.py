@@ -203,31 +203,22 @@ def test_a_misspelled_name_gets_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        {"protocol": "leave-two-out"}, {"methods": ["efdm"]}, {"methods": []}, {"seeds": ()},
-        {"settings": {"iteration": 3}}, {"settings": {"seed": 1}}, {"grid": {"rate": (1,)}}, {"columns": {"a": {"lrr": 1}}},
-        {"methods": {"erm": {"lrr": 1}}}, {"selections": ("best",)},
-        {"scores": ("f1",)}, {"std": "biased"}, {"orders": (("erm", "mixstyle"),)},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_names_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"not one of|is called 'efdmix'|at least one"):
-        Recipe(**{"protocol": "leave-one-out", "data": "x", "methods": ["erm"], **wrong})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
+        ({"protocol": "leave-two-out"}, "protocol=.* not one of"), ({"methods": ["efdm"]}, "is called 'efdmix'"),
+        ({"methods": []}, "at least one"), ({"seeds": ()}, "at least one"), ({"settings": {"iteration": 3}}, "not one of"),
+        ({"settings": {"seed": 1}}, "not one of"), ({"grid": {"rate": (1,)}}, "not one of"),
+        ({"columns": {"a": {"lrr": 1}}}, "not one of"), ({"methods": {"erm": {"lrr": 1}}}, "not one of"),
+        ({"selections": ("best",)}, "selections=.* not one of"), ({"scores": ("f1",)}, "scores=.* not one of"),
+        ({"std": "biased"}, "std=.* not one of"), ({"orders": (("erm", "mixstyle"),)}, "not one of"),
         ({"seeds": 3}, "seeds"), ({"methods": {"erm": 3}}, "methods"), ({"contrasts": (("erm",),)}, "contrasts"),
         ({"selections": "last"}, "selections"), ({"grid": {"lr": (0.1, "fast")}}, "lr"),
         ({"columns": {"a": {"batch": None}}}, "batch"),
     ],
     ids=str,
 )  # fmt: skip
-def test_a_wrong_type_names_its_field(wrong: dict[str, object], field: str) -> None:
-    with pytest.raises(ValueError, match=field):
+def test_wrong_fields_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Recipe(**{"protocol": "leave-one-out", "data": "x", "methods": ["erm"], **wrong})  # type: ignore[arg-type]
 
 

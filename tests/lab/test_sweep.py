@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sweeps
 import torch
 from sweeps import Trainer, small_set
 
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
-from efdm.lab import Recipe, read_study, run, tables
+from efdm.lab import read_study, run, tables
 from efdm.progress import Progress
 
-SHORT = {
-    "backbone": "tiny", "iterations": 10, "batch": 6, "device": "cpu", "precision": "fp32", "speed": "plain",
-    "evaluate_every": 5,
-}  # fmt: skip
-RECIPE = Recipe(
-    protocol="leave-one-out", data="noise", methods=["erm", "efdmix"], settings=SHORT, seeds=(0, 1), name="small",
-    orders=(("erm", "efdmix"),),
-)  # fmt: skip
+SHORT = {**sweeps.SHORT, "iterations": 10, "batch": 6, "evaluate_every": 5}
+RECIPE = sweeps.small(settings=SHORT, seeds=(0, 1), orders=(("erm", "efdmix"),))
 
 
 def with_val(domain: str, count: int) -> DomainSet:
@@ -57,19 +52,11 @@ def test_files_of_a_sweep(trainer: Trainer, tmp_path: Path) -> None:
     assert tables(study)
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        {"settings": {**SHORT, "stages": ("stage1", "stge2")}},
-        {"methods": {"erm": {}, "efdmix": {"stages": ("stge2",)}}},
-        {"grid": {"stages": (("stage1",), ("stge2",))}},
-    ],
-    ids=["all", "row", "grid"],
-)
-def test_a_wrong_stage_is_refused_before_the_first_run(where: dict[str, Any], trainer: Trainer, tmp_path: Path) -> None:
+def test_a_wrong_stage_is_refused_before_the_first_run(trainer: Trainer, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, grid={"stages": (("stage1",), ("stge2",))})
     random = torch.get_rng_state()
     with pytest.raises(ValueError, match=r"has no stage 'stge2'\. Did you mean 'stage2'"):
-        run(replace(RECIPE, **where), small_set(), tmp_path / "out", train=trainer)
+        run(recipe, small_set(), tmp_path / "out", train=trainer)
     assert not trainer.trained
     assert not (tmp_path / "out").exists()
     assert torch.equal(torch.get_rng_state(), random)
@@ -145,7 +132,7 @@ def test_records_of_two_machines_are_merged(trainer: Trainer, tmp_path: Path) ->
 
 @pytest.mark.parametrize("protocol", ["leave-one-out", "domainbed"])
 def test_a_diverged_run_is_named_and_repeated(trainer: Trainer, protocol: str, tmp_path: Path) -> None:
-    """The domainbed protocol trains seed by seed."""
+    """DomainBed's protocol trains seed by seed."""
 
     def one_fails(settings: list[Settings], *given: Any, **named: Any) -> None:
         good = [s for s in settings if (s.seed, s.test_domains, s.method) != (0, ("photo",), "erm")]
@@ -168,9 +155,7 @@ def test_a_diverged_run_is_named_and_repeated(trainer: Trainer, protocol: str, t
 
 def test_records_of_equal_runs_are_reused(trainer: Trainer, tmp_path: Path) -> None:
     run(RECIPE, small_set(), tmp_path / "first", train=trainer)
-    study_of_orders = Recipe(
-        protocol="leave-one-out", data="noise", methods=["hm", "efdmix"], settings=SHORT, seeds=(0,), name="orders"
-    )
+    study_of_orders = replace(RECIPE, methods=["hm", "efdmix"], orders=(), seeds=(0,), name="orders")
     trainer.trained.clear()
     study = run(study_of_orders, small_set(), tmp_path / "second", reuse=[tmp_path / "first"], train=trainer)
     assert len(trainer.trained) == 4
@@ -193,7 +178,7 @@ def test_a_subset_can_be_extended(trainer: Trainer, tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"iterations": 11}, "iterations 10, not 11"),
-        ({"recipe": Recipe(protocol="leave-one-out", data="x", methods=["erm"], settings=SHORT, name="other")}, "'small'"),
+        ({"recipe": replace(RECIPE, name="other")}, "'small'"),
         ({"recipe": replace(RECIPE, methods=["erm"], orders=())}, "a recipe without efdmix"),
         ({"data": small_set(("art", "photo"))}, "art, cartoon, photo, sketch and art, photo"),
         ({"data": small_set(classes=3)}, r"other data \(art/0: 10 before, now 7\)"),
@@ -233,7 +218,7 @@ def test_a_folder_of_sweeps_names_them(tmp_path: Path) -> None:
 
 
 def test_other_folders_are_refused(trainer: Trainer, tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("x")
+    (tmp_path / "thesis.tex").touch()
     with pytest.raises(ValueError, match="not empty"):
         run(RECIPE, small_set(), tmp_path, train=trainer)
     with pytest.raises(ValueError, match="holds no runs of a recipe"):
@@ -278,13 +263,8 @@ def test_folders_with_other_rows_or_pictures_are_not_merged(trainer: Trainer, tm
 
 
 def test_domainbed_splits_depend_on_the_seed(trainer: Trainer, tmp_path: Path) -> None:
-    recipe = Recipe(
-        protocol="domainbed", data="noise", methods=["erm"], seeds=(0, 1), selections=("oracle",), name="d",
-        settings={"device": "cpu", "precision": "fp32", "speed": "plain"},
-    )  # fmt: skip
-    study = run(recipe, small_set(), tmp_path, train=trainer)
-    by_seed = [trainer.sets[0].splits["sketch"]["val"], trainer.sets[-1].splits["sketch"]["val"]]
-    assert not torch.equal(*by_seed)
+    study = run(replace(RECIPE, protocol="domainbed", selections=("oracle",)), small_set(), tmp_path, train=trainer)
+    assert not torch.equal(*(trainer.sets[at].splits["sketch"]["val"] for at in (0, -1)))
     assert {p.settings["data"] for p in study.plan} == {"noise, 20% held out by seed"}
 
 

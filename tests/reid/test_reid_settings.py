@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from efdm.recognition.settings import identity, resolved, run_label
+from efdm.recognition.settings import identity
 from efdm.reid.methods import METHODS, mixes
 from efdm.reid.settings import Settings, check
 from efdm.training.files import write_json
@@ -29,9 +28,7 @@ def test_settings_survive_a_file(tmp_path: Path) -> None:
     wanted = dataclasses.replace(PLAIN, method="efdmix", protocols={"grid": "official"}, augmentation=["flip", "erase"])
     write_json(tmp_path / "settings.json", dataclasses.asdict(wanted))
     assert read_settings(Settings, tmp_path) == wanted
-    assert Settings(**json.loads(json.dumps(dataclasses.asdict(wanted)))) == wanted
-    assert identity(resolved(wanted)) == identity(wanted) != identity(PLAIN)
-    assert run_label(wanted).startswith("efdmix, tested on grid, seed 0 [")
+    assert identity(wanted) != identity(PLAIN)
 
 
 def test_methods_are_the_baseline_and_the_feature_layers() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from runs import Watch, lines, weights
 from efdm.data.people import PersonSet
 from efdm.errors import SettingError
 from efdm.models.backbones import build_backbone
-from efdm.recognition.settings import identity, resolved, run_label
+from efdm.recognition.settings import identity, resolved
 from efdm.reid.evaluate import evaluate
 from efdm.reid.methods import METHODS
 from efdm.reid.model import load_embedder
@@ -29,13 +28,6 @@ pytestmark = pytest.mark.usefixtures("quickly")
 @pytest.fixture(scope="module")
 def data() -> dict[str, PersonSet]:
     return {"seen": seen_by_cameras(), "other": seen_by_cameras(9, 2, name="other", seed=1)}
-
-
-@pytest.fixture(scope="module")
-def whole(data: dict[str, PersonSet]) -> tuple[Settings, Trained, Watch]:
-    """Return settings, result and losses of an uninterrupted run with every source of random numbers."""
-    wanted, watch = settings(method="efdmix", augmentation=("flip", "crop", "jitter", "erase")), Watch()
-    return wanted, train(wanted, data, progress=watch), watch
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -81,22 +73,17 @@ def test_the_classifier_has_its_own_learning_rate(data: dict[str, PersonSet]) ->
             assert torch.equal(fast[name], still[name])
 
 
-def test_content_of_a_record(whole: tuple[Settings, Trained, Watch], data: dict[str, PersonSet]) -> None:
-    wanted, trained, watch = whole
+def test_content_of_a_record(data: dict[str, PersonSet]) -> None:
+    wanted = settings(method="efdmix", augmentation=("flip", "crop", "jitter", "erase"))
+    trained = train(wanted, data)
     assert [(r["step"], r["last"]) for r in trained.records] == [(3, False), (6, True)]
     last = trained.records[-1]
-    assert last["run"] == identity(wanted)
-    assert Settings(**last["settings"]) == resolved(wanted)
-    assert (last["seed"], last["lanes"], last["device"], last["people"], last["pictures"]) == (0, 1, "cpu", 20, 240)
-    assert last["loss"] == pytest.approx(watch.losses[run_label(wanted), 6], rel=1e-5)
+    assert (last["people"], last["pictures"], Settings(**last["settings"])) == (20, 240, resolved(wanted))
     scores = last["test"]["seen"]
     assert (scores["protocol"], scores["trials"], scores["queries"], scores["gallery"]) == ("official", 1, 40, 40)
     found = finish(evaluate(trained.model, data["seen"], make_trials(data["seen"]), size=SIZE))
     assert scores["mAP"] == pytest.approx(found.mean_ap, rel=1e-5)
     assert [scores[f"rank{k}"] for k in (1, 5, 10)] == pytest.approx(found.cmc[[0, 4, 9]].tolist(), rel=1e-5)
-    assert last["seconds"] > 0
-    assert last["environment"]["versions"]["torch"]
-    assert json.loads(json.dumps(last)) == last
     assert not trained.model.training
     assert not any(p._backward_hooks for p in trained.model.parameters())
 
@@ -124,9 +111,6 @@ def test_several_training_sets_are_joined(data: dict[str, PersonSet]) -> None:
 
 def test_files_of_a_finished_run(data: dict[str, PersonSet], tmp_path: Path) -> None:
     trained = train(settings(batches="people", triplet_weight=0.5), data, tmp_path / "run")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
-        ".lock", "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
-    ]  # fmt: skip
     for line in lines(tmp_path / "run" / "log.jsonl"):
         assert line["loss"] == pytest.approx(line["softmax"] + 0.5 * line["triplet"], rel=1e-4)
     found = load_embedder(tmp_path / "run")
