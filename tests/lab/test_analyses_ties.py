@@ -44,15 +44,6 @@ def test_shares_by_hand() -> None:
     assert shares([first, second], ["x", "y"]) == {"a": expected}
 
 
-def test_shares_equal_a_slow_count() -> None:
-    x = torch.randint(0, 9, (3, 4, 5, 2)).float()
-    rows = [row.tolist() for row in x.flatten(0, 1).flatten(1)]
-    slow = [sum(row.count(value) > 1 for value in row) / len(row) for row in rows]
-    found = shares([(torch.zeros(3).long(), {"a": x, "b": torch.arange(120.0).view(x.shape)})], ["x"])
-    assert found["a"]["percent"] == pytest.approx(100 * sum(slow) / len(slow), abs=1e-3)
-    assert found["b"]["percent"] == 0
-
-
 def test_prelu_replaces_relu_and_relu6() -> None:
     model = nn.Sequential(nn.ReLU(inplace=True), nn.Sequential(nn.ReLU6())).eval()
     swapped = with_prelu(model)

@@ -9,8 +9,7 @@ from efdm.errors import SettingError
 from efdm.models import embedding
 from efdm.models.backbones import build_backbone
 from efdm.recognition.pixels import prepared
-from efdm.reid.embed import extract
-from efdm.reid.evaluate import evaluate, score
+from efdm.reid.evaluate import evaluate, extract, score
 from efdm.reid.protocols import Trial, make_trials
 from efdm.reid.rerank import k_reciprocal
 from efdm.reid.retrieval import Features, rank, rank_distances

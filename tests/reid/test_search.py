@@ -10,7 +10,7 @@ from people import make_market, small_people, write_person
 
 from efdm.data import PictureError
 from efdm.models.backbones import build_backbone
-from efdm.reid.embed import extract
+from efdm.reid.evaluate import extract
 from efdm.reid.retrieval import pairwise
 from efdm.reid.search import FRAMES, UNKNOWN, read_pictures, search, search_files
 

@@ -47,7 +47,7 @@ def load_classifier(path: str | Path, device: str | torch.device = "cpu") -> Cla
 
     No code in the file is executed.
     """
-    metadata, load = read_model(Path(path), FORMAT, "a classifier", Settings)
-    classes = json.loads(metadata["classes"])
+    model, metadata = read_model(Path(path), FORMAT, "a classifier", Settings, lambda m: len(json.loads(m["classes"])))
     size, stored_size = metadata["size"], metadata.get("stored_size") or metadata.get("kept") or metadata["size"]
-    return Classifier(load(len(classes), device), classes, int(size), json.loads(metadata["settings"]), int(stored_size))
+    classes, settings = (json.loads(metadata[name]) for name in ("classes", "settings"))
+    return Classifier(model.to(device), classes, int(size), settings, int(stored_size))

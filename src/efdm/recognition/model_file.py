@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -29,17 +28,13 @@ def write_model(model: nn.Module, path: str | Path, form: str, settings: Recogni
     weights.write_tensors({k: v.detach().cpu() for k, v in model.state_dict().items()}, path, metadata)
 
 
-class ModelFile(NamedTuple):
-    """The metadata of a file, and a function of classes and device that loads the network in eval mode."""
+def read_model(
+    path: Path, form: str, what: str, settings: type[RecognitionSettings], outputs: Callable[[dict[str, str]], int]
+) -> tuple[nn.Module, dict[str, str]]:
+    """Return the network of a file in eval mode, and the metadata. No code in the file is executed.
 
-    metadata: dict[str, str]
-    load: Callable[[int, str | torch.device], nn.Module]
-
-
-def read_model(path: Path, form: str, what: str, settings: type[RecognitionSettings]) -> ModelFile:
-    """Read a file of the format ``form``, which holds ``what``, such as "a classifier". No code in it is executed.
-
-    ``path`` may be the folder of a run with these ``settings``.
+    ``form`` is the format of the file and ``what`` its content in messages, such as "a classifier". ``path`` may be the
+    folder of a run with these ``settings``. ``outputs`` returns the number of outputs of the network from the metadata.
     """
     path = find_model(path, settings)
     if not path.is_file():
@@ -47,13 +42,9 @@ def read_model(path: Path, form: str, what: str, settings: type[RecognitionSetti
     metadata = weights.metadata(path)
     if metadata.get("format") != form:
         raise DamagedFileError(path, f"not {what}", f"give the {MODEL} of a finished run")
-
-    def load(classes: int, device: str | torch.device) -> nn.Module:
-        model = build_backbone(metadata["backbone"], classes)
-        model.load_state_dict(weights.read(path))
-        return model.to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload, no-any-return]
-
-    return ModelFile(metadata, load)
+    model = build_backbone(metadata["backbone"], outputs(metadata))
+    model.load_state_dict(weights.read(path))
+    return model.to(memory_format=torch.channels_last).eval(), metadata  # type: ignore[call-overload]
 
 
 def find_model(path: Path, settings: type[RecognitionSettings]) -> Path:
@@ -61,10 +52,10 @@ def find_model(path: Path, settings: type[RecognitionSettings]) -> Path:
 
     Raise ValueError with a list of the runs if the folder holds several.
     """
-    if not path.is_dir() or (path / MODEL).exists():
-        return path / MODEL if path.is_dir() else path
+    if not path.is_dir():
+        return path
     runs = sorted(found.parent for pattern in (f"*/{MODEL}", f"*/*/{MODEL}") for found in path.glob(pattern))
-    if not runs:
+    if not runs or (path / MODEL).exists():
         return path / MODEL
     shown = [f"{run} ({run_label(read_settings(settings, run))})" if (run / FILE).exists() else str(run) for run in runs[:3]]
     raise ValueError(f"{path} holds {plural(len(runs), 'run')}; choose one: {first_few([*shown, *map(str, runs[3:])])}")

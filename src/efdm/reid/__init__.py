@@ -4,8 +4,7 @@ from efdm.errors import requires
 
 with requires("reid"):
     from efdm.recognition.settings import identity
-    from efdm.reid.embed import extract
-    from efdm.reid.evaluate import score
+    from efdm.reid.evaluate import extract, score
     from efdm.reid.methods import METHODS
     from efdm.reid.model import Embedder, load_embedder, save_embedder
     from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, read_trials, write_trials

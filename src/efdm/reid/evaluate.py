@@ -1,25 +1,65 @@
-"""Scores of a network on the trials of a protocol."""
+"""Feature vectors of pictures, and scores of a network on the trials of a protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from efdm.data.people import PersonSet
+from efdm.models import embedding, embedding_width
+from efdm.nn.stages import eval_mode
 from efdm.ops.choices import check_choice
-from efdm.progress import Report, ignore
+from efdm.progress import Progress, Report, ignore
+from efdm.recognition.inference import BATCH, equal_batches, infer
 from efdm.recognition.pixels import Size
-from efdm.reid.embed import extract_at
 from efdm.reid.protocols import Trial
 from efdm.reid.rerank import k_reciprocal
 from efdm.reid.retrieval import Distance, Features, Ranking, rank, rank_distances
-from efdm.training.lanes import Work
+from efdm.training.lanes import Work, finish
 
 Reranking = Literal["none", "k-reciprocal"]
+
+
+def extract(
+    model: nn.Module, images: Tensor, *, size: Size, batch: int = BATCH, precision: str = "fp32", progress: Report = ignore
+) -> Tensor:
+    """Return the features of uint8 pictures ``(n, 3, h, w)``, float32 ``(n, d)`` of length 1, on the device of the model.
+
+    The features are those that enter the classifier. Pictures are resized to ``size`` (height, width).
+    """
+    every = torch.arange(len(images), device=images.device)
+    return finish(extract_at(model, images, every, size=size, batch=batch, precision=precision, progress=progress))
+
+
+def extract_at(
+    model: nn.Module,
+    images: Tensor,
+    indices: Tensor,
+    *,
+    size: Size,
+    batch: int = BATCH,
+    precision: str = "fp32",
+    progress: Report = ignore,
+) -> Work[Tensor]:
+    """Return the features of the pictures at ``indices``, as `extract` does, and yield after every batch."""
+    device = next(model.parameters()).device
+    found = torch.zeros(len(indices), embedding_width(model), device=device)
+    done = 0
+    with eval_mode(model):
+        for at in equal_batches(indices.to(images.device), batch):
+            features, _ = infer(partial(embedding, model), images[at].to(device), size, precision)
+            part = found[done : done + len(at)]
+            part.copy_(F.normalize(features.float())[: len(part)])
+            done += len(part)
+            progress(Progress("extracting features", done, len(found)))
+            yield
+    return found
 
 
 def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:

@@ -16,7 +16,7 @@ FORMAT = "efdm embedder 1"
 
 
 class Embedder(NamedTuple):
-    """A model in eval mode with its input size (height, width) and settings. See `efdm.reid.embed.extract`."""
+    """A model in eval mode with its input size (height, width) and settings. See `efdm.reid.extract`."""
 
     model: nn.Module
     size: tuple[int, int]
@@ -33,6 +33,6 @@ def load_embedder(path: str | Path, device: str | torch.device = "cpu") -> Embed
 
     No code in the file is executed.
     """
-    metadata, load = read_model(Path(path), FORMAT, "an embedding network", Settings)
+    model, metadata = read_model(Path(path), FORMAT, "an embedding network", Settings, lambda m: int(m["people"]))
     height, width = json.loads(metadata["size"])
-    return Embedder(load(int(metadata["people"]), device), (height, width), json.loads(metadata["settings"]))
+    return Embedder(model.to(device), (height, width), json.loads(metadata["settings"]))

@@ -19,7 +19,7 @@ from efdm.data.people_layouts import find_people
 from efdm.data.people_lists import Found, Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
-from efdm.reid.embed import extract_at
+from efdm.reid.evaluate import extract_at
 from efdm.reid.retrieval import CHUNK, pairwise
 from efdm.training.lanes import finish
 
