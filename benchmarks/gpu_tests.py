@@ -1,8 +1,8 @@
-"""Run all tests that need a GPU, one process per file, several at a time, and write one record of them.
+"""Run all tests that need a GPU, a process per file or part of a file, several at a time, and write one record of them.
 
     python benchmarks/gpu_tests.py [--jobs N] [--out FILE]
 
-Each file runs in its own process, so that a broken capture or leaked memory does not affect the next.
+Files run in processes of their own, so that a broken capture or leaked memory does not affect the next.
 """
 
 from __future__ import annotations
@@ -20,16 +20,28 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+# files of more than 40 s on an H200, and the processes that share their tests: they start first
+PARTS = {
+    "tests/dg/test_dg_step.py": 5,
+    "tests/kernels/test_kernels.py": 4,
+    "tests/reid/test_reid_step.py": 4,
+    "tests/style/test_train_resumed.py": 2,
+    "tests/dg/test_dg_together.py": 2,
+}
 PYTEST = (sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider")
 
 
-def files_with_gpu_tests() -> list[str]:
-    """Return the test files with GPU tests, the largest first. Exit with pytest's output if it cannot collect them."""
+def gpu_tests() -> list[list[str]]:
+    """Return the tests of each process. Exit with pytest's output if it cannot collect them."""
     done = run_pytest("--collect-only")
-    counts = Counter(line.split("::")[0] for line in done.stdout.splitlines() if "::" in line)
-    if done.returncode or not counts:
+    tests = [line for line in done.stdout.splitlines() if "::" in line]
+    if done.returncode or not tests:
         sys.exit(f"pytest collected no GPU tests:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return [name for name, _ in counts.most_common()]
+    files: dict[str, list[str]] = {}
+    for test in tests:
+        files.setdefault(test.split("::")[0], []).append(test)
+    slow = [files[name][part::parts] for name, parts in PARTS.items() for part in range(parts)]
+    return [*slow, *([name] for name in sorted(files, key=lambda name: -len(files[name])) if name not in PARTS)]
 
 
 def run_pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -41,10 +53,10 @@ def run_pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def tested(name: str, folder: Path) -> dict[str, Any]:
-    """Return the record of one file. A process that ends without writing one counts as an error."""
-    record = folder / f"{name.replace('/', '-')}.json"
-    done = run_pytest(name, "--record", str(record))
+def tested(tests: list[str], record: Path) -> dict[str, Any]:
+    """Return the record of one process. A process that ends without writing one counts as an error."""
+    done = run_pytest(*tests, "--record", str(record))
+    name = tests[0].split("::")[0]
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr.strip()[-300:]]
     print(f"{name}: {last[0]}", flush=True)
     if done.returncode:
@@ -61,8 +73,10 @@ def merged(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
     if known is None:
         sys.exit("no test process wrote a record; their output is above")
     total = sum((Counter(part["total"]) for part in parts), Counter[str]())
-    files = {name: counts for part in parts for name, counts in part["files"].items()}
-    return {**known, "selected": "gpu", "total": dict(total), "files": dict(sorted(files.items()))}
+    files: dict[str, Counter[str]] = {}
+    for name, counts in (row for part in parts for row in part["files"].items()):
+        files[name] = files.get(name, Counter()) + Counter(counts)
+    return {**known, "selected": "gpu", "total": dict(total), "files": {name: dict(files[name]) for name in sorted(files)}}
 
 
 def main() -> None:
@@ -71,7 +85,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu-tests.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
-        record = merged(pool.map(lambda name: tested(name, Path(folder)), files_with_gpu_tests()))
+        tests = gpu_tests()
+        record = merged(pool.map(tested, tests, (Path(folder) / f"{number}.json" for number in range(len(tests)))))
     given.out.write_text(json.dumps(record, indent=1) + "\n")
     print(f"{record['total']}, written to {given.out}")
 
