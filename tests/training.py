@@ -40,6 +40,17 @@ def numbered_vgg(name: str, *, blocks: int = 5) -> dict[str, Tensor]:
     return state
 
 
+@functools.cache
+def vgg_normalised() -> dict[str, Tensor]:
+    """Return random weights numbered as in `vgg_normalised.pth`, whose first layer is a 1x1 convolution."""
+    state = numbered_vgg("vgg19", blocks=4)
+    renamed = {"0.weight": torch.randn(3, 3, 1, 1), "0.bias": torch.randn(3)}
+    theirs = sorted({int(key.split(".")[1]) for key in state})
+    for n, at in zip(theirs, (2, 5, 9, 12, 16, 19, 22, 25, 29, 32, 35, 38), strict=True):
+        renamed |= {f"{at}.{kind}": state[f"features.{n}.{kind}"] for kind in ("weight", "bias")}
+    return renamed
+
+
 def randomize(network: Network) -> Network:
     """Initialise all convolutions: residual branches start at zero, and deep activations would vanish."""
     for parameter in network.parameters():
