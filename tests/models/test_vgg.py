@@ -1,4 +1,4 @@
-"""VGG encoders: features, checkpoints of three formats, normalisation."""
+"""VGG encoders: features, checkpoints of three formats, normalisation; and decoders that mirror them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tolerances import close
 from torch import Tensor, nn
 from training import WIDTHS, numbered_vgg, vgg_normalised
 
-from efdm.models import VGG, MirrorDecoder, load_vgg, mean_activations, normalise
-from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD, _pad_by_parts, pad
+from efdm.models import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalise
+from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD, _pad_by_parts, conv_names, pad
 
 ODD = (2, 3, 37, 30)  # not divisible by 4
 
@@ -204,3 +204,41 @@ def test_an_encoder_compiles_as_one_graph() -> None:
         found = torch.compile(encoder.taps, fullgraph=True, backend="eager")(image, ("relu1_1", "relu2_1"))
         for one, other in zip(found, encoder.taps(image, ("relu1_1", "relu2_1")), strict=True):
             torch.testing.assert_close(one, other)
+
+
+def mirrored() -> nn.Sequential:
+    """The decoder of pytorch-AdaIN for VGG-19; "up" stands for upsampling."""
+    widths = [512, 256, "up", 256, 256, 256, 128, "up", 128, 64, "up", 64, 3]
+    layers: list[nn.Module] = []
+    inputs = widths[0]
+    for width in widths[1:]:
+        if width == "up":
+            layers.append(nn.Upsample(scale_factor=2, mode="nearest"))
+        else:
+            layers += [nn.ReflectionPad2d(1), nn.Conv2d(inputs, width, 3), nn.ReLU()]
+            inputs = width
+    return nn.Sequential(*layers[:-1])
+
+
+def test_vgg19_decoder_equals_the_published_one() -> None:
+    whole = mirrored()
+    decoder = load_decoder(MirrorDecoder("vgg19"), whole.state_dict())
+    features = torch.randn(2, 512, 4, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(decoder(features), whole(features))
+    assert decoder(features).shape == (2, 3, 32, 40)
+
+
+def test_vgg16_decoder_mirrors_vgg16() -> None:
+    decoder = MirrorDecoder("vgg16", "relu3_2")
+    found = [(c.in_channels, c.out_channels, up) for c, up in zip(decoder.convs, decoder.up_after, strict=True)]
+    channels = [(256, 256), (256, 128), (128, 128), (128, 64), (64, 64), (64, 3)]
+    assert found == [(*pair, up) for pair, up in zip(channels, (False, True, False, True, False, False), strict=True)]
+    assert len(MirrorDecoder("vgg16").convs) == len(conv_names("vgg16", "relu4_1")) == 8
+
+
+def test_decoders_of_other_networks_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"a decoder of vgg16 from relu4_1: unexpected convs\.8\.weight"):
+        load_decoder(MirrorDecoder("vgg16"), mirrored().state_dict())
+    with pytest.raises(ValueError, match=r"missing convs\.0\.weight"):
+        load_decoder(MirrorDecoder("vgg16"), {f"layer.{i}.conv": torch.zeros(1) for i in range(8)})

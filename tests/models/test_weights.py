@@ -35,15 +35,15 @@ def test_missing_file_names_files_folder_and_source(folder: Path, name: str) -> 
     assert find(name) == folder / WEIGHTS[name].files[-1]
 
 
-def test_missing_file_names_the_argument(folder: Path) -> None:
-    with pytest.raises(MissingWeights) as caught:
+def test_missing_file_names_the_argument_or_the_remedy(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MissingWeights, match=r"or pass its path as vgg$"):
         pretrained("vgg16")
-    assert str(caught.value).endswith(", or pass its path as vgg")
-    with pytest.raises(MissingWeights, match=r"none\.pth"):
+    with pytest.raises(MissingWeights, match=r"file not found: none\.pth"):
         pretrained("vgg16", vgg="none.pth")
-
-
-def test_missing_file_of_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="'vgg13'"):
+        find("vgg13")
     monkeypatch.setattr(module, "SHIPPED", tmp_path)
     with pytest.raises(MissingWeights, match=r"small\.safetensors; reinstall"):
         pretrained("small")
@@ -73,13 +73,6 @@ def test_environment_variable_takes_precedence(folder: Path) -> None:
     given = folder.parent / "given.pth"
     given.touch()
     assert find("vgg16", given) == given
-
-
-def test_wrong_names_and_paths() -> None:
-    with pytest.raises(ValueError, match="'vgg13'"):
-        find("vgg13")
-    with pytest.raises(MissingWeights, match=r"file not found: nowhere\.pth"):
-        find("vgg16", "nowhere.pth")
 
 
 def test_file_with_the_original_name_must_have_its_checksum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,14 +115,12 @@ def test_pickle_with_code_is_rejected(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_files_without_a_state_dict(tmp_path: Path) -> None:
     torch.save([torch.zeros(1)], tmp_path / "list.pth")
     torch.save({"epoch": 3}, tmp_path / "numbers.pth")
-    (tmp_path / "text.safetensors").write_text("weights")
     (tmp_path / "text.pth").write_text("weights")
     for name, found in (("list.pth", "a list"), ("numbers.pth", r"'epoch' \(int\)")):
         with pytest.raises(ValueError, match=rf"{name} must hold a state dict.*{found}"):
             read(tmp_path / name)
-    for name in ("text.safetensors", "text.pth"):
-        with pytest.raises(DamagedFileError, match=name):
-            read(tmp_path / name)
+    with pytest.raises(DamagedFileError, match=r"text\.pth"):
+        read(tmp_path / "text.pth")
     for name in ("absent.pth", "absent.safetensors"):
         with pytest.raises(MissingWeights, match="file not found"):
             read(tmp_path / name)
