@@ -64,7 +64,7 @@ def quickly() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def narrow_vgg() -> Iterator[None]:
     """Compute the losses of small style networks in the features of a VGG with few channels."""
-    from slim import slim_vgg
+    from training import slim_vgg
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("efdm.style.training.SLICED_CHANNELS", (8, 8))

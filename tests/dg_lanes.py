@@ -13,8 +13,7 @@ import sys
 from typing import Any
 
 import torch
-from dg_runs import settings
-from small_digits import small_digits
+from dg_runs import settings, small_digits
 
 from efdm.data.domains import DomainSet
 from efdm.data.streaming import StreamedImages

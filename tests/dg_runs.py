@@ -1,10 +1,12 @@
-"""Settings of small classifier runs for tests."""
+"""Settings and data of small classifier runs for tests."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
+from efdm.data.digits import load_digits_domains
+from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 
 
@@ -15,3 +17,7 @@ def settings(**changes: Any) -> Settings:
     )  # fmt: skip
     plain = dataclasses.replace(plain, **changes)
     return dataclasses.replace(plain, batches="domains") if "labels" in plain.method else plain
+
+
+def small_digits(per_domain: int = 60) -> DomainSet:
+    return load_digits_domains(per_domain=per_domain)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from efdm.models import VGG, StyleNetwork, build, load_vgg
+from efdm.models import VGG, StyleNetwork, build, load_vgg, vgg
 from efdm.style import training
 from efdm.style.settings import Settings
 
@@ -24,11 +25,11 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 @functools.cache
-def numbered_vgg(name: str, *, blocks: int = 5) -> dict[str, Tensor]:
+def numbered_vgg(name: str, *, blocks: int = 5, widths: tuple[int, ...] = WIDTHS) -> dict[str, Tensor]:
     """Return random weights that preserve the scale of activations, under torchvision's names. Do not modify them."""
     generator = torch.Generator().manual_seed(1)
     state, number, inputs = {}, 0, 3
-    for count, width in zip(BLOCKS[name][:blocks], WIDTHS, strict=False):
+    for count, width in zip(BLOCKS[name][:blocks], widths, strict=False):
         for _ in range(count):
             spread = (2 / (9 * inputs)) ** 0.5
             filters = torch.randn(width, inputs, 3, 3, generator=generator) * spread
@@ -62,6 +63,13 @@ def randomize(network: Network) -> Network:
 def teacher_vgg() -> VGG:
     """Return a loss network with random weights."""
     return load_vgg(VGG("vgg16", "relu4_3", padding="zeros", pooling="floor"), numbered_vgg("vgg16", blocks=4))
+
+
+def slim_vgg(padding: Any = "zeros", pooling: Any = "floor", *, width: int = 8, until: str = "relu5_1") -> VGG:
+    """Return a frozen VGG-16 of full depth with few channels and random weights, for fast tests."""
+    with mock.patch.object(vgg, "WIDTHS", (width,) * 5):
+        encoder = VGG("vgg16", until, padding=padding, pooling=pooling)
+    return load_vgg(encoder, numbered_vgg("vgg16", widths=(width,) * 5)).eval().requires_grad_(False)
 
 
 def vgg_network() -> StyleNetwork:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_digits import small_digits
+from dg_runs import small_digits
 from trees import touch
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, check_same, describe, list_domains, uneven_classes

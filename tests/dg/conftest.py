@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from small_digits import small_digits
+from dg_runs import small_digits
 
 from efdm.data.domains import DomainSet
 

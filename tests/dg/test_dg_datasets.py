@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from dg_runs import settings
+from dg_runs import settings, small_digits
 from runs import Watch, weights, without_clock
-from small_digits import small_digits
 from torch.utils.data import DataLoader, TensorDataset
 
 from efdm.data import from_datasets

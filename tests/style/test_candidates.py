@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from slim import slim_vgg
+from training import slim_vgg
 
 from efdm.models import VGG, build
 from efdm.models.weights import MissingWeights, checksum, save_encoder, save_network

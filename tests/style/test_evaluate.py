@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from slim import slim_vgg
 from torch import Tensor
-from training import noise_pictures
+from training import noise_pictures, slim_vgg
 
 from efdm.data import Source, find_pictures, read_picture
 from efdm.progress import Progress

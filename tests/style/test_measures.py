@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from slim import slim_vgg
+from training import slim_vgg
 
 from efdm.models.alexnet import AlexNet, load_alexnet
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from slim import slim_vgg
+from training import slim_vgg
 
 from efdm.models import VGG
 from efdm.progress import Progress

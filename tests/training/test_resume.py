@@ -14,8 +14,8 @@ import dg_runs
 import pytest
 import reid_runs
 import style_runs
+from dg_runs import small_digits
 from runs import Watch, lines, weights, without_clock
-from small_digits import small_digits
 
 from efdm.dg import train as train_dg
 from efdm.errors import RunFolderError

@@ -21,8 +21,7 @@ COMMON: dict[str, Any] = {"iterations": 20, "evaluate_every": 0, "save_every": 0
 
 
 def classifier(place: Path, **changes: Any) -> Weights:
-    from dg_runs import settings
-    from small_digits import small_digits
+    from dg_runs import settings, small_digits
 
     from efdm.dg import train
 
@@ -38,8 +37,8 @@ def embedder(place: Path, **changes: Any) -> Weights:
 
 
 def stylizer(place: Path, **changes: Any) -> Weights:
-    from slim import slim_vgg
     from style_runs import small
+    from training import slim_vgg
 
     from efdm.style import objective, training
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from dg_commands import run
-from small_digits import small_digits
+from dg_runs import small_digits
 
 from efdm import lab
 from efdm.dg import load_classifier
