@@ -6,8 +6,9 @@ every camera, and a small network learns to do so.
 
 from __future__ import annotations
 
-import io
 import json
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -35,29 +36,32 @@ def person_picture(person: int, camera: int, shot: int, size: tuple[int, int] = 
 
 
 def write_person(path: Path, person: int, camera: int, shot: int, size: tuple[int, int] = (64, 32)) -> None:
-    out = io.BytesIO()
-    Image.fromarray(person_picture(person, camera, shot, size)).save(out, "PNG")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(out.getvalue())
+    Image.fromarray(person_picture(person, camera, shot, size)).save(path, "PNG")
 
 
 def small_people(
     people: int = 8, cameras: int = 3, shots: int = 2, size: tuple[int, int] = (64, 32), name: str = "small"
 ) -> PersonSet:
     """Return a set in memory: the first half of the people for training, the others for queries (shot 0) and gallery."""
-    shown = [(p, c, s) for p in range(1, people + 1) for c in range(1, cameras + 1) for s in range(shots)]
-    images = torch.stack([torch.from_numpy(person_picture(*at, size)).permute(2, 0, 1) for at in shown])
-    numbers = torch.tensor(shown)
-    train = numbers[:, 0] <= people // 2
-    splits = {"train": train, "query": ~train & (numbers[:, 2] == 0), "gallery": ~train & (numbers[:, 2] > 0)}
+    shown = list(product(range(1, people + 1), range(1, cameras + 1), range(shots)))
+    images = np.stack([person_picture(*at, size) for at in shown]).transpose(0, 3, 1, 2)
+    return person_set(name, shown, images, [person <= people // 2 for person, _, _ in shown])
+
+
+def person_set(name: str, shown: Sequence[tuple[int, int, int]], images: np.ndarray, train: Sequence[bool]) -> PersonSet:
+    """Return a set of (person, camera, shot). Pictures that are not for training are queries (shot 0) or gallery."""
+    people, cameras, shots = torch.tensor(shown).unbind(1)
+    first = torch.tensor(train)
+    splits = {"train": first, "query": ~first & (shots == 0), "gallery": ~first & (shots > 0)}
     return PersonSet(
         name=name,
-        images=images.contiguous(),
-        people=numbers[:, 0],
-        cameras=numbers[:, 1],
+        images=torch.from_numpy(images).contiguous(),
+        people=people,
+        cameras=cameras,
         names=tuple(f"{p:04d}/c{c}_{s}.png" for p, c, s in shown),
         splits={split: mask.nonzero()[:, 0] for split, mask in splits.items()},
-        sources=torch.zeros(len(shown), dtype=torch.int64),
+        sources=torch.zeros_like(people),
     )
 
 
@@ -66,13 +70,11 @@ def make_market(root: Path, people: int = 8, cameras: int = 3, shots: int = 2, s
 
     The gallery holds the other shots, two distractors (person 0) and one junk picture (person -1).
     """
-    for person in range(1, people + 1):
-        for camera in range(1, cameras + 1):
-            for shot in range(shots):
-                test = "query" if shot == 0 else "bounding_box_test"
-                folder = "bounding_box_train" if person <= people // 2 else test
-                name = f"{person:04d}_c{camera}s1_{100 * shot + person:06d}_0{min(shot, 1)}.png"
-                write_person(root / folder / name, person, camera, shot, size)
+    for person, camera, shot in product(range(1, people + 1), range(1, cameras + 1), range(shots)):
+        test = "query" if shot == 0 else "bounding_box_test"
+        folder = "bounding_box_train" if person <= people // 2 else test
+        name = f"{person:04d}_c{camera}s1_{100 * shot + person:06d}_0{min(shot, 1)}.png"
+        write_person(root / folder / name, person, camera, shot, size)
     for shot, name in enumerate(("0000_c1s1_000001_00.png", "0000_c2s1_000002_00.png", "-1_c1s1_000003_00.png")):
         write_person(root / "bounding_box_test" / name, 10_000 + shot, 1, shot, size)
     return root
@@ -80,11 +82,9 @@ def make_market(root: Path, people: int = 8, cameras: int = 3, shots: int = 2, s
 
 def make_duke(root: Path, people: int = 4, cameras: int = 2) -> Path:
     """Write DukeMTMC-reID's folders: half of the people for training, a query and a gallery picture of all others."""
-    for person in range(1, people + 1):
-        for camera in range(1, cameras + 1):
-            for shot, test in enumerate(("query", "bounding_box_test")):
-                folder = "bounding_box_train" if person <= people // 2 else test
-                write_person(root / folder / f"{person:04d}_c{camera}_f{person:04d}{shot:03d}.png", person, camera, shot)
+    for person, camera, shot in product(range(1, people + 1), range(1, cameras + 1), (0, 1)):
+        folder = "bounding_box_train" if person <= people // 2 else ("query", "bounding_box_test")[shot]
+        write_person(root / folder / f"{person:04d}_c{camera}_f{person:04d}{shot:03d}.png", person, camera, shot)
     return root
 
 
@@ -108,9 +108,8 @@ def make_grid(root: Path, people: int = 6, splits: int = 10) -> Path:
 
 def make_cuhk01(root: Path, people: int = 4) -> Path:
     """Write CUHK01's folder: two pictures of camera A and two of camera B for each person."""
-    for person in range(1, people + 1):
-        for shot in range(4):
-            write_person(root / "campus" / f"{person:04d}{shot + 1:03d}.png", person, shot // 2, shot)
+    for person, shot in product(range(1, people + 1), range(4)):
+        write_person(root / "campus" / f"{person:04d}{shot + 1:03d}.png", person, shot // 2, shot)
     return root
 
 
@@ -120,22 +119,18 @@ def make_cuhk03(root: Path, people: int = 4) -> Path:
 
     for kind in ("detected", "labeled"):
         names = []
-        for person in range(1, people + 1):
+        for person, view, shot in product(range(1, people + 1), (1, 2), (1, 2)):
             pair, number = (2, 1) if person == people else (1, person)
-            for view in (1, 2):
-                for shot in (1, 2):
-                    names.append(f"{pair}_{number:03d}_{view}_{5 * (view - 1) + shot:02d}.png")
-                    write_person(root / f"images_{kind}" / names[-1], person, view, shot)
+            names.append(f"{pair}_{number:03d}_{view}_{5 * (view - 1) + shot:02d}.png")
+            write_person(root / f"images_{kind}" / names[-1], person, view, shot)
         numbers = np.arange(1, len(names) + 1)
         half = len(names) // 2
         new = {"train_idx": numbers[:half], "query_idx": numbers[half::2], "gallery_idx": numbers[half + 1 :: 2]}
         files = np.array(names, dtype=object)[:, None]
         savemat(root / f"cuhk03_new_protocol_config_{kind}.mat", {"filelist": files, **new})
-        classic = []
-        for split in range(20):
-            test = [[f"elsewhere/{name}", 0, 0] for at, name in enumerate(names) if at // 4 == split % people]
-            train = [[f"elsewhere/{name}", 0, 0] for at, name in enumerate(names) if at // 4 != split % people]
-            classic.append({"train": train, "query": test, "gallery": test})
+        rows = [[f"elsewhere/{name}", 0, 0] for name in names]
+        tests = [rows[4 * (split % people) :][:4] for split in range(20)]  # one person
+        classic = [{"train": [row for row in rows if row not in t], "query": t, "gallery": t} for t in tests]
         (root / f"splits_classic_{kind}.json").write_text(json.dumps(classic))
     return root
 
@@ -145,12 +140,10 @@ def make_msmt17(root: Path, version: str = "V1", people: int = 3) -> Path:
     folders = {"V1": ("train", "test"), "V2": ("mask_train_v2", "mask_test_v2")}[version]
     lists: dict[str, list[str]] = {name: [] for name in ("train", "val", "query", "gallery")}
     for folder, parts in zip(folders, (("train", "val"), ("query", "gallery")), strict=True):
-        for person in range(people):
-            for camera in (1, 15):
-                for shot, part in enumerate(parts):
-                    name = f"{person:04d}/{person:04d}_00{shot}_{camera:02d}_0303morning_000{shot}_{shot}"
-                    write_person(root / folder / f"{name}.png", person + people * (folder == folders[1]), camera, shot)
-                    lists[part].append(f"{name}.jpg {person}")
+        for person, camera, shot in product(range(people), (1, 15), (0, 1)):
+            name = f"{person:04d}/{person:04d}_00{shot}_{camera:02d}_0303morning_000{shot}_{shot}"
+            write_person(root / folder / f"{name}.png", person + people * (folder == folders[1]), camera, shot)
+            lists[parts[shot]].append(f"{name}.jpg {person}")
     for part, lines in lists.items():
         (root / f"list_{part}.txt").write_text("\n".join(lines) + "\n")
     return root
@@ -158,8 +151,6 @@ def make_msmt17(root: Path, version: str = "V1", people: int = 3) -> Path:
 
 def make_folders(root: Path, people: int = 4, cameras: int = 2, shots: int = 2) -> Path:
     """Write one folder per person, with names that start with the camera."""
-    for person in range(1, people + 1):
-        for camera in range(1, cameras + 1):
-            for shot in range(shots):
-                write_person(root / f"{person:04d}" / f"c{camera}_{shot}.png", person, camera, shot)
+    for person, camera, shot in product(range(1, people + 1), range(1, cameras + 1), range(shots)):
+        write_person(root / f"{person:04d}" / f"c{camera}_{shot}.png", person, camera, shot)
     return root

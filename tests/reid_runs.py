@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import torch
+from people import person_set
 
 from efdm.data.people import PersonSet
 from efdm.reid.settings import Settings
@@ -24,18 +24,7 @@ def seen_by_cameras(people: int = 20, cameras: int = 6, *, name: str = "seen", s
     patterns, (gain, tint) = rng.standard_normal((people, 1, 8, 4)), rng.uniform(0.1, 0.5, (2, cameras + 2, 3, 1, 1))
     blocks = [0.1 + tint[c] + gain[c] * patterns[p] + 0.05 * rng.standard_normal((3, 8, 4)) for p, c, _ in shown]
     images = np.stack(blocks).clip(0, 1).repeat(SIZE[0] // 8, 2).repeat(SIZE[1] // 4, 3)
-    numbers = torch.tensor(shown)
-    test, second = numbers[:, 1] >= cameras, numbers[:, 2] == 1
-    splits = {"train": ~test, "query": test & ~second, "gallery": test & second}
-    return PersonSet(
-        name=name,
-        images=torch.from_numpy((images * 255).astype(np.uint8)),
-        people=numbers[:, 0],
-        cameras=numbers[:, 1],
-        names=tuple(f"{p:04d}_c{c}_{s}.png" for p, c, s in shown),
-        splits={split: chosen.nonzero()[:, 0] for split, chosen in splits.items()},
-        sources=torch.zeros(len(shown), dtype=torch.int64),
-    )
+    return person_set(name, shown, (images * 255).astype(np.uint8), [camera < cameras for _, camera, _ in shown])
 
 
 def settings(**changes: Any) -> Settings:
