@@ -87,25 +87,16 @@ def test_concurrent_writers_do_not_interfere(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one"
 
 
-def test_names_of_maximum_length(tmp_path: Path) -> None:
-    write(tmp_path / ("n" * 255))
-
-
-def test_permissions_are_the_usual_ones(tmp_path: Path) -> None:
+def test_names_of_maximum_length_get_the_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
-    write(tmp_path / "file")
-    assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    write(tmp_path / ("n" * 255))
+    assert (tmp_path / ("n" * 255)).stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_missing_folders_are_not_made(tmp_path: Path) -> None:
+def test_errors_name_the_file_and_no_folder_is_made(tmp_path: Path) -> None:
     """A run whose folder was deleted must not write to a new folder of the same name."""
-    with pytest.raises(FileNotFoundError):
-        write(tmp_path / "gone" / "file")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"No space.*settings\.json"), atomic_write(tmp_path / "settings.json"):
         raise OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(FileNotFoundError, match=r"settings\.json"):
         write(tmp_path / "gone" / "settings.json")
+    assert list(tmp_path.iterdir()) == []

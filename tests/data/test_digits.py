@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,12 @@ import torch
 from efdm.data.digits import STYLES, load_digits_domains
 from efdm.data.domains import DomainSet
 
+PIXELS = "2646736e2fce34f64add857642a055844420bf3894ce5b06d37b1cd642ecf566"
+
 
 @pytest.fixture(scope="module")
 def data() -> DomainSet:
     return load_digits_domains()
-
-
-def brightness(data: DomainSet, domain: str) -> torch.Tensor:
-    """``(n, size, size)`` in [0, 1]."""
-    return data.images[data.select(domain)].float().mean(1) / 255
 
 
 def test_painters_still_make_the_shipped_pictures(data: DomainSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +36,7 @@ def test_every_scan_is_in_one_domain(data: DomainSet) -> None:
     assert sorted(name.split("/")[2] for name in data.names) == [f"{n:04d}" for n in range(1797)]
     assert data.images.shape == (1797, 3, 32, 32)
     assert data.domain_names == list(STYLES)
+    assert hashlib.sha256(data.images.numpy().tobytes()).hexdigest() == PIXELS
 
 
 def test_classes_are_balanced_in_domains_and_splits(data: DomainSet) -> None:
@@ -65,35 +64,6 @@ def test_other_sizes(size: int) -> None:
     small = load_digits_domains(size=size, per_domain=20)
     assert small.images.shape == (20 * len(STYLES), 3, size, size)
     assert (small.images.float().std(dim=(1, 2, 3)) > 10).all()
-
-
-def test_polarity_of_styles(data: DomainSet) -> None:
-    # compare the centre with the corners, which show the background
-    sign = {}
-    for domain in STYLES:
-        light = brightness(data, domain)
-        ground = torch.stack([light[:, :4, :4], light[:, :4, -4:], light[:, -4:, :4], light[:, -4:, -4:]]).mean((0, 2, 3))
-        middle = light[:, 8:-8, 8:-8].mean((1, 2))
-        sign[domain] = float((middle > ground).float().mean())
-    assert sign["ink"] < 0.02
-    assert sign["neon"] > 0.98
-    assert 0.3 < sign["mosaic"] < 0.7
-    assert sign["outline"] < 0.1
-
-
-@pytest.mark.parametrize("domain", STYLES)
-def test_digits_stay_readable(data: DomainSet, domain: str) -> None:
-    # the nearest neighbour of a digit by shape is usually the same digit; thin outlines rarely overlap, so the threshold is
-    # low, but far above chance
-    images = data.images[data.select(domain)].float() / 255
-    border = torch.cat([images[..., :2, :].flatten(2), images[..., -2:, :].flatten(2)], dim=2).mean(2)
-    shape = (images - border[..., None, None]).square().sum(1, keepdim=True).sqrt()
-    shape = torch.nn.functional.avg_pool2d(shape, 3, 2).flatten(1)
-    shape = torch.nn.functional.normalize(shape - shape.mean(1, keepdim=True), dim=1)
-    likeness = shape @ shape.T
-    likeness.fill_diagonal_(-1)
-    labels = data.labels[data.select(domain)]
-    assert (labels[likeness.argmax(1)] == labels).float().mean() > 0.6
 
 
 def test_counts_out_of_range() -> None:

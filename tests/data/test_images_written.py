@@ -19,6 +19,7 @@ def test_written_is_read(tmp_path: Path, extension: str) -> None:
     write_picture(path, smooth, quality=100)
     exact = extension not in (".jpg", ".jpeg", ".webp", ".avif")
     assert (read_picture(path).rgb - smooth).abs().max() <= (0.5 / 255 + 1e-6 if exact else 0.03)
+    assert Image.open(path).format == WRITABLE[extension]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
@@ -82,11 +83,6 @@ def test_extension_selects_the_format(tmp_path: Path) -> None:
     for name in ("p.xyz", "p"):
         with pytest.raises(PictureError, match=r"\.png, \.jpg, .*\.bmp"):
             write_picture(tmp_path / name, torch.rand(3, 2, 2))
-    write_picture(tmp_path / "p.jpg", torch.rand(3, 2, 2))
-    assert Image.open(tmp_path / "p.jpg").format == "JPEG"
-
-
-def test_size_that_the_format_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(PictureError, match=r"as WEBP .*try \.png"):
         write_picture(tmp_path / "p.webp", torch.zeros(3, 1, 16384))
     assert list(tmp_path.iterdir()) == []
@@ -109,11 +105,3 @@ def test_files_that_cannot_be_accessed(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(PictureError, match="permission denied"):
             call()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.png"]
-
-
-def test_permissions_and_links_are_preserved(tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-    (tmp_path / "link.png").symlink_to(tmp_path / "real.png")
-    write_picture(tmp_path / "link.png", torch.rand(3, 2, 2))
-    assert (tmp_path / "link.png").is_symlink()
-    assert (tmp_path / "real.png").stat().st_mode == (tmp_path / "plain").stat().st_mode
