@@ -46,35 +46,11 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
-    "DSU",
-    "MATCHERS",
-    "CrossNorm",
-    "DistributionNoise",
-    "EFDMix",
-    "FeatureMix",
-    "MixStyle",
-    "Partners",
-    "PreparedStyle",
-    "active",
-    "adain",
-    "adamean",
-    "adastd",
-    "blend",
-    "channel_stats",
-    "distribution_noise",
-    "domains_of_batch",
-    "efdm",
-    "efdmix",
-    "histogram_match",
-    "interpolate_styles",
-    "mix_after",
-    "mixstyle",
-    "prepare",
-    "set_active",
-    "stages_of",
-    "tied_share",
-    "unmix",
-]
+    "DSU", "MATCHERS", "CrossNorm", "DistributionNoise", "EFDMix", "FeatureMix", "MixStyle", "Partners", "PreparedStyle",
+    "active", "adain", "adamean", "adastd", "blend", "channel_stats", "distribution_noise", "domains_of_batch", "efdm",
+    "efdmix", "histogram_match", "interpolate_styles", "mix_after", "mixstyle", "prepare", "set_active", "stages_of",
+    "tied_share", "unmix",
+]  # fmt: skip
 
 
 PICTURES = ("match_picture",)  # names of `efdm.style`; not in __all__, because a star import needs torch alone

@@ -61,7 +61,7 @@ def test_an_endless_run_starts_like_a_finite_one(sampler) -> None:
 
 
 @samplers
-def test_draws_are_reproducible_and_leave_the_global_generator_alone(sampler) -> None:
+def test_draws_depend_on_seed_and_epoch_but_not_on_the_global_generator(sampler) -> None:
     torch.manual_seed(0)
     state = torch.get_rng_state()
     run = sampler(epochs=1)
@@ -71,6 +71,8 @@ def test_draws_are_reproducible_and_leave_the_global_generator_alone(sampler) ->
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(7)
     assert all(torch.equal(a, b) for a, b in zip(first, sampler(epochs=1), strict=True))
+    epochs = [sampler(seed=seed).epoch(number) for seed in (0, 1, 2) for number in (0, 1, 2)]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(epochs, 2))
 
 
 @samplers
@@ -83,16 +85,11 @@ def test_a_loop_over_epochs_is_one_long_run(sampler) -> None:
 
 
 @samplers
-@pytest.mark.parametrize("epochs", [1, "endless"])
-def test_iterating_again_continues_with_the_next_epoch(sampler, epochs) -> None:
-    batches = sampler(epochs=epochs)
-    assert len(list(itertools.islice(batches, 2))) == 2
-    assert torch.equal(next(iter(batches)), next(iter(sampler(epochs=2, start=batches.per_epoch))))
-
-
-@samplers
-def test_set_epoch(sampler) -> None:
+def test_iterating_again_continues_with_the_next_epoch_unless_it_is_set(sampler) -> None:
     once = whole(sampler(epochs=3))
+    batches = sampler(epochs="endless")
+    assert len(list(itertools.islice(batches, 2))) == 2
+    assert torch.equal(next(iter(batches)), once[batches.per_epoch])
     batches = sampler()
     batches.set_epoch(1, step=2)
     rest = whole(batches) + whole(batches)
@@ -101,13 +98,6 @@ def test_set_epoch(sampler) -> None:
     assert torch.equal(next(iter(batches)), once[0])
     with pytest.raises(ValueError, match=f"steps 0 to {batches.per_epoch - 1}"):
         batches.set_epoch(1, batches.per_epoch)
-
-
-@samplers
-def test_seeds_and_epochs_draw_differently(sampler) -> None:
-    epochs = [sampler(seed=seed).epoch(number) for seed in (0, 1, 2) for number in (0, 1, 2)]
-    for one, other in itertools.combinations(epochs, 2):
-        assert not torch.equal(one, other)
 
 
 @samplers
@@ -121,7 +111,6 @@ def test_ranks_partition_the_global_batch(sampler) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @samplers
 def test_a_gpu_gets_the_same_batches(sampler) -> None:
     for here, there in zip(sampler(epochs=2), sampler(epochs=2, device="cuda"), strict=True):
@@ -129,7 +118,7 @@ def test_a_gpu_gets_the_same_batches(sampler) -> None:
         assert torch.equal(here, there.cpu())
 
 
-@pytest.mark.parametrize("n", [16, 17, 23], ids=["fits", "one_over", "one_short"])
+@pytest.mark.parametrize("n", [16, 17, 23])
 def test_an_epoch_draws_every_picture_at_most_once(n: int) -> None:
     pool = torch.arange(1000, 1000 + n)
     batches = whole(uniform_batches(pool, 8))
@@ -207,26 +196,26 @@ def test_length_of_an_epoch() -> None:
     assert len(domain_batches([[1], [2]], 64)) == 1  # fewer pictures than a batch
 
 
-ERRORS = {
-    "rank_outside": (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank 2 of 2"),
-    "odd_for_ranks": (lambda: uniform_batches(range(8), 3, world=2), "multiple of world=2, got 3"),
-    "no_batch": (lambda: uniform_batches(range(8), 0), "batch must be .*got 0"),
-    "empty_pool": (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
-    "mask_for_indices": (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
-    "no_full_batch": (lambda: uniform_batches(range(5), 8), "5 pictures do not fill one batch of 8"),
-    "start_too_late": (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
-    "start_negative": (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
-    "too_many_domains": (lambda: domain_batches(POOLS, 16, domains=4), "got 4 for 3 pools"),
-    "no_batch_of_domains": (lambda: domain_batches(POOLS, 0), "batch must be .*got 0"),
-    "uneven_for_ranks": (lambda: domain_batches(POOLS, 6, domains=2, world=2), "multiple of 4 .*2 domains.*got 6"),
-    "no_pools": (lambda: domain_batches([], 16), "got all for 0 pools"),
-}
+ERRORS = [
+    (lambda: uniform_batches(range(8), 4, rank=2, world=2), "rank 2 of 2"),
+    (lambda: uniform_batches(range(8), 3, world=2), "multiple of world=2, got 3"),
+    (lambda: uniform_batches(range(8), 0), "batch must be .*got 0"),
+    (lambda: uniform_batches(torch.empty(0, dtype=torch.int64), 4), "at least one picture"),
+    (lambda: uniform_batches(torch.ones(8, dtype=torch.bool), 4), r"torch.bool \(8,\)"),
+    (lambda: uniform_batches(range(5), 8), "5 pictures do not fill one batch of 8"),
+    (lambda: uniform_batches(range(8), 4, start=3), "start is 3, expected an iteration of 1 x 2"),
+    (lambda: uniform_batches(range(8), 4, start=-1), "start is -1"),
+    (lambda: domain_batches(POOLS, 16, domains=4), "got 4 for 3 pools"),
+    (lambda: domain_batches(POOLS, 0), "batch must be .*got 0"),
+    (lambda: domain_batches(POOLS, 6, domains=2, world=2), "multiple of 4 .*2 domains.*got 6"),
+    (lambda: domain_batches([], 16), "got all for 0 pools"),
+]
 
 
-@pytest.mark.parametrize(("call", "sentence"), ERRORS.values(), ids=ERRORS)
-def test_errors(call, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        call()
+def test_errors() -> None:
+    for call, sentence in ERRORS:
+        with pytest.raises(ValueError, match=sentence):
+            call()
 
 
 def test_batches_of_people_hold_equally_many_pictures_of_each() -> None:

@@ -23,23 +23,7 @@ with requires("style"):
     from efdm.data.torch_datasets import from_datasets
 
 __all__ = [
-    "READABLE",
-    "WRITABLE",
-    "Crops",
-    "DomainSet",
-    "ImageSet",
-    "Picture",
-    "PictureError",
-    "Source",
-    "draw_crops",
-    "find_pictures",
-    "from_datasets",
-    "load_domains",
-    "on_white",
-    "read_mask",
-    "read_picture",
-    "resize",
-    "resize_short_side",
-    "take_crops",
-    "write_picture",
-]
+    "READABLE", "WRITABLE", "Crops", "DomainSet", "ImageSet", "Picture", "PictureError", "Source", "draw_crops",
+    "find_pictures", "from_datasets", "load_domains", "on_white", "read_mask", "read_picture", "resize", "resize_short_side",
+    "take_crops", "write_picture",
+]  # fmt: skip

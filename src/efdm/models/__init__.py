@@ -6,18 +6,6 @@ from efdm.models.networks import NETWORKS, NetworkSpec, StyleNetwork, build
 from efdm.models.vgg import VGG, MirrorDecoder, load_decoder, load_vgg, mean_activations, normalise
 
 __all__ = [
-    "NETWORKS",
-    "VGG",
-    "MirrorDecoder",
-    "NetworkSpec",
-    "StyleNetwork",
-    "allow_torchvision",
-    "build",
-    "classifier_of",
-    "embedding",
-    "embedding_width",
-    "load_decoder",
-    "load_vgg",
-    "mean_activations",
-    "normalise",
-]
+    "NETWORKS", "VGG", "MirrorDecoder", "NetworkSpec", "StyleNetwork", "allow_torchvision", "build", "classifier_of",
+    "embedding", "embedding_width", "load_decoder", "load_vgg", "mean_activations", "normalise",
+]  # fmt: skip
