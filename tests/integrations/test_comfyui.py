@@ -31,13 +31,9 @@ def call(name: str, **given: Any) -> Any:
     """Run a node with its defaults, as a workflow does: choices default to the first."""
     node = comfyui.NODE_CLASS_MAPPINGS[name]
     inputs = node.INPUT_TYPES()
-    values = {}
-    for key, (kind, *options) in inputs["required"].items():
-        if options and "default" in options[0]:
-            values[key] = options[0]["default"]
-        elif isinstance(kind, list):
-            values[key] = kind[0]
-    assert set(values) | set(given) <= {*inputs["required"], *inputs.get("optional", {})}
+    chosen = {key: options[0]["default"] if options else kind[0] for key, (kind, *options) in inputs["required"].items()}
+    values = {key: value for key, value in chosen.items() if inputs["required"][key][0] not in ("IMAGE", "LATENT")}
+    assert set(values) | set(given) <= {*inputs["required"], *inputs["optional"]}
     results = getattr(node(), node.FUNCTION)(**{**values, **given})
     assert len(results) == len(node.RETURN_TYPES)
     return results[0]

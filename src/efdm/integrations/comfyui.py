@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,8 @@ from efdm.training.device import default_device
 STRENGTH = ("FLOAT", {"default": 1.0, "min": 0.0, "max": 1.0, "step": 0.01})
 SEED = ("INT", {"default": 0, "min": 0, "max": 2**31 - 1})
 FRAMES = ("together", "each")
-Inputs = dict[str, dict[str, Any]]
+Inputs = dict[str, Any]
+Latent = dict[str, Any]
 
 
 def compute_device() -> torch.device:
@@ -47,29 +48,30 @@ def _stylizer(model: str, device: torch.device) -> Stylizer:
     return Stylizer.from_pretrained(model, device)
 
 
-class StyleTransfer:
-    """Stylize every image of a batch with one style, or with the style of the same index."""
+class Node:
+    """A node that calls ``run`` with the inputs ``required`` and ``optional``."""
 
-    RETURN_TYPES = ("IMAGE",)
-    FUNCTION = "stylize"
+    RETURN_TYPES: tuple[str, ...] = ("IMAGE",)
+    FUNCTION = "run"
     CATEGORY = "EFDM"
+    required: ClassVar[Inputs]
+    optional: ClassVar[Inputs] = {}
 
     @classmethod
-    def INPUT_TYPES(cls) -> Inputs:
-        return {
-            "required": {
-                "image": ("IMAGE",),
-                "style": ("IMAGE",),
-                "model": (list(NETWORKS), {"default": "small"}),
-                "strength": STRENGTH,
-                "method": (list(MATCHERS),),
-                "preserve_color": (list(COLORS),),
-                "photoreal": (list(PHOTOREAL),),
-                "size": ("INT", {"default": 0, "min": 0, "max": 8192, "tooltip": "short side; 0 selects it automatically"}),
-            }
-        }
+    def INPUT_TYPES(cls) -> dict[str, Inputs]:
+        return {"required": cls.required, "optional": cls.optional}
 
-    def stylize(
+
+class StyleTransfer(Node):
+    """Stylize every image of a batch with one style, or with the style of the same index."""
+
+    required: ClassVar[Inputs] = {
+        "image": ("IMAGE",), "style": ("IMAGE",), "model": (list(NETWORKS), {"default": "small"}), "strength": STRENGTH,
+        "method": (list(MATCHERS),), "preserve_color": (list(COLORS),), "photoreal": (list(PHOTOREAL),),
+        "size": ("INT", {"default": 0, "min": 0, "max": 8192, "tooltip": "short side; 0 selects it automatically"}),
+    }  # fmt: skip
+
+    def run(
         self, image: Tensor, style: Tensor, model: str, strength: float, method: str, preserve_color: str, photoreal: str,
         size: int,
     ) -> tuple[Tensor]:  # fmt: skip
@@ -85,33 +87,19 @@ class StyleTransfer:
         return (torch.stack(made).movedim(1, -1).to(image),)
 
 
-class ColorMatch:
+class ColorMatch(Node):
     """Give a batch of images exactly the colours of the reference images, which are pooled.
 
     ``frames="together"`` matches the batch as one distribution, so that the frames of a video do not flicker.
     """
 
-    RETURN_TYPES = ("IMAGE",)
-    FUNCTION = "match"
-    CATEGORY = "EFDM"
+    required: ClassVar[Inputs] = {
+        "image": ("IMAGE",), "reference": ("IMAGE",), "space": (list(SPACES),), "method": (list(get_args(Method)),),
+        "frames": (list(FRAMES),), "strength": STRENGTH, "ties": (list(TIES),), "seed": SEED,
+    }  # fmt: skip
+    optional: ClassVar[Inputs] = {"mask": ("MASK",), "reference_mask": ("MASK",)}
 
-    @classmethod
-    def INPUT_TYPES(cls) -> Inputs:
-        return {
-            "required": {
-                "image": ("IMAGE",),
-                "reference": ("IMAGE",),
-                "space": (list(SPACES),),
-                "method": (list(get_args(Method)),),
-                "frames": (list(FRAMES),),
-                "strength": STRENGTH,
-                "ties": (list(TIES),),
-                "seed": SEED,
-            },
-            "optional": {"mask": ("MASK",), "reference_mask": ("MASK",)},
-        }
-
-    def match(
+    def run(
         self, image: Tensor, reference: Tensor, space: str, method: Method, frames: str, strength: float, ties: str,
         seed: int, mask: Tensor | None = None, reference_mask: Tensor | None = None,
     ) -> tuple[Tensor]:  # fmt: skip
@@ -132,24 +120,15 @@ class ColorMatch:
         return (torch.cat([rgb.clamp(0, 1).to(image), image[..., 3:]], -1),)
 
 
-class LatentMatch:
+class LatentMatch(Node):
     """Match the channels of latents with those of reference latents: one for all, or one for each."""
 
     RETURN_TYPES = ("LATENT",)
-    FUNCTION = "match"
-    CATEGORY = "EFDM"
+    required: ClassVar[Inputs] = {
+        "latent": ("LATENT",), "reference": ("LATENT",), "method": (list(MATCHERS),), "strength": STRENGTH,
+    }  # fmt: skip
 
-    @classmethod
-    def INPUT_TYPES(cls) -> Inputs:
-        return {
-            "required": {
-                "latent": ("LATENT",), "reference": ("LATENT",), "method": (list(MATCHERS),), "strength": STRENGTH,
-            }
-        }  # fmt: skip
-
-    def match(
-        self, latent: dict[str, Any], reference: dict[str, Any], method: str, strength: float
-    ) -> tuple[dict[str, Any]]:
+    def run(self, latent: Latent, reference: Latent, method: str, strength: float) -> tuple[Latent]:
         content = latent["samples"]
         device = compute_device()
         x, y = content.to(device), reference["samples"].to(device, content.dtype)
@@ -180,7 +159,6 @@ def _mask(mask: Tensor | None, images: Tensor) -> Tensor | None:
 
 NODE_CLASS_MAPPINGS = {"EFDMStyleTransfer": StyleTransfer, "EFDMColorMatch": ColorMatch, "EFDMLatentMatch": LatentMatch}
 NODE_DISPLAY_NAME_MAPPINGS = {
-    "EFDMStyleTransfer": "EFDM Style Transfer",
-    "EFDMColorMatch": "EFDM Colour Match",
+    "EFDMStyleTransfer": "EFDM Style Transfer", "EFDMColorMatch": "EFDM Colour Match",
     "EFDMLatentMatch": "EFDM Latent Match",
-}
+}  # fmt: skip
