@@ -11,18 +11,13 @@ from trees import touch, zip_folder
 
 from efdm.data import PictureError
 from efdm.data.people_layouts import LAYOUTS, find_people
-from efdm.data.people_lists import Found
+from efdm.data.people_lists import SPLITS, Found
 from efdm.errors import SettingError
 
 MAKERS: dict[str, Callable[[Path], Path]] = {
-    "market1501": make_market,
-    "dukemtmc": make_duke,
-    "grid": make_grid,
-    "cuhk01": make_cuhk01,
-    "cuhk03": make_cuhk03,
-    "msmt17": make_msmt17,
-    "folders": make_folders,
-}
+    "market1501": make_market, "dukemtmc": make_duke, "grid": make_grid, "cuhk01": make_cuhk01, "cuhk03": make_cuhk03,
+    "msmt17": make_msmt17, "folders": make_folders,
+}  # fmt: skip
 
 
 def rows(found: Found, part: str) -> set[tuple[int, int]]:
@@ -134,8 +129,8 @@ def test_cuhk03_reads_json_lists_of_the_new_protocol_and_refuses_others(tmp_path
     expected = find_people(make_cuhk03(tmp_path))
     mat, new = tmp_path / "cuhk03_new_protocol_config_detected.mat", tmp_path / "splits_new_detected.json"
     mat.unlink()
-    parts = {part: [[f"C:\\data\\{Path(s.name).name}", 7, 0] for s in expected.shots if part in s.splits] for part in
-             ("train", "query", "gallery")}  # fmt: skip
+    named = {f"C:\\data\\{Path(shot.name).name}": shot.splits for shot in expected.shots}
+    parts = {part: [[name, 7, 0] for name, splits in named.items() if part in splits] for part in SPLITS}
     new.write_text(json.dumps([parts]))
     assert find_people(tmp_path).shots == expected.shots
     for text in ("[]", "{", "[[1, 2]]"):
@@ -186,11 +181,6 @@ def test_folders_of_people_with_names_and_splits(tmp_path: Path) -> None:
     assert (rows(found, "train"), rows(found, "query"), rows(found, "gallery")) == ({(1, 1), (1, 2)}, {(2, 1)}, {(2, 2)})
 
 
-def test_a_set_of_domains_is_no_set_of_people(tmp_path: Path) -> None:
-    with pytest.raises(PictureError, match=r"no layout.*bounding_box_train"):
-        find_people(touch(tmp_path, ["photo/dog/056_0001.jpg", "sketch/cat/4_12.png"]))
-
-
 def test_wrong_names_are_counted_and_named(tmp_path: Path) -> None:
     make_market(tmp_path)
     stray = tmp_path / "query" / "thumb.png"
@@ -219,7 +209,9 @@ def test_people_in_training_and_test_are_reported(tmp_path: Path) -> None:
     assert any("training and in test: 2" in note for note in find_people(tmp_path).notes)
 
 
-def test_misspelled_layouts_get_a_suggestion(tmp_path: Path) -> None:
-    make_market(tmp_path)
+def test_other_layouts_and_misspelled_names_get_suggestions(tmp_path: Path) -> None:
+    touch(tmp_path, ["photo/dog/056_0001.jpg", "sketch/cat/4_12.png"])  # a set of domains
+    with pytest.raises(PictureError, match=r"no layout.*bounding_box_train"):
+        find_people(tmp_path)
     with pytest.raises(SettingError, match="market1501"):
         find_people(tmp_path, "market1051")
