@@ -4,6 +4,7 @@ import random
 import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -21,20 +22,14 @@ VAL_OF_SEED_3 = ["art/cat/001", "art/dog/001", "art/owl/004", "photo/cat/004", "
 DOMAINS, CLASSES = ("art", "photo"), ("cat", "dog", "owl")
 
 
-def picture(path: Path, colour: int, size: tuple[int, int] = (12, 10)) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((*size, 3), colour, np.uint8)).save(path)
-
-
 def fill(root: Path, each: int = 5) -> dict[str, int]:
     """Write a small set in which every picture has its own gray, and return the grays by name."""
     grays = {}
-    for domain in DOMAINS:
-        for label in CLASSES:
-            for number in range(each):
-                name = f"{domain}/{label}/{number:03d}.png"
-                grays[name] = len(grays)
-                picture(root / name, grays[name])
+    for domain, label, number in product(DOMAINS, CLASSES, range(each)):
+        name = f"{domain}/{label}/{number:03d}.png"
+        grays[name] = len(grays)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (10, 12), (grays[name],) * 3).save(root / name)
     return grays
 
 
@@ -153,7 +148,7 @@ def test_lists_beside_domains_override_a_share_but_not_names(folder: Path) -> No
 
 def test_empty_folders_and_names_that_match_two_files(folder: Path) -> None:
     (folder / "art" / "bird").mkdir()
-    picture(folder / "art/cat/000.bmp", 0)
+    Image.new("RGB", (1, 1)).save(folder / "art/cat/000.bmp")
     data = load_domains(folder, size=2)
     assert [note.partition(" holds no pictures")[0] for note in data.notes] == [str(folder / "art" / "bird")]
     assert len(data) == 31
@@ -204,14 +199,11 @@ def test_counts_and_repr(folder: Path) -> None:
         data.counts("domain")
 
 
-def test_to_moves_every_tensor(folder: Path) -> None:
-    data = load_domains(folder, size=2).to("meta")
-    tensors = [data.images, data.labels, data.domains, *(t for parts in data.splits.values() for t in parts.values())]
-    assert all(tensor.device.type == "meta" for tensor in tensors)
-
-
-def test_inconsistent_fields_are_refused(folder: Path) -> None:
+def test_tensors_are_moved_together_and_inconsistent_ones_refused(folder: Path) -> None:
     data = load_domains(folder, size=2)
+    moved = data.to("meta")
+    tensors = [moved.images, moved.labels, moved.domains, *(t for parts in moved.splits.values() for t in parts.values())]
+    assert all(tensor.device.type == "meta" for tensor in tensors)
     wrong = {"images": data.images[0], "labels": data.labels[1:], "domains": data.domains.int(), "splits": {}}
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=name):
@@ -228,9 +220,7 @@ def test_a_set_larger_than_memory_is_refused_before_reading(folder: Path, monkey
 def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None:
     one = load_domains(folder, size=4)
     whole = zip_folder(folder, tmp_path / "whole.zip", under="Set_2016/")
-    per_domain = [
-        zip_folder(folder / domain, tmp_path / f"{domain}.zip", under=f"{domain}/") for domain in reversed(DOMAINS)
-    ]
+    per_domain = [zip_folder(folder / domain, tmp_path / f"{domain}.zip", under=f"{domain}/") for domain in DOMAINS[::-1]]
     bare = tmp_path / "bare"
     bare.mkdir()
     classes_first = [zip_folder(folder / domain, bare / f"{domain}.zip") for domain in DOMAINS]

@@ -63,6 +63,10 @@ def test_stray_pictures_are_skipped(tmp_path: Path) -> None:
     assert {item.name for item in items} == set(PLAIN)
     assert [name for name, _ in outside] == ["docs/figures/teaser/all.png", "overview.png"]
     assert "overview.png is outside" in outside[1][1]
+    with pytest.raises(PictureError, match="40 pictures found twice"):
+        find_items([tmp_path, tmp_path])
+    with pytest.raises(PictureError, match="no source"):
+        find_items([])
 
 
 WRONG = {
@@ -169,28 +173,16 @@ def test_empty_folders_of_classes_and_splits_are_named(tmp_path: Path) -> None:
     assert [Path(sentence.split()[0]).relative_to(split).as_posix() for sentence in warnings] == ["SUN/test", "SUN/train/2"]
 
 
-def test_a_domain_without_pictures_is_an_error(tmp_path: Path) -> None:
-    root = touch(tmp_path / "set", PLAIN)
+def test_a_domain_without_pictures_is_an_error_unless_it_is_hidden(tmp_path: Path) -> None:
+    root = touch(tmp_path / "set", [*PLAIN, "__MACOSX/art/cat/._0.jpg", ".cache/x.jpg", "art/__MACOSX/.DS_Store"])
+    (root / ".empty").mkdir()
     (tmp_path / "beside").mkdir()
+    assert empty_folders(find_items(root)[0]) == []
+    assert {item.name for item in find_items(root)[0]} == set(PLAIN)
     (root / "sketch/cat").mkdir(parents=True)
     with pytest.raises(PictureError, match=r"no pictures in .*sketch; copy that domain"):
         empty_folders(find_items(root)[0])
     assert empty_folders(find_items([root / "art", root / "photo"])[0]) == []  # siblings of given domains do not matter
-
-
-def test_hidden_folders_beside_domains_are_ignored(tmp_path: Path) -> None:
-    root = touch(tmp_path / "set", [*PLAIN, "__MACOSX/art/cat/._0.jpg", ".cache/x.jpg", "art/__MACOSX/.DS_Store"])
-    (root / ".empty").mkdir()
-    assert empty_folders(find_items(root)[0]) == []
-    assert {item.name for item in find_items(root)[0]} == set(PLAIN)
-
-
-def test_the_same_source_twice(tmp_path: Path) -> None:
-    touch(tmp_path, PLAIN)
-    with pytest.raises(PictureError, match="40 pictures found twice"):
-        find_items([tmp_path, tmp_path])
-    with pytest.raises(PictureError, match="no source"):
-        find_items([])
 
 
 def test_keys_ignore_extensions_and_unicode_forms() -> None:

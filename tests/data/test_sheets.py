@@ -34,23 +34,14 @@ def test_places_of_pictures() -> None:
     assert torch.equal(page, expected)
 
 
-def test_a_picture_of_the_size_of_a_cell_is_not_resampled() -> None:
-    picture = torch.rand(3, 20, 20)
-    assert torch.equal(sheet([[picture]], cell=20, gap=1)[:, 1:21, 1:21], picture)
-
-
-def test_crop_shows_the_middle() -> None:
-    wide = torch.cat([RED, GREEN, BLUE], -1)
-    assert torch.equal(sheet([[wide]], cell=20, gap=0), GREEN)
-
-
-def test_cells_need_not_be_square() -> None:
+def test_cells_show_the_middle_and_need_not_be_square() -> None:
     tall = plain(1, 0, 0, 40, 20)
     page = sheet([[tall, tall], [None, tall]], cell=(40, 20), gap=2)
     assert page.shape == (3, 2 * 42 + 2, 2 * 22 + 2)
     assert torch.equal(page[:, 44:84, 24:44], tall)
     assert not inked(page[:, 44:84, 2:22])
     wide = torch.cat([RED, GREEN, BLUE], -1)  # 20 x 60
+    assert torch.equal(sheet([[wide]], cell=20, gap=0), GREEN)
     assert torch.equal(sheet([[wide]], cell=(20, 10), gap=0), plain(0, 1, 0, 20, 10))
 
 
@@ -91,6 +82,7 @@ def test_inputs_are_not_changed() -> None:
     picture = torch.rand(3, 20, 20, requires_grad=True)
     before = picture.detach().clone()
     page = sheet([[picture]], cell=20, gap=0)
+    assert torch.equal(page, before)  # a picture of the size of a cell is not resampled
     page.zero_()
     assert not page.requires_grad
     assert torch.equal(picture, before)
