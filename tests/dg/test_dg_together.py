@@ -13,7 +13,7 @@ from typing import Any
 import dg_lanes
 import pytest
 import torch
-from dg_runs import settings, small_digits
+from dg_runs import settings
 from runs import Watch, weights
 from torch import Tensor
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from dg_runs import settings, small_digits
+from dg_runs import settings
 from runs import without_clock
 
 from efdm.data.domains import DomainSet
@@ -152,8 +152,7 @@ if __name__ == "__main__":
     import sys
     from pathlib import Path
     sys.path.insert(0, sys.argv[2])
-    from dg_runs import settings
-    from dg_runs import small_digits
+    from dg_runs import settings, small_digits
     from efdm.dg.training import ClassifierTask
     from efdm.recognition.workers import train_runs
     runs = [settings(seed=seed, iterations=10**6, log_every=10, evaluate_every=0, save_every=0) for seed in range(2)]
