@@ -1,35 +1,26 @@
-"""Prepared styles (`Look`), a cache of them, and masks on feature maps."""
+"""Prepared styles (`Look`), and masks on feature maps."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.data import read_mask, read_picture, resize
-from efdm.data.images import MAX_PIXELS
-from efdm.models.weights import checksum
+from efdm.data import read_mask, resize
 from efdm.ops import PreparedStyle, interpolate_styles
-from efdm.style.pictures import Size
-
-if TYPE_CHECKING:
-    from efdm.style.stylizer import Stylizer
 
 # (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and grey PIL images
 AnyMask = Tensor | str | os.PathLike[str] | Any
 
 SAME_COLOR = 0.12  # difference from the median colour, in every channel, within which a pixel counts as empty
 EMPTY_FROM, EMPTY_STRENGTH = 0.8, 0.5  # the share of empty pixels that lowers the strength; the strength of a uniform style
-MAX_BYTES = 512 * 2**20  # of a cache
 SAMPLES = 65_536  # pixels of a style from which its share of empty pixels is estimated
 
 
@@ -61,6 +52,12 @@ class Look:
         over = ((found - EMPTY_FROM) / (1 - EMPTY_FROM)).clamp(min=0) @ found.new_tensor(self.weights)
         strength = 1 - (1 - EMPTY_STRENGTH) * over
         return strength.item() if len(strength) == 1 else strength
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory. Every stage holds its values twice, sorted and in their places."""
+        values = (part.values for parts in self.features for part in parts)
+        return sum(x.nbytes for x in self.pictures) + 2 * sum(x.nbytes for x in values)
 
     def copy(self) -> Look:
         """Return the same look with caches of its own."""
@@ -213,51 +210,3 @@ def paste_inside(output: Tensor, content: Tensor, masks: Sequence[Tensor | None]
     if len(given) < len(masks):
         return output
     return torch.lerp(content, output, sum(without_overlap(given), torch.zeros(())).to(content))
-
-
-class LookCache:
-    """Prepared style files of any number of stylizers, at most ``max_bytes`` in all, the most recently used ones.
-
-    A style is identified by the contents of its file. The cache may be used by several threads.
-    """
-
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self.max_bytes, self._lock = max_bytes, threading.Lock()
-        self._looks: dict[tuple[Stylizer, str, Size], Look] = {}  # the most recently used one is the last
-
-    def __len__(self) -> int:
-        return len(self._looks)
-
-    def prepare(
-        self,
-        stylizer: Stylizer,
-        styles: Sequence[Path],
-        *,
-        weights: Sequence[float] | None = None,
-        size: Size = "auto",
-        max_pixels: int = MAX_PIXELS,
-    ) -> Look:
-        """Return the style files as one look, as `Stylizer.prepare` does. ``max_pixels`` limits the size of a file."""
-        looks = [self._prepare(stylizer, style, size, max_pixels) for style in styles]
-        pictures, masks, features = zip(*((x.pictures[0], x.masks[0], x.features[0]) for x in looks), strict=True)
-        return Look(pictures, masks, normalise_weights(weights, len(looks)), features)
-
-    def _prepare(self, stylizer: Stylizer, style: Path, size: Size, max_pixels: int) -> Look:
-        key = (stylizer, checksum(style), size)
-        look = self._looks.get(key) or stylizer.prepare(read_picture(style, max_pixels=max_pixels), size=size)
-        with self._lock:
-            self._looks.pop(key, None)
-            self._looks[key] = look
-            while self.bytes > self.max_bytes:
-                del self._looks[next(iter(self._looks))]
-        return look.copy()  # a prepared style keeps the values that it resampled for its last content
-
-    @property
-    def bytes(self) -> int:
-        """The memory of all looks."""
-        return sum(map(_bytes, self._looks.values()))
-
-
-def _bytes(look: Look) -> int:
-    # each stage holds its values twice, sorted and in their places
-    return sum(x.nbytes for x in look.pictures) + 2 * sum(part.values.nbytes for parts in look.features for part in parts)

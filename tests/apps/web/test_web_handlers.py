@@ -54,6 +54,23 @@ def test_styles_are_mixed_by_the_point_on_the_pad(handlers: Handlers, stylizer: 
     assert (read_picture(after).rgb - expected).abs().max() <= 1 / 255 + 1e-6
 
 
+def test_prepared_styles_are_used_again_up_to_a_limit(
+    handlers: Handlers, cat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, prepared, prepare = tmp_path / "own.png", list[object](), Stylizer.prepare
+    write_picture(own, torch.rand(3, 64, 64))
+    monkeypatch.setattr(Stylizer, "prepare", lambda *a, **k: (prepared.append(a), prepare(*a, **k))[1])
+    for _ in range(2):
+        handlers.stylize(cat, Mixture(["starry"], [own]), size=SIZE)
+    assert len(prepared) == len(handlers.looks) == 2
+    first, second = handlers.looks.values()
+    assert not any(part._cache for look in (first, second) for parts in look.features for part in parts)
+    monkeypatch.setattr("efdm.apps.web.handlers.MAX_BYTES", first.nbytes + second.nbytes)
+    handlers.stylize(cat, STARRY, size=SIZE)  # the other style is now the least recently used
+    handlers.stylize(cat, STARRY, size=SIZE - 1)
+    assert [(path.stem, size) for _, path, size in handlers.looks] == [("starry", SIZE), ("starry", SIZE - 1)]
+
+
 def test_alpha_is_kept(handlers: Handlers, tmp_path: Path) -> None:
     alpha = torch.ones(1, 40, 40)
     alpha[..., :20] = 0

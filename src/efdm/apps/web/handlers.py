@@ -22,13 +22,15 @@ from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import LoadedNetwork, load_stylizer, user_encoders
 from efdm.style.color_match import match_picture
 from efdm.style.jobs import stylize_video
-from efdm.style.look import Look, LookCache, corner_weights
+from efdm.style.look import Look, corner_weights
 from efdm.style.options import StylizeOptions
 from efdm.style.pictures import Size
+from efdm.style.stylizer import Stylizer
 from efdm.text import make_unique, plural
 
 MAX_STYLES = 4  # corners of the mixing pad
 MAX_REFERENCES = 16
+MAX_BYTES = 512 * 2**20  # of prepared styles in memory
 NO_FILES: Mapping[str, Path] = {}
 
 
@@ -87,7 +89,7 @@ class Handlers:
         limits: Limits | None = None,
     ) -> None:
         self.folder, self.device, self.limits = folder, device, limits or Limits()
-        self.looks = LookCache()
+        self.looks: dict[tuple[Stylizer, Path, Size], Look] = {}  # the most recently used one is the last
         self._stopping, self._changed, self._running = threading.Event(), threading.Condition(), 0
         encoders = user_encoders(vgg)
         available = [name for name in NETWORKS if name in encoders or is_available(name)]
@@ -223,7 +225,19 @@ class Handlers:
     def _look(self, network: LoadedNetwork, styles: Mixture, size: Size) -> Look:
         paths = styles.paths()
         weights = corner_weights(styles.x, styles.y, len(paths))
-        return self.looks.prepare(network.stylizer, paths, weights=weights, size=size, max_pixels=self.limits.pixels)
+        looks = [self._prepare(network.stylizer, path, size) for path in paths]
+        pictures, masks, features = zip(*((x.pictures[0], x.masks[0], x.features[0]) for x in looks), strict=True)
+        return Look(pictures, masks, weights, features)
+
+    def _prepare(self, stylizer: Stylizer, style: Path, size: Size) -> Look:
+        key = (stylizer, style, size)  # Gradio names the folder of an upload by its content
+        look = self.looks.get(key) or stylizer.prepare(self._read(style), size=size)
+        with self._changed:
+            self.looks.pop(key, None)
+            self.looks[key] = look
+            while sum(x.nbytes for x in self.looks.values()) > MAX_BYTES:
+                del self.looks[next(iter(self.looks))]
+        return look.copy()  # a prepared style keeps the values that it resampled for its last content
 
     def _check_video(self, source: Path) -> int:
         """Return the maximum number of frames. Raise SettingError if the video is too large or too long."""
