@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = os.environ.get("EFDM_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = os.environ.get("EFDM_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 SCREENSHOTS = os.environ.get("EFDM_SCREENSHOTS")
 needs_browser = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
 
@@ -21,7 +22,8 @@ needs_browser = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reaso
 def open_browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
         camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *camera])
+        flags = ["--no-sandbox", "--force-color-profile=srgb", *camera]
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield opened
         opened.close()
 

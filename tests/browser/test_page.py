@@ -6,13 +6,13 @@ import base64
 import importlib.util
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from browsers import needs_browser, open_browser, screenshot
 from torch import Tensor
 
 from efdm.data import read_picture, resize, write_picture
@@ -20,19 +20,14 @@ from efdm.data.embedded import photos, read_style
 from efdm.style import Stylizer
 from efdm.style.pictures import open_picture
 
-sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = Path(os.environ.get("ORT_WEB", ROOT / "build/browser/node_modules/onnxruntime-web"))
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+NO_RUNTIME = "onnxruntime-web is not installed; run make browser"
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not RUNTIME.is_dir(), reason="onnxruntime-web is not installed; run make browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
+pytestmark = [*needs_browser, pytest.mark.skipif(not RUNTIME.is_dir(), reason=NO_RUNTIME)]
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +43,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(file: Path) -> Iterator[Any]:
     """Open the file itself, offline and without a server, and wait for its first picture."""
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--force-color-profile=srgb"])
+    with open_browser() as browser:
         context = browser.new_context(offline=True, viewport={"width": 1000, "height": 760})
         opened = context.new_page()
         opened.requests = []
@@ -57,7 +51,6 @@ def page(file: Path) -> Iterator[Any]:
         opened.goto(file.as_uri())
         wait(opened)
         yield opened
-        browser.close()
 
 
 def wait(page: Any, kind: str = "done") -> str:
@@ -109,8 +102,7 @@ def test_painted_styles_and_sizes(page: Any) -> None:
     act(page, lambda: page.select_option("#side", "256"))
     assert min(result(page).shape[1:]) == 256
     assert page.get_attribute("#download", "href").startswith("blob:")
-    if folder := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / "page.jpg", type="jpeg", quality=85)
+    screenshot(page, "page")
 
 
 def test_a_file_that_is_not_a_picture_is_reported_and_the_page_goes_on(page: Any, tmp_path: Path) -> None:
