@@ -141,10 +141,6 @@ def test_a_missing_vgg_is_reported_with_its_option(
     assert result.output.endswith("or pass its path as vgg (--vgg)\n")
 
 
-def test_only_a_started_run_can_be_resumed(tmp_path: Path) -> None:
-    assert "--resume" in invoke("train", "style", "--resume", "-o", str(tmp_path), "--device", "cpu", code=2).output
-
-
 def test_resuming_a_finished_run_changes_nothing(style_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     invoke(*options(style_data, out, iterations=1))

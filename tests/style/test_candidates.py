@@ -23,10 +23,6 @@ def test_a_network_at_two_strengths() -> None:
     faint, strong = (network_candidate("mine", stylizer, method="efdm", strength=s) for s in (0.0, 1.0))
     assert (faint.label, strong.label) == ("mine efdm 0", "mine efdm 1")
     assert not torch.equal(*(c.run(content, style, ignore) for c in (faint, strong)))
-    with pytest.raises(ValueError, match="strength must be"):
-        network_candidate("mine", stylizer, method="efdm", strength=2)
-    with pytest.raises(ValueError, match="'adain'"):
-        network_candidate("mine", stylizer, method="adin")
 
 
 def test_an_optimiser_reports_progress_and_identifies_its_encoder() -> None:
@@ -68,10 +64,3 @@ def test_an_encoder_file_can_be_given_per_network(tmp_path: Path) -> None:
     found = trained.stylizer.network.stages[0].get_submodule("conv4_1").weight
     assert torch.allclose(found, made.get_submodule("conv4_1").weight, atol=1e-3)
     assert trained.weights == f"{checksum(file)[:12]}+{checksum(encoder)[:12]}"
-
-
-def test_the_shipped_network_needs_no_encoder(tmp_path: Path) -> None:
-    trained = load_stylizer("small", encoders={"vgg16": tmp_path / "none"})
-    assert (trained.name, trained.method, len(trained.weights)) == ("small", "efdm", 12)
-    with pytest.raises(ValueError, match="did you mean 'small'"):
-        load_stylizer("smal")

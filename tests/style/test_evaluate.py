@@ -216,8 +216,3 @@ def test_a_run_is_rendered(metrics: Metrics, pairs: list[Pair], tmp_path: Path) 
     widths = [read_picture(p).rgb.shape[-1] for p in written[2:4]]
     assert widths == [n * (256 + 16) + 16 for n in (6, 4)]  # two inputs, and two candidates in two sizes or two strengths
     assert "unchanged content (size 36)" in (tmp_path / "table.md").read_text()
-
-
-def test_no_records(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no records"):
-        report.render(tmp_path)

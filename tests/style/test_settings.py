@@ -42,11 +42,6 @@ def test_device_precision_and_speed_default_to_the_machine(
     assert (found.device, found.precision, found.speed) == expected
 
 
-def test_an_unknown_encoder_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"encoder='smal' is not one of .*did you mean 'small'\?"):
-        Settings.for_encoder("smal", content="a", style="b")
-
-
 def test_identities_need_a_larger_batch() -> None:
     small = Settings.for_encoder("small", content="a", style="b", batch=1)
     with pytest.raises(SettingError, match="batch must be greater than 1 with identity_weight"):

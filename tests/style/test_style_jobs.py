@@ -14,7 +14,7 @@ from efdm.data.shards import Sample, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError
 from efdm.models import build
 from efdm.style.jobs import stylize_files, stylize_job
-from efdm.style.match_files import match_files, match_job
+from efdm.style.match_files import match_job
 from efdm.style.options import MatchOptions, StylizeOptions
 from efdm.style.plan import plan_files
 from efdm.style.stylizer import Stylizer
@@ -79,13 +79,6 @@ def test_several_pictures_at_a_time(place: Path, network, tmp_path: Path) -> Non
     torch.set_num_threads(threads)
     assert found[1] == found[3]
     assert found[1][0] == ["broken.png", "c2.png"]
-
-
-def test_a_match_job(place: Path, tmp_path: Path) -> None:
-    options = MatchOptions(space="lab", strength=0.9)
-    match_files(place / "in", [place / "style.png"], tmp_path / "direct", options)
-    assert run_job(*match_job(place / "in", [place / "style.png"], tmp_path / "job", options)).done == 4
-    assert files(tmp_path / "job") == files(tmp_path / "direct")
 
 
 def test_another_style_network_or_option_is_another_job(place: Path, network, tmp_path: Path) -> None:

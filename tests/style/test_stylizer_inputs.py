@@ -12,8 +12,7 @@ from PIL import Image
 from style.test_tiles import randomized
 from torch import Tensor
 
-from efdm.data import Picture, read_picture, write_picture
-from efdm.data.embedded import styles
+from efdm.data import Picture, write_picture
 from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
@@ -174,12 +173,6 @@ def test_a_mask_file_is_enlarged_smoothly(stylizer: Stylizer, tmp_path: Path) ->
     full = stylizer.stylize(content, style).mean()
     assert row[:8].max() < 0.1 * full
     assert row.diff().abs().max() < 0.5 * full  # no step at the edge
-
-
-def test_painted_styles_have_names(stylizer: Stylizer) -> None:
-    content = torch.rand(3, 20, 20)
-    named, read = (stylizer.stylize(content, style, size=32) for style in ("bauhaus", read_picture(styles()["bauhaus"])))
-    assert torch.equal(named, read)
 
 
 def test_options_as_a_whole_and_as_keywords(stylizer: Stylizer) -> None:

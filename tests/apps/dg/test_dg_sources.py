@@ -37,14 +37,6 @@ def test_run_selects_on_val_and_scores_on_test(vlcs: Path, recipe: Path, tmp_pat
     assert "official test pictures" in " ".join(run("table", tmp_path / "out", "--selection", "oracle").output.split())
 
 
-def test_empty_folders_are_reported_before_training(tmp_path: Path) -> None:
-    pictures = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"))
-    (pictures / "day" / "owl").mkdir()
-    before, _, after = run(*training(pictures, tmp_path / "out")).output.partition("accuracy on")
-    assert str(pictures / "day" / "owl") in before
-    assert after
-
-
 def test_a_folder_of_zips_equals_its_unpacked_pictures(tmp_path: Path) -> None:
     pictures = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"))
     for domain in ("day", "night"):

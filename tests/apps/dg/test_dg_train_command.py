@@ -143,10 +143,6 @@ def test_a_damaged_checkpoint_is_reported_before_pictures_are_read(trained: Path
     assert "damaged" in run("train", "--resume", "--data", pictures, "-o", tmp_path, code=2).output
 
 
-def test_only_a_started_run_can_be_resumed(pictures: Path, tmp_path: Path) -> None:
-    assert "--resume" in run("train", "--resume", "--data", pictures, "-o", tmp_path / "out", code=2).output
-
-
 def test_damaged_pictures_are_skipped_and_reported(tmp_path: Path) -> None:
     source = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"), 5)
     for number in range(5):
