@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ from efdm.progress import Report, ignore
 from efdm.recognition.methods import check_method
 from efdm.recognition.pixels import height_and_width
 from efdm.recognition.settings import RecognitionSettings
+from efdm.recognition.settings import Settings as AnySettings
 from efdm.training.checkpoint import read_checkpoint
 from efdm.training.device import check_device, default_device, device_defaults
 from efdm.training.files import write_json
@@ -38,7 +39,6 @@ from efdm.training.settings import check_same_run, read_settings
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix-flow", "backbone": "resnet18.tv_in1k", "weights": "timm"}
 TASK = TASKS["dg"]
-AnySettings = TypeVar("AnySettings", bound=RecognitionSettings)
 PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
 

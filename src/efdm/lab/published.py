@@ -132,7 +132,4 @@ PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = MappingProxyTy
 
 def published_lines(data: str, protocol: str, backbone: str) -> tuple[Published, ...]:
     """Return the published lines for a data set, a protocol and a backbone."""
-    if (data, protocol, backbone) not in PUBLISHED:
-        known = "; ".join(", ".join(key) for key in PUBLISHED)
-        raise ValueError(f"no published numbers for {data}, {protocol}, {backbone}; available: {known}")
     return PUBLISHED[data, protocol, backbone]

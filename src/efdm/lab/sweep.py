@@ -265,15 +265,13 @@ def _read(folder: Path) -> dict[str, Any]:
         raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
 
 
-def read_study(*folders: Path) -> Study:
+def read_study(folder: Path, *others: Path) -> Study:
     """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
-    if not folders:
-        raise ValueError("read_study needs at least one folder")
-    content = _read(folders[0])
-    for folder in folders[1:]:
-        more = _read(folder)
-        content = {**more, **content, **_merged(content, more, folder)}
-    records = read_records(*(folder / FILE for folder in folders if (folder / FILE).exists()))
+    content = _read(folder)
+    for other in others:
+        more = _read(other)
+        content = {**more, **content, **_merged(content, more, other)}
+    records = read_records(*(path for each in (folder, *others) if (path := each / FILE).exists()))
     wanted = {planned.run for planned in content["plan"]}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
     return Study(content["recipe"], content["domains"], content["plan"], runs)

@@ -17,7 +17,7 @@ from efdm.data.samplers import Batches
 from efdm.errors import DivergedError, SettingError
 from efdm.models.backbones import build_backbone
 from efdm.progress import Report, ignore
-from efdm.recognition.settings import RecognitionSettings, identity, resolved, run_label
+from efdm.recognition.settings import Settings, identity, resolved, run_label
 from efdm.training import weights_dtype
 from efdm.training.device import check_device
 from efdm.training.distributed import check_divisible, processes
@@ -30,9 +30,6 @@ from efdm.training.step import Step
 
 BLOCK = 1024  # iterations whose indices are moved to the device together
 RECORDS = "records.jsonl"
-
-
-Settings = TypeVar("Settings", bound=RecognitionSettings)
 Data = TypeVar("Data")  # any type with a method ``to(device)``
 Trained = TypeVar("Trained")
 

@@ -21,8 +21,8 @@ import torch.multiprocessing as multiprocessing
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.pixels import Size, height_and_width
-from efdm.recognition.settings import RecognitionSettings, identity
-from efdm.recognition.training import Data, RecognitionTask, Settings, Trained, raise_diverged, train_steps, train_together
+from efdm.recognition.settings import RecognitionSettings, Settings, identity
+from efdm.recognition.training import Data, RecognitionTask, Trained, raise_diverged, train_steps, train_together
 from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
 
