@@ -90,7 +90,7 @@ def test_a_worker_ignores_ctrl_c_while_it_sends_its_last_message(
             raise error
         yield
 
-    monkeypatch.setattr(workers, "train_steps", steps)
+    monkeypatch.setattr(ClassifierTask, "train_steps", steps)
     *_, last = work(runs(0.1), data, tmp_path).queue
     assert isinstance(last, type(None) if error is None else (ValueError, RuntimeError))
     assert handlers[-1] is signal.SIG_IGN

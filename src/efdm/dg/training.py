@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,8 +20,7 @@ from efdm.dg.classifier import load_classifier, save_classifier
 from efdm.dg.evaluate import evaluate
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step
-from efdm.progress import Report, ignore
-from efdm.recognition import training
+from efdm.progress import Report
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.training.files import Record
@@ -39,39 +38,6 @@ class Trained:
     classes: list[str]
 
 
-def train(
-    settings: Settings,
-    data: DomainSet | Datasets,
-    folder: Path | None = None,
-    *,
-    resume: bool = False,
-    progress: Report = ignore,
-) -> Trained:
-    """Train a classifier and write model, records and log to ``folder``, if given. See `efdm.recognition.training.train`.
-
-    Torch datasets, such as ``{"photo": dataset, "sketch": other}``, are read into memory by `efdm.data.from_datasets`, at
-    ``settings.size``.
-    """
-
-    def read() -> DomainSet:
-        return data if isinstance(data, DomainSet) else from_datasets(data, size=settings.size, progress=progress)
-
-    return training.train(ClassifierTask, settings, read, folder, resume=resume, progress=progress)
-
-
-def train_together(
-    runs: Sequence[Settings],
-    data: DomainSet,
-    folder: Path | None = None,
-    *,
-    lanes: int = 1,
-    progress: Report = ignore,
-    finished: Callable[[Trained], None] = lambda _: None,
-) -> None:
-    """Train several classifiers. See `efdm.recognition.training.train_together`."""
-    training.train_together(ClassifierTask, runs, data, folder, lanes=lanes, progress=progress, finished=finished)
-
-
 def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
     """Return the batches of indices from iteration ``start`` on."""
     pools = {domain: data.select(domain, "train") for domain in settings.train_domains}
@@ -85,6 +51,11 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
     """Train a classifier on some domains and count correct predictions on all."""
 
     check = staticmethod(dg_settings.check)
+
+    @staticmethod
+    def read(data: DomainSet | Datasets, settings: Settings, progress: Report) -> DomainSet:
+        """Return the data. Torch datasets by domain are read into memory by `efdm.data.from_datasets`."""
+        return data if isinstance(data, DomainSet) else from_datasets(data, size=settings.size, progress=progress)
 
     @classmethod
     def load(cls, settings: Settings, data: DomainSet, folder: Path, records: list[Record]) -> Trained:
@@ -121,3 +92,6 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
             classes, side = self.data.classes, self.data.images.shape[-1]
             save_classifier(self.model, self.folder / MODEL, classes=classes, settings=self.settings, stored_size=side)
         return Trained(self.settings, self.model.eval(), self.records, self.data.classes)
+
+
+train, train_together = ClassifierTask.train, ClassifierTask.train_together

@@ -125,108 +125,103 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         if self.folder is not None:
             append_line(self.folder / RECORDS, record)
 
+    @staticmethod
+    def read(data: Any, settings: Any, progress: Report) -> Any:
+        """Return the data of a run from the argument of `train` or `train_together`."""
+        return data
 
-def train(
-    task: type[RecognitionTask[Settings, Data, Trained]],
-    settings: Settings,
-    read: Callable[[], Data],
-    folder: Path | None = None,
-    *,
-    resume: bool = False,
-    progress: Report = ignore,
-) -> Trained:
-    """Train a network and write model, records and log to ``folder``, if given. ``read`` returns the data.
+    @classmethod
+    def train(
+        cls, settings: Settings, data: Any, folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
+    ) -> Trained:
+        """Train a network and write model, records and log to ``folder``, if given.
 
-    A run that was interrupted, by Ctrl-C, SIGTERM or ``kill -9``, continues from its last checkpoint with ``resume=True``
-    and the same settings. On a CPU its losses are bit for bit those of an uninterrupted run. It may continue on another
-    device; its records then name both, since CPUs and GPUs draw different random numbers.
-    """
-    settings = resolved(settings)
-    task.check(settings)
-    check_device(settings.device)
-    if folder is not None:
-        check_folder(folder, resume=resume)
-    elif resume:
-        raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
-    trained: list[Trained] = []
-    run = train_steps(task, settings, _on_device(read(), settings.device), folder, progress=progress)
-    side_by_side([run], device=torch.device(settings.device), lanes=1, finished=trained.append)
-    return trained[0]
+        ``data`` is a `DomainSet`, or torch datasets by domain, for `efdm.dg`, and sets of people by name for `efdm.reid`.
+        A run that was interrupted, by Ctrl-C, SIGTERM or ``kill -9``, continues from its last checkpoint with
+        ``resume=True`` and the same settings. On a CPU its losses are bit for bit those of an uninterrupted run. It may
+        continue on another device; its records then name both, since CPUs and GPUs draw different random numbers.
+        """
+        settings = resolved(settings)
+        cls.check(settings)
+        check_device(settings.device)
+        if folder is not None:
+            check_folder(folder, resume=resume)
+        elif resume:
+            raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
+        trained: list[Trained] = []
+        pictures = _on_device(cls.read(data, settings, progress), settings.device)
+        run = cls.train_steps(settings, pictures, folder, progress=progress)
+        side_by_side([run], device=torch.device(settings.device), lanes=1, finished=trained.append)
+        return trained[0]
 
+    @classmethod
+    def train_together(
+        cls,
+        runs: Sequence[Settings],
+        data: Any,
+        folder: Path | None = None,
+        *,
+        lanes: int = 1,
+        progress: Report = ignore,
+        finished: Callable[[Trained], None] = lambda _: None,
+    ) -> None:
+        """Train several networks, ``lanes`` at a time on one GPU, or one after the other on a CPU.
 
-def train_together(
-    task: type[RecognitionTask[Settings, Data, Trained]],
-    runs: Sequence[Settings],
-    data: Data,
-    folder: Path | None = None,
-    *,
-    lanes: int = 1,
-    progress: Report = ignore,
-    finished: Callable[[Trained], None] = lambda _: None,
-) -> None:
-    """Train several networks, ``lanes`` at a time on one GPU, or one after the other on a CPU.
+        Each run has a folder in ``folder``, named by its identity. Unfinished runs are resumed, and finished ones are loaded
+        and not trained again. ``finished`` is called with each finished run. If a run diverges, the others are still
+        trained, and DivergedError names it at the end. Any other error stops all runs after saving them.
 
-    Each run has a folder in ``folder``, named by its identity. Unfinished runs are resumed, and finished ones are loaded and
-    not trained again. ``finished`` is called with each finished run. If a run diverges, the others are still trained, and
-    DivergedError names it at the end. Any other error stops all runs after saving them.
+        With several lanes the ``seconds`` of a record are longer than those of the run alone, because the lanes share the
+        device; records contain the number of lanes.
+        """
+        if not runs:
+            return
+        runs = [resolved(settings) for settings in runs]
+        for settings in runs:
+            cls.check(settings)
+        names = [identity(settings) for settings in runs]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"runs must be distinct, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
+        if len(devices := sorted({settings.device for settings in runs})) > 1:
+            raise SettingError(f"all runs must have the same device, got {', '.join(devices)}", "device")
+        check_device(runs[0].device)
+        device = torch.device(runs[0].device)
+        lanes = min(lanes, len(runs)) if device.type == "cuda" else 1
+        pictures = _on_device(cls.read(data, runs[0], progress), device)
+        diverged: list[DivergedError] = []
 
-    With several lanes the ``seconds`` of a record are longer than those of the run alone, because the lanes share the
-    device; records contain the number of lanes.
-    """
-    if not runs:
-        return
-    runs = [resolved(settings) for settings in runs]
-    for settings in runs:
-        task.check(settings)
-    names = [identity(settings) for settings in runs]
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"runs must be distinct, got {len(repeated)} repeated: {', '.join(sorted(repeated))}")
-    if len(devices := sorted({settings.device for settings in runs})) > 1:
-        raise SettingError(f"all runs must have the same device, got {', '.join(devices)}", "device")
-    check_device(runs[0].device)
-    device = torch.device(runs[0].device)
-    lanes = min(lanes, len(runs)) if device.type == "cuda" else 1
-    images = _on_device(data, device)
-    diverged: list[DivergedError] = []
+        def work(settings: Settings, name: str) -> Work[Trained | None]:
+            try:
+                place = folder and folder / name
+                return (yield from cls.train_steps(settings, pictures, place, lanes=lanes, progress=progress))
+            except DivergedError as error:
+                diverged.append(error.with_traceback(None))  # the traceback would keep the run and its memory
+                return None
 
-    def work(settings: Settings, name: str) -> Work[Trained | None]:
-        try:
-            place = folder and folder / name
-            return (yield from train_steps(task, settings, images, place, lanes=lanes, progress=progress))
-        except DivergedError as error:
-            diverged.append(error.with_traceback(None))  # the traceback would keep the run and its memory
-            return None
+        def call(trained: Trained | None) -> None:
+            if trained is not None:
+                finished(trained)
 
-    def call(trained: Trained | None) -> None:
-        if trained is not None:
-            finished(trained)
+        side_by_side(map(work, runs, names), device=device, lanes=lanes, finished=call)
+        raise_diverged(diverged, len(runs))
 
-    side_by_side(map(work, runs, names), device=device, lanes=lanes, finished=call)
-    raise_diverged(diverged, len(runs))
-
-
-def train_steps(
-    task: type[RecognitionTask[Settings, Data, Trained]],
-    settings: Settings,
-    data: Data,
-    folder: Path | None = None,
-    *,
-    lanes: int = 1,
-    progress: Report = ignore,
-) -> Work[Trained]:
-    """Start, resume or load a run as a generator that yields after every step. The data must be on the device."""
-    if folder is not None and (folder / DONE).exists():
-        check_same_run(settings, folder)
-        fingerprint = task.fingerprint_of(settings, data)
-        before = json.loads((folder / ENVIRONMENT).read_text()).get("data", fingerprint)  # missing in records of older runs
-        check_same_data(before, fingerprint, folder)
-        return task.load(settings, data, folder, read_lines(folder / RECORDS))
-    resume = folder is not None and (folder / CHECKPOINT).exists()
-    if folder is not None and resume and not settings.weights_sha256:
-        started = read_settings(type(settings), folder)
-        settings = dataclasses.replace(settings, weights_sha256=started.weights_sha256)  # type: ignore[type-var]
-    run = task(settings, data, folder, resume=resume, lanes=lanes)
-    return (yield from fit_steps(run, folder, resume=resume, progress=progress))
+    @classmethod
+    def train_steps(
+        cls, settings: Settings, data: Data, folder: Path | None = None, *, lanes: int = 1, progress: Report = ignore
+    ) -> Work[Trained]:
+        """Start, resume or load a run as a generator that yields after every step. The data must be on the device."""
+        if folder is not None and (folder / DONE).exists():
+            check_same_run(settings, folder)
+            fingerprint = cls.fingerprint_of(settings, data)
+            before = json.loads((folder / ENVIRONMENT).read_text()).get("data", fingerprint)  # missing in older runs
+            check_same_data(before, fingerprint, folder)
+            return cls.load(settings, data, folder, read_lines(folder / RECORDS))
+        resume = folder is not None and (folder / CHECKPOINT).exists()
+        if folder is not None and resume and not settings.weights_sha256:
+            started = read_settings(type(settings), folder)
+            settings = dataclasses.replace(settings, weights_sha256=started.weights_sha256)  # type: ignore[type-var]
+        run = cls(settings, data, folder, resume=resume, lanes=lanes)
+        return (yield from fit_steps(run, folder, resume=resume, progress=progress))
 
 
 def raise_diverged(errors: Sequence[DivergedError], runs: int) -> None:

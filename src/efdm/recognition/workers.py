@@ -1,7 +1,7 @@
 """Concurrent runs on a CPU, each in its own process.
 
 A small network keeps one core busy and gains little from a second one, so two runs on two cores take half the time. On a
-GPU, `train_together` runs them in one process.
+GPU, `RecognitionTask.train_together` runs them in one process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.pixels import Size, height_and_width
 from efdm.recognition.settings import RecognitionSettings, Settings, identity
-from efdm.recognition.training import Data, RecognitionTask, Trained, raise_diverged, train_steps, train_together
+from efdm.recognition.training import Data, RecognitionTask, Trained, raise_diverged
 from efdm.training.interrupt import STOPS, stoppable
 from efdm.training.lanes import finish
 
@@ -57,7 +57,7 @@ def train_runs(
     if on_cpu and lanes > 1:
         train_in_processes(task, runs, data, folder, lanes, progress, finished)
     else:
-        train_together(task, runs, data, folder, lanes=lanes, progress=progress, finished=finished)
+        task.train_together(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def train_in_processes(
@@ -80,7 +80,7 @@ def train_in_processes(
     by_name = {identity(settings): settings for settings in runs}
 
     def load(name: str) -> None:
-        finished(finish(train_steps(task, by_name[name], data, folder / name)))
+        finished(finish(task.train_steps(by_name[name], data, folder / name)))
 
     with stoppable():
         try:
@@ -149,7 +149,7 @@ def _work(task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Pat
         for settings in runs:
             name = identity(settings)
             try:
-                with closing(train_steps(task, settings, data, folder / name, lanes=lanes, progress=report)) as run:
+                with closing(task.train_steps(settings, data, folder / name, lanes=lanes, progress=report)) as run:
                     finish(run)
                 messages.put(name)
             except DivergedError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from efdm.data.people import PersonSet
 from efdm.data.samplers import Batches, domain_batches, identity_batches, uniform_batches
 from efdm.models import classifier_of
-from efdm.progress import Report, ignore
-from efdm.recognition import training
+from efdm.progress import Report
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.reid import settings as reid_settings
@@ -42,36 +41,9 @@ class Trained:
     records: list[Record]
 
 
-def train(
-    settings: Settings, data: Sets, folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
-) -> Trained:
-    """Train a network and write model, records and log to ``folder``, if given. See `efdm.recognition.training.train`.
-
-    ``data`` maps the names of training and test domains to sets.
-    """
-    return training.train(ReidTask, settings, lambda: _sets(data), folder, resume=resume, progress=progress)
-
-
-def train_together(
-    runs: Sequence[Settings],
-    data: Sets,
-    folder: Path | None = None,
-    *,
-    lanes: int = 1,
-    progress: Report = ignore,
-    finished: Callable[[Trained], None] = lambda _: None,
-) -> None:
-    """Train several networks. See `efdm.recognition.training.train_together`."""
-    training.train_together(ReidTask, runs, _sets(data), folder, lanes=lanes, progress=progress, finished=finished)
-
-
-def _sets(data: Sets) -> PersonSets:
-    return data if isinstance(data, PersonSets) else PersonSets(data)
-
-
-def sampler(settings: Settings, data: Sets, start: int = 0) -> Batches:
+def sampler(settings: Settings, data: PersonSets, start: int = 0) -> Batches:
     """Return the batches of indices into the joined training sets, from iteration ``start`` on."""
-    return _batches(settings, training_pictures(settings, _sets(data)), start)
+    return _batches(settings, training_pictures(settings, data), start)
 
 
 def _batches(settings: Settings, pictures: TrainingPictures, start: int) -> Batches:
@@ -97,6 +69,11 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     """Train a network to classify the people of some data sets, and rank the galleries of others by its features."""
 
     check = staticmethod(reid_settings.check)
+
+    @staticmethod
+    def read(data: Sets, settings: Settings, progress: Report) -> PersonSets:
+        """Return the sets, which are given by the names of training and test domains."""
+        return data if isinstance(data, PersonSets) else PersonSets(data)
 
     def __init__(self, settings: Settings, data: PersonSets, folder: Path | None, *, resume: bool, lanes: int) -> None:
         self.pictures = training_pictures(settings, data)
@@ -141,3 +118,6 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
         if self.folder is not None:
             save_embedder(self.model, self.folder / MODEL, people=self.pictures.classes, settings=self.settings)
         return Trained(self.settings, self.model.eval(), self.records)
+
+
+train, train_together = ReidTask.train, ReidTask.train_together
