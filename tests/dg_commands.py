@@ -13,10 +13,7 @@ from runs import lines
 
 from efdm.apps.cli.progress import Lines
 from efdm.data import write_picture
-from efdm.dg.settings import Settings
-from efdm.lab import read_study
 from efdm.progress import Progress
-from efdm.recognition.settings import run_label
 
 RECIPE = '''"""A small recipe.
 
@@ -84,12 +81,6 @@ class Interrupted:
             original(lines, progress)
 
         monkeypatch.setattr(Lines, "__call__", report)
-
-
-def labels_of(out: Path) -> list[str]:
-    """Return the labels of the finished runs in a folder."""
-    study = read_study(out)
-    return [run_label(Settings(**planned.settings)) for planned in study.plan if planned.run in study.runs]
 
 
 def runs_of(out: Path) -> list[str]:

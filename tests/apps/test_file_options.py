@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import random
 from functools import partial
@@ -79,17 +78,6 @@ def test_damaged_files_are_made_or_named(place: Path, command) -> None:
     assert made | named == {f"{number:02}" for number in range(60)}
     assert not made & named
     assert all(Image.open(path).load() for path in Path("out").iterdir())
-
-
-def test_a_full_disk_stops_the_command(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("efdm.files.os.replace", fail)
-    result = command("contents", "-o", "out", code=2)
-    assert result.stderr.count("No space left") == 1
-    assert "a" in result.stderr
-    assert files(place / "out") == []
 
 
 def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:

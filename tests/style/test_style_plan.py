@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,16 +61,6 @@ def test_results_are_no_contents() -> None:
             target.touch()
 
 
-def test_long_names_are_shortened() -> None:
-    for name in ("ä" * 120, "a" * 248, "a" * 249):
-        Path(f"styles/{name}.png").touch()
-    plan = plan_files("styles", ["styles"], "out", mix="equal")
-    names = [Path(target).name for target in targets(plan)]
-    assert len(set(names)) == 5
-    for name in names:
-        Path(name).touch()  # no OSError
-
-
 def test_equal_names_from_two_folders_are_numbered() -> None:
     styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
     assert [look.name for look in make_looks(styles, [], "none", [], [])] == ["x", "x-2"]
@@ -81,17 +70,6 @@ def test_a_gif_is_a_video_if_the_output_is_one() -> None:
     assert plan_files("film.mp4", ["style.png"], "out.mp4").is_video
     assert plan_files("moving.gif", ["style.png"], "out.gif").is_video
     assert not plan_files("moving.gif", ["style.png"], "out.png").is_video
-
-
-def test_skipped_videos_are_counted() -> None:
-    for name in ("contents/film.mp4", "contents/sub/Film.MOV", "contents/.hidden.mp4", "styles/film.webm"):
-        Path(name).touch()
-    with zipfile.ZipFile("all.zip", "w") as archive:
-        archive.write("photo.png")
-        archive.write("film.mp4")
-    notes = plan_files("contents", ["styles", "all.zip"], "out").notes
-    expected = ["styles: 1 video", "all.zip: 1 video", "contents: 1 hidden file", "contents: 2 videos"]
-    assert [note.partition(" skipped")[0] for note in notes] == expected
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from efdm.apps.web.handlers import Handlers, Limits
 from efdm.apps.web.server import private_folder, serving
 from efdm.data import read_picture
 from efdm.data.embedded import photos, styles
-from efdm.style import Stylizer, match_picture
+from efdm.style import Stylizer
 
 pytest.importorskip("gradio")
 
@@ -184,26 +184,3 @@ def test_a_video(page: Any, tmp_path: Path) -> None:
     assert video.evaluate("v => v.duration") == pytest.approx(1, abs=0.2)
     video.evaluate("v => v.play()")
     page.wait_for_function("document.querySelector('#video-result video').webkitAudioDecodedByteCount > 0")
-
-
-def test_matched_colours(page: Any, tmp_path: Path) -> None:
-    cat, reference = photo(tmp_path / "cat.png"), photo(tmp_path / "rocket.png", "rocket")
-    page.get_by_role("tab", name="Match colours").click()
-    upload(page, cat)
-    upload(page, reference, index=-1)
-    page.get_by_role("button", name="Match colours").click()
-    picture = page.locator("#matched img").nth(1)
-    picture.wait_for(state="attached", timeout=SLOW)
-    made = match_picture(cat, reference)
-    assert torch.equal(fetch(page, picture), torch.from_numpy(np.array(made.to_pil())))
-
-
-def test_classifiers_side_by_side(page: Any, tmp_path: Path) -> None:
-    page.get_by_role("tab", name="Domains").click()
-    upload(page, *(photo(tmp_path / f"{name}.png", name) for name in ("cat", "rocket")))
-    page.get_by_role("button", name="Classify").click()
-    playwright.expect(page.locator("#predictions")).to_contain_text("rocket.png", timeout=SLOW)
-    text = page.locator("#predictions").inner_text()
-    assert "EFDMix" in text
-    assert "%" in text
-    page.get_by_text("EFDMix, first picture").wait_for()
