@@ -26,7 +26,7 @@ from efdm.files import fit_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.candidates import Candidate
-from efdm.style.measures import MetricFeatures, Metrics
+from efdm.style.measures import Metrics
 from efdm.text import make_unique
 from efdm.training.files import Record, append_line, mend_lines, read_lines, rounded
 
@@ -164,6 +164,8 @@ def evaluate(
                 progress(Progress(label, done, total, {"this image": inner.done / inner.total}))
 
             output, seconds = _timed(candidate, content, style, part, device)
+            features = metrics.extract(resize(output, (references[0].images.shape[-2], references[0].images.shape[-1])))
+            measures = {k: _short(float(v)) for k, v in metrics.measure(features, *references).items()}
             paths = _paths(candidate, size, *stem)
             timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"
             warm.add(candidate.label)
@@ -171,7 +173,7 @@ def evaluate(
                 "label": candidate.label, "candidate": dict(candidate.metadata), "content": pair.content.name,
                 "style": pair.style.name, "files": list(stem), "pictures": paths, "settings": settings,
                 "pixels": list(content.shape[-2:]), "seconds": _short(seconds) if timed else None,
-                "measures": _measure(metrics, output, *references), "environment": where,
+                "measures": measures, "environment": where,
             }  # fmt: skip
             write_picture(run / paths["output"], output[0])
             append_line(run / RECORDS, record)
@@ -193,11 +195,6 @@ def _timed(
     if not output.isfinite().all():
         raise FloatingPointError(f"{candidate.label} returned values that are not finite")
     return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured with 8 bits, as written to the file
-
-
-def _measure(metrics: Metrics, output: Tensor, content: MetricFeatures, style: MetricFeatures) -> dict[str, float | None]:
-    features = metrics.extract(resize(output, (content.images.shape[-2], content.images.shape[-1])))
-    return {k: _short(float(v)) for k, v in metrics.measure(features, content, style).items()}
 
 
 def _short(value: float) -> float | None:

@@ -65,10 +65,11 @@ def print_run(settings: RecognitionSettings, task: str) -> None:
     )
 
 
-def resume_hint(task: str, out: Path, *words: str) -> str:
-    """Return a message with the command that resumes the run in ``out``. ``words`` are its other options."""
+def resume_hint(task: str, out: Path, **options: Sequence[object]) -> str:
+    """Return a message with the command that resumes the run in ``out``. ``options`` are the values of its other options."""
     if not (out / CHECKPOINT).exists():
         return "interrupted before the first step"
+    words = [str(word) for name, values in options.items() for value in values for word in (f"--{name}", value)]
     return f"interrupted; resume with: {shlex.join(['efdm', task, 'train', '--resume', *words, '-o', str(out)])}"
 
 

@@ -44,10 +44,7 @@ def run_app(
         def make(folder: Path) -> Handlers:
             return Handlers(folder, networks=networks, classifiers=classifiers, vgg=vgg, device=target, limits=limits)
 
-        serve(make, port=port, share=share, ready=_print_addresses)
+        def ready(local: str, public: str | None) -> None:
+            print_text(f"{local} (Ctrl-C to stop)" + (f"\npublic: {public}" if public else ""))
 
-
-def _print_addresses(local: str, public: str | None) -> None:
-    print_text(f"{local} (Ctrl-C to stop)")
-    if public:
-        print_text(f"public: {public}")
+        serve(make, port=port, share=share, ready=ready)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +57,8 @@ def train_command(
     reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured. To use
     several GPUs, start the command with torchrun.
     """
-    with report_errors(lambda: _interrupted(out, data, storage)), joined_processes(device) as device:
+    hint = partial(resume_hint, "dg", out, data=data, storage=[storage] if storage != "memory" else [])
+    with report_errors(hint), joined_processes(device) as device:
         changes = collect_settings({**context.params, "device": device}, "dg")
         with show_progress() as progress:
             settings, pictures = prepare_classifier(data, out, changes, resume=resume, storage=storage, progress=progress)
@@ -70,11 +71,6 @@ def train_command(
             trained = train(settings, pictures, out, resume=resume, progress=progress)
         print_skipped(pictures, out / PICTURES)
         _print_results(trained, out)
-
-
-def _interrupted(out: Path, data: Sequence[Path], storage: Storage) -> str:
-    words = [word for source in data for word in ("--data", str(source))]
-    return resume_hint("dg", out, *words, *(["--storage", storage] if storage != "memory" else []))
 
 
 def _print_plan(settings: Settings, data: DomainSet) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -52,8 +52,9 @@ def train_command(
     reported, by the official protocol where a set has queries and a gallery. To use several GPUs, start the command with
     torchrun.
     """
-    options = {"--data": data, "--test": test or [], "--layout": layout or []}
-    with report_errors(lambda: _interrupted(out, options, split)), joined_processes(device) as device:
+    given = {"test": test or [], "layout": layout or []}
+    hint = partial(resume_hint, "reid", out, data=data, **given, split=[split] if split else [])
+    with report_errors(hint), joined_processes(device) as device:
         changes = common.collect_settings({**context.params, "device": device}, "reid")
         with show_progress() as progress:
             settings, sets = prepare_embedder(
@@ -72,11 +73,6 @@ def train_command(
         print_trials(save_trials(sets, settings.protocols, out, settings.protocol_seed))
         print_text(f"\ntrained {settings.method}: {out / MODEL}")
         print_text(f"next: efdm reid search QUERY GALLERY --model {out / MODEL} -o sheet.png")
-
-
-def _interrupted(out: Path, options: Mapping[str, Sequence[str]], split: int) -> str:
-    words = [word for option, values in options.items() for value in values for word in (option, value)]
-    return resume_hint("reid", out, *words, *(["--split", str(split)] if split else []))
 
 
 def _print_plan(settings: Settings, data: PersonSets) -> None:
