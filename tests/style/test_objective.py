@@ -100,17 +100,9 @@ def test_heads_that_predict_vgg_features_pay_nothing(teacher: VGG, pictures: tup
     objective = ReconstructionObjective(identity_network(), teacher)
     targets = [F.adaptive_avg_pool2d(t, (32, 32)) for t in teacher.taps(torch.cat(pictures), DISTILLED)]
     assert [h.out_channels for h in objective.heads] == [t.shape[1] for t in targets]
-    objective.heads = nn.ModuleList(Constant(t) for t in targets)
+    del objective.heads
+    objective.heads = [lambda features, target=target: target for target in targets]
     assert objective(*pictures)["distilled"] == 0
-
-
-class Constant(nn.Module):
-    def __init__(self, answer: Tensor) -> None:
-        super().__init__()
-        self.answer = answer
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.answer
 
 
 def test_reconstruction_trains_everything_and_its_heads(

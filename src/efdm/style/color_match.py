@@ -206,7 +206,7 @@ def match_picture(
 def match_chunks(
     read: Callable[[], Iterable[tuple[Planes, Tensor]]], levels: int, reference: Reference, tolerance: float, strength: float
 ) -> Iterator[Tensor]:
-    """Yield the values of chunks of one distribution, matched by counting; ``read()`` yields planes and bins, twice."""
+    """Yield the matched values of chunks that form one distribution; ``read``, called twice, yields planes and bins."""
     counter = LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
     for _, bins in read():
         counter.count(bins)
