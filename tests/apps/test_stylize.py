@@ -172,7 +172,9 @@ def test_unreadable_pictures_are_skipped(place: Path, run) -> None:
     Path("contents/empty.png").write_bytes(b"")
     Path("contents/text.png").write_text("hello")
     Path("styles/bad.png").write_bytes(b"")
+    Path("contents/film.mp4").touch()
     result = run("contents", "--style", "styles", "-o", "out", code=1)
+    assert "contents: 1 video skipped" in result.output
     assert files(place / "out") == ["a__x.png", "a__y.png", "sub/b__x.png", "sub/b__y.png"]
     for name in ("cut.png", "empty.png", "text.png", "bad.png"):
         assert result.output.count(name) == 1, "once per file, not once per style"
