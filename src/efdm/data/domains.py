@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import Fit, check_rows, digest, empty_images, read_fitted, read_into
+from efdm.data.image_set import Fit, check_rows, digest, read_fitted, read_images
 from efdm.data.images import StrPath
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
 from efdm.data.memory import check_memory
@@ -159,11 +159,10 @@ def decode_items(
     """
     check_stored(size, fit, storage)
     names = classes or sorted({item.label for item in items}), sorted({item.domain for item in items})
-    read = functools.partial(read_fitted, size=(size, size), fit=fit)
     if storage == "stream":
+        read = functools.partial(read_fitted, size=(size, size), fit=fit)
         return labelled(StreamedImages(items, read, size, workers or os.cpu_count() or 1), items, *names)
-    empty = empty_images(len(items), (size, size), remedy=STREAM)
-    images, found, skipped = read_into(empty, items, read, workers, progress)
+    images, found, skipped = read_images(items, (size, size), fit, workers, progress, remedy=STREAM)
     return replace(labelled(images, found, *names), skipped=skipped)
 
 

@@ -155,18 +155,18 @@ def empty_images(count: int, size: tuple[int, int], **options: str) -> Tensor:
     return torch.empty(count, 3, height, width, dtype=torch.uint8)
 
 
-def read_into(
-    images: Tensor, items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report
+def read_images(
+    items: Sequence[T], size: tuple[int, int], fit: Fit, workers: int | None, progress: Report, **options: str
 ) -> tuple[Tensor, list[T], Skipped]:
-    """Fill ``images`` with the pictures of ``items``; return the filled part, its items, and the unreadable pictures."""
-    found, skipped = list[T](), Skipped()
-    for item, image in read_all(items, read, workers, progress, skipped):
+    """Return the pictures of ``items`` ``(n, 3, *size)``, their items, and the unreadable ones; see `empty_images`."""
+    images, found, skipped = empty_images(len(items), size, **options), list[T](), Skipped()
+    for item, image in read_all(items, functools.partial(read_fitted, size=size, fit=fit), workers, progress, skipped):
         images[len(found)] = image
         found.append(item)
     return images[: len(found)], found, skipped
 
 
-def read_fitted(item: Any, size: tuple[int, int], fit: Fit = "stretch") -> Tensor:
+def read_fitted(item: Any, size: tuple[int, int], fit: Fit) -> Tensor:
     """Read the picture of an item with a source and a name, as uint8 ``(3, *size)``."""
     return fitted(read_rgb(item.source, item.name, max(size)), size, fit)
 

@@ -57,6 +57,11 @@ WRITABLE = {
     **({".avif": "AVIF"} if ".avif" in INSTALLED else {}),
 }  # fmt: skip
 WITHOUT_ALPHA = ("JPEG", "BMP")
+QUALITY = ("JPEG", "WEBP", "AVIF")  # formats with a quality from 1 to 100
+# full colour resolution, because edges in stylized pictures are often edges of colour only
+OPTIONS: dict[str, dict[str, Any]] = {
+    "JPEG": {"subsampling": 0}, "AVIF": {"subsampling": "4:4:4"}, "TIFF": {"compression": "tiff_lzw"},
+}  # fmt: skip
 
 
 class PictureError(SettingError):
@@ -244,8 +249,12 @@ def encode_picture(
         rgb, alpha = on_white(rgb, alpha), None
     deep = depth == "16" and name == "PNG"
     pixels = _pixels(rgb, alpha, "16" if deep else "8")
+    out = io.BytesIO()
     try:
-        return encode_png16(pixels) if deep else _encode(pixels, name, quality)
+        if deep:
+            return encode_png16(pixels)
+        Image.fromarray(pixels).save(out, name, **({"quality": quality} if name in QUALITY else {}), **OPTIONS.get(name, {}))
+        return out.getvalue()
     except (OSError, ValueError) as error:  # such as a size that the format does not support
         raise PictureError(f"{path} cannot be written as {name} ({error}); try .png") from error
 
@@ -261,6 +270,8 @@ def created(path: StrPath, kind: type[PictureError] = PictureError) -> Iterator[
     """Yield a temporary path that replaces ``path`` as in `atomic_path`. Create missing folders and explain errors."""
     target = Path(os.path.realpath(path))  # create the folder of the file that a link points to
     try:
+        if target.is_dir():
+            raise IsADirectoryError
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(target) as temporary:
             yield temporary
@@ -288,19 +299,6 @@ def _pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
         raise ValueError("the picture contains NaN; check the preceding computation for a division by zero or an overflow")
     whole = (values.clamp(0, 1) * LEVELS[depth]).round().permute(1, 2, 0).contiguous().numpy()
     return whole.astype(np.uint16 if depth == "16" else np.uint8)
-
-
-def _encode(pixels: Array, name: str, quality: int) -> bytes:
-    options: dict[str, dict[str, Any]] = {
-        # full colour resolution, because edges in stylized pictures are often edges of colour only
-        "JPEG": {"quality": quality, "subsampling": 0},
-        "WEBP": {"quality": quality},
-        "AVIF": {"quality": quality, "subsampling": "4:4:4"},
-        "TIFF": {"compression": "tiff_lzw"},
-    }
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, name, **options.get(name, {}))
-    return out.getvalue()
 
 
 def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import check_rows, digest, empty_images, read_fitted, read_into
+from efdm.data.image_set import check_rows, digest, read_images
 from efdm.data.images import PictureError, StrPath
 from efdm.data.people_layouts import find_people, missing
 from efdm.data.people_lists import SPLITS, Shot
@@ -154,8 +153,7 @@ def read_shots(
     name: str, shots: Sequence[Shot], size: tuple[int, int], workers: int | None = None, progress: Report = ignore
 ) -> PersonSet:
     """Read pictures into a set with the given name. Damaged ones are left out and listed in ``skipped``."""
-    fitted = functools.partial(read_fitted, size=size)
-    images, read, skipped = read_into(empty_images(len(shots), size), shots, fitted, workers, progress)
+    images, read, skipped = read_images(shots, size, "stretch", workers, progress)
     return PersonSet(
         name=name,
         images=images,

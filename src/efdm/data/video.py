@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from efdm.data.ffmpeg import load_av
-from efdm.data.images import StrPath, file_error, on_white, to_uint8
+from efdm.data.images import StrPath, created, file_error, on_white, to_uint8
 from efdm.data.sound import Soundtrack
 from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
-from efdm.files import atomic_path
 from efdm.text import plural
 
 DEFAULT_FPS = Fraction(25)  # for files that do not state a rate
@@ -157,12 +156,8 @@ class VideoWriter:
         self._time, self._tick = Fraction(0), 0
 
     def __enter__(self) -> VideoWriter:
-        target = Path(os.path.realpath(self.path))
-        with self._as_video_errors(), ExitStack() as files:
-            if target.is_dir():
-                raise IsADirectoryError
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._temporary = files.enter_context(atomic_path(target))
+        with ExitStack() as files:
+            self._temporary = files.enter_context(created(self.path, VideoError))
             options = {"format": self.format.format, "container_options": self.format.container}
             self._container: Any = load_av().open(str(self._temporary), "w", **options)
             files.callback(self._close)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -173,29 +172,21 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
     allow_torchvision()
     with requires("vision"):
         import timm
+        from huggingface_hub import constants
     if not timm.is_model(name):
         close = suggest(name, [*BACKBONES, *timm.list_models()], 3)
         hint = f"; did you mean {close}?" if close else ""
         raise ValueError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {', '.join(BACKBONES)}{hint}")
     if not pretrained:
         return timm.create_model(name, num_classes=classes, **options)
+    before = constants.HF_HUB_OFFLINE
+    # without an answer of the hub, use the cache at once, because its client would retry for a minute
+    constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
     try:
-        with _offline_if_unreachable():
-            return timm.create_model(name, pretrained=True, num_classes=classes, **options)
+        return timm.create_model(name, pretrained=True, num_classes=classes, **options)
     except Exception as error:  # timm passes on any error of its downloader, its cache and its file readers
         problem = f"timm could not load the weights of {name} ({type(error).__name__}: {error})"
         raise MissingWeights(f"{problem}; download the file and pass its path as weights, or use 'random'") from error
-
-
-@contextmanager
-def _offline_if_unreachable() -> Iterator[None]:
-    """Let timm use its cache if the hub does not answer, because its client would retry for a minute."""
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
-    try:
-        yield
     finally:
         constants.HF_HUB_OFFLINE = before
 
