@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -36,29 +36,17 @@ class Crops(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pack:
-    """The pictures of a set in one tensor, for a GPU: ``pixels`` ``(3, total)``, and the start and size of each picture.
+class ImageSet:
+    """Pictures in memory. ``pixels`` uint8 ``(3, total)`` holds one after another, without padding.
 
-    Pictures of different sizes are stored without padding.
+    ``starts`` and ``sizes`` (height, width) locate each picture. ``smallest`` is the shortest side of all, as a number,
+    because reading it from a tensor would synchronise the GPU. ``skipped`` lists (name, reason) of unreadable pictures.
     """
 
     pixels: Tensor
     starts: Tensor
     sizes: Tensor
-    smallest: int  # the shortest side, as a number, because reading it from a tensor would synchronise the GPU
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def to(self, device: torch.device | str) -> Pack:
-        return Pack(self.pixels.to(device), self.starts.to(device), self.sizes.to(device), self.smallest)
-
-
-@dataclass(frozen=True)
-class ImageSet:
-    """Pictures in memory, uint8 ``(3, h, w)`` each. ``skipped`` lists (name, reason) of unreadable pictures."""
-
-    images: list[Tensor]
+    smallest: int
     names: list[str]
     skipped: Skipped = field(default_factory=list)
 
@@ -81,30 +69,27 @@ class ImageSet:
         read = functools.partial(_load, short_side=short_side, min_side=min_side)
         skipped: Skipped = []
         pairs = list(read_all(sources, read, workers, progress, skipped))
-        return cls([image for _, image in pairs], [item.name for item, _ in pairs], skipped)
+        sizes = torch.tensor([image.shape[1:] for _, image in pairs])
+        starts = sizes.prod(1).cumsum(0) - sizes.prod(1)
+        pixels = torch.cat([image.flatten(1) for _, image in pairs], 1)
+        return cls(pixels, starts, sizes, int(sizes.min()), [item.name for item, _ in pairs], skipped)
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.names)
 
-    def __getitem__(self, index: int) -> Tensor:
-        return self.images[index]
+    def to(self, device: torch.device | str) -> ImageSet:
+        """Return the set with all tensors on a device."""
+        return replace(self, **{name: getattr(self, name).to(device) for name in ("pixels", "starts", "sizes")})
 
     @property
-    def sizes(self) -> Tensor:
-        """Heights and widths ``(N, 2)``."""
-        return torch.tensor([image.shape[1:] for image in self.images])
+    def images(self) -> list[Tensor]:
+        """The pictures as views ``(3, h, w)``."""
+        parts = self.pixels.split(self.sizes.prod(1).tolist(), 1)
+        return [part.unflatten(1, size) for part, size in zip(parts, self.sizes.tolist(), strict=True)]
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of names and sizes."""
         return digest([self.names, self.sizes.tolist()])
-
-    def pack(self) -> Pack:
-        """Return the set as one tensor on the CPU."""
-        sizes = self.sizes
-        areas = sizes.prod(dim=1)
-        starts = areas.cumsum(0) - areas
-        pixels = torch.cat([image.reshape(3, -1) for image in self.images], dim=1)
-        return Pack(pixels, starts, sizes, int(sizes.min()))
 
 
 def digest(values: object) -> str:
@@ -207,14 +192,14 @@ def draw_crops(sizes: Tensor, indices: Tensor, size: int, generator: torch.Gener
     return Crops(indices, tops, lefts, u[2] < 0.5)
 
 
-def take_crops(pack: Pack, crops: Crops, size: int) -> Tensor:
-    """Cut squares ``(b, 3, size, size)`` from a pack on its device, without synchronising it."""
-    if not 1 <= size <= pack.smallest:
-        raise ValueError(f"crops of {size} pixels do not fit pictures of {pack.smallest}; load the set with min_side={size}")
+def take_crops(images: ImageSet, crops: Crops, size: int) -> Tensor:
+    """Cut squares ``(b, 3, size, size)`` from the pictures on their device, without synchronising it."""
+    if not 1 <= size <= images.smallest:
+        raise ValueError(f"crops of {size} pixels do not fit pictures of {images.smallest}; load them with min_side={size}")
     indices, tops, lefts, flips = crops
-    steps = torch.arange(size, device=pack.pixels.device)
+    steps = torch.arange(size, device=images.pixels.device)
     rows = tops[:, None] + steps
     columns = lefts[:, None] + torch.where(flips[:, None], size - 1 - steps, steps)
-    widths = pack.sizes[indices, 1]
-    at = pack.starts[indices, None, None] + rows[:, :, None] * widths[:, None, None] + columns[:, None, :]
-    return pack.pixels[:, at].transpose(0, 1).contiguous()
+    widths = images.sizes[indices, 1]
+    at = images.starts[indices, None, None] + rows[:, :, None] * widths[:, None, None] + columns[:, None, :]
+    return images.pixels[:, at].transpose(0, 1).contiguous()

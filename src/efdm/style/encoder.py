@@ -42,9 +42,8 @@ def _crops(photos: ImageSet, limit: int, progress: Report) -> Iterator[Tensor]:
     """Yield batches of random crops from photographs that are spread evenly over the set."""
     generator = torch.Generator().manual_seed(0)
     chosen = torch.linspace(0, len(photos) - 1, min(limit, len(photos))).long().split(BATCH)
-    pack = photos.pack()
-    size = min(CROP, pack.smallest)
+    size = min(CROP, photos.smallest)
     for done, batch in enumerate(chosen):
         progress(Progress("measuring activations", done, len(chosen)))
-        yield take_crops(pack, draw_crops(pack.sizes, batch, size, generator), size).float() / 255
+        yield take_crops(photos, draw_crops(photos.sizes, batch, size, generator), size).float() / 255
     progress(Progress("measuring activations", len(chosen), len(chosen)))

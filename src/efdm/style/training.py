@@ -87,7 +87,7 @@ class CropPairs:
 
     def __init__(self, contents: ImageSet, styles: ImageSet, settings: Settings) -> None:
         self.settings, self.device = settings, torch.device(settings.device)
-        self.packs = [images.pack().to(self.device) for images in (contents, styles)]
+        self.sets = [images.to(self.device) for images in (contents, styles)]
         self.sizes = [images.sizes for images in (contents, styles)]
         self.rank, self.world = processes()
         check_divisible(settings.batch)
@@ -99,7 +99,7 @@ class CropPairs:
             if inside == 0 or iteration == start:
                 draws = self._draw(stream, block)
             *crops, directions = draws[inside]
-            content, style = (take_crops(p, c, self.settings.size) for p, c in zip(self.packs, crops, strict=True))
+            content, style = (take_crops(s, c, self.settings.size) for s, c in zip(self.sets, crops, strict=True))
             yield content, style, *directions
 
     def _draw(self, stream: int, block: int) -> list[Any]:
