@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.errors import MissingExtraError
-from efdm.models import StyleNetwork
+from efdm.models import NetworkSpec, StyleNetwork
 from efdm.style import export
 from efdm.style.export import PARTS, check_onnx, export_onnx
 from efdm.style.pipeline import transfer
@@ -27,7 +27,7 @@ def two_stages() -> StyleNetwork:
     torch.manual_seed(0)
     stages: list[nn.Module] = [nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 5, 3, 2, 1)]
     decoder = nn.Sequential(nn.Upsample(scale_factor=4), nn.Conv2d(5, 3, 3, padding=1))
-    return StyleNetwork("two-stages", stages, decoder, strides=(2, 4), receptive_field=(1, 4, 4), tolerance=0.2).eval()
+    return StyleNetwork(NetworkSpec("two-stages", lambda: (stages, decoder), (2, 4), (1, 4, 4), tolerance=0.2)).eval()
 
 
 @pytest.fixture(scope="module")

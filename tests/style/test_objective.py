@@ -7,7 +7,7 @@ from tolerances import close
 from torch import Tensor, nn
 from training import randomize, teacher_vgg, vgg_network
 
-from efdm.models import VGG, StyleNetwork, build
+from efdm.models import VGG, NetworkSpec, StyleNetwork, build
 from efdm.nn.losses import STYLE_LOSSES, distribution_loss, likeness_loss, random_directions, sliced_loss
 from efdm.ops import MATCHERS, efdm
 from efdm.style.objective import (
@@ -43,9 +43,8 @@ def pictures() -> tuple[Tensor, Tensor]:
 
 def identity_network() -> StyleNetwork:
     """Return a network whose features are the image."""
-    network = StyleNetwork(
-        "identity", [nn.Identity(), nn.Identity()], nn.Identity(), strides=(1, 1), receptive_field=(0, 0, 0)
-    )
+    layers = [nn.Identity(), nn.Identity()], nn.Identity()
+    network = StyleNetwork(NetworkSpec("identity", lambda: layers, (1, 1), (0, 0, 0)))
     network.unused = nn.Parameter(torch.zeros(1))
     return network
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efdm.models import StyleNetwork, build, vgg
+from efdm.models import NetworkSpec, StyleNetwork, build, vgg
 from efdm.ops import efdm
 from efdm.style.pipeline import LARGE, TILE, map_channels, run_network, run_stage, spans, tile_side
 from efdm.style.stylizer import Stylizer
@@ -21,7 +21,7 @@ def stride16() -> StyleNetwork:
     """A toy network with a larger stride than any in the table."""
     encoder = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 16, 16))
     decoder = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ConvTranspose2d(4, 3, 16, 16))
-    return StyleNetwork("stride16", [PadTo16(encoder)], decoder, strides=(16,), receptive_field=(16, 16))
+    return StyleNetwork(NetworkSpec("stride16", lambda: ([PadTo16(encoder)], decoder), (16,), (16, 16)))
 
 
 class PadTo16(nn.Module):

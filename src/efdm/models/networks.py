@@ -18,31 +18,40 @@ from efdm.models.vgg import VGG, MirrorDecoder, conv_names
 from efdm.ops.choices import check_choice
 
 
-class StyleNetwork(nn.Module):
-    """A chain of ``stages`` from RGB images in [0, 1] to features, and a ``decoder`` back to images.
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A row of `NETWORKS`.
 
     ``strides[i]`` is the stride of the features after stage ``i``, in pixels of the image. ``receptive_field[i]`` is the
     radius, in pixels, that stage ``i`` needs around a position; the last entry is the decoder's. Tiles overlap by this
-    radius and start at multiples of ``max_stride``, the largest stride inside the network. ``tolerance`` is the
-    default tolerance of `efdm.ops.efdm` in style transfer. The first stage is frozen while the rest is trained, because a
-    match preserves the content only as the order of its features.
+    radius and start at multiples of ``max_stride``, the largest stride inside the network.
     """
 
-    def __init__(
-        self,
-        name: str,
-        stages: list[nn.Module],
-        decoder: nn.Module,
-        *,
-        strides: tuple[int, ...],
-        receptive_field: tuple[int, ...],
-        max_stride: int = 0,
-        tolerance: float = 0.0,
-    ) -> None:
+    name: str
+    build: Callable[[], tuple[list[nn.Module], nn.Module]]  # stages and decoder with random weights
+    strides: tuple[int, ...]
+    receptive_field: tuple[int, ...]
+    objective: str = "perceptual"  # row of `efdm.style.objective.OBJECTIVES`
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # training settings that differ from the defaults
+    weights: Mapping[str, str] = field(default_factory=dict)  # matcher -> row of `efdm.models.weights.WEIGHTS`
+    max_stride: int = 0  # 0: the least common multiple of ``strides``
+    matcher: str = "efdm"  # key of `weights` that is loaded by default
+    tolerance: float = 0.0  # default tolerance of `efdm.ops.efdm` in style transfer
+    encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
+
+
+class StyleNetwork(nn.Module):
+    """A chain of ``stages`` from RGB images in [0, 1] to features, and a ``decoder`` back to images.
+
+    The first stage is frozen while the rest is trained, because a match preserves the content only as the order of its
+    features.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
-        self.tolerance = tolerance
-        self.max_stride = max_stride or math.lcm(*strides)
-        self.name, self.strides, self.receptive_field = name, strides, receptive_field
+        self.name, self.strides, self.receptive_field = spec.name, spec.strides, spec.receptive_field
+        self.max_stride, self.tolerance = spec.max_stride or math.lcm(*spec.strides), spec.tolerance
+        stages, decoder = spec.build()
         self.stages, self.decoder = nn.ModuleList(stages), decoder
 
     def features(self, images: Tensor) -> list[Tensor]:
@@ -55,23 +64,6 @@ class StyleNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Encode and decode images without matching."""
         return self.decoder(self.features(images)[-1])[..., : images.shape[-2], : images.shape[-1]]
-
-
-@dataclass(frozen=True)
-class NetworkSpec:
-    """A row of `NETWORKS`."""
-
-    name: str
-    build: Callable[[], tuple[list[nn.Module], nn.Module]]  # stages and decoder with random weights
-    strides: tuple[int, ...]
-    receptive_field: tuple[int, ...]
-    objective: str  # row of `efdm.style.objective.OBJECTIVES`
-    recipe: Mapping[str, Any]  # training settings that differ from the defaults
-    weights: Mapping[str, str] = field(default_factory=dict)  # matcher -> row of `efdm.models.weights.WEIGHTS`
-    max_stride: int = 0  # largest stride inside the network; 0: the stride of its features
-    matcher: str = "efdm"  # key of `weights` that is loaded by default
-    tolerance: float = 0.0  # of the match in a trained network
-    encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
 
 
 def _vgg_radius(name: str) -> int:
@@ -114,7 +106,4 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
 def build(name: str) -> StyleNetwork:
     """Build a network with random weights. `efdm.models.weights.pretrained` returns a trained one."""
     check_choice("name", name, NETWORKS)
-    row = NETWORKS[name]
-    stages, decoder = row.build()
-    options: Any = {key: getattr(row, key) for key in ("strides", "receptive_field", "max_stride", "tolerance")}
-    return StyleNetwork(name, stages, decoder, **options)
+    return StyleNetwork(NETWORKS[name])
