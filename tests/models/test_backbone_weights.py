@@ -55,7 +55,7 @@ def test_output_shape_and_stages(name: str) -> None:
     assert list(model.state_dict()) == keys
 
 
-def test_wrong_names_and_classes() -> None:
+def test_wrong_names_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("timm")
     with pytest.raises(ValueError, match=r"'resnet81'.*did you mean .*'resnet18'"):
         build_backbone("resnet81", 2)
@@ -63,9 +63,6 @@ def test_wrong_names_and_classes() -> None:
         build_backbone("tiny", 0)
     with pytest.raises(ValueError, match="tiny is not a timm model"):
         build_backbone("tiny", 2, weights="timm")
-
-
-def test_missing_timm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     build_backbone("tiny", 2)
     with pytest.raises(ImportError, match=r"efdm\[vision\]"):

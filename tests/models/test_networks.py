@@ -17,11 +17,6 @@ def network(request: pytest.FixtureRequest) -> StyleNetwork:
     return randomize(build(request.param)).requires_grad_(False)
 
 
-def test_unknown_network() -> None:
-    with pytest.raises(ValueError, match=r"'huge'.*'vgg16'"):
-        build("huge")
-
-
 def test_features_after_every_stage(network: StyleNetwork) -> None:
     images = torch.rand(1, 3, 40, 24)
     features = network.features(images)
@@ -39,9 +34,11 @@ def test_forward_preserves_odd_sizes(network: StyleNetwork, size: tuple[int, int
     assert network(torch.rand(1, 3, *size)).shape == (1, 3, *size)
 
 
-def test_number_of_parameters_is_documented() -> None:
+def test_networks_have_documented_names_and_sizes() -> None:
     count = sum(p.numel() for p in build("small").parameters())
     assert f"{count / 1e6:.2f} million parameters" in (small.__doc__ or "")
+    with pytest.raises(ValueError, match=r"'huge'.*'vgg16'"):
+        build("huge")
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3), (2, 2), (5, 4)])
@@ -56,14 +53,11 @@ def test_upconv_equals_upsampling_and_convolution(size: tuple[int, int], device:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-def test_conv_uses_reflection_padding(stride: int) -> None:
-    layer, x = Conv(3, 5, stride), torch.randn(1, 3, 7, 6)
-    expected = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), layer.weight, layer.bias, stride)
-    torch.testing.assert_close(layer(x), expected)
-
-
-def test_residual_blocks_start_as_the_identity() -> None:
+def test_convolutions_reflect_borders_and_residual_blocks_start_as_the_identity() -> None:
+    for stride in (1, 2):
+        layer, x = Conv(3, 5, stride), torch.randn(1, 3, 7, 6)
+        expected = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), layer.weight, layer.bias, stride)
+        torch.testing.assert_close(layer(x), expected)
     x = torch.randn(1, WIDTHS[2], 6, 5)
     assert torch.equal(Residual(WIDTHS[2])(x), x)
     assert torch.equal(Mixer()(x), x)

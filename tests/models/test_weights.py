@@ -56,14 +56,7 @@ def test_a_file_that_is_not_shipped_yet_needs_its_card(name: str) -> None:
     assert "reinstall" not in str(caught.value)
 
 
-def test_default_folder_is_the_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("EFDM_WEIGHTS")
-    assert folders()[0] == folder.parent / "cache" / "efdm" / "weights"
-    with pytest.raises(MissingWeights, match=r"cache.efdm.weights"):
-        find("vgg16")
-
-
-def test_environment_variable_takes_precedence(folder: Path) -> None:
+def test_folders_are_searched_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = folder.parent / "torch" / "hub" / "checkpoints"
     elsewhere.mkdir(parents=True)
     (elsewhere / "vgg16-397923af.pth").touch()
@@ -73,6 +66,8 @@ def test_environment_variable_takes_precedence(folder: Path) -> None:
     given = folder.parent / "given.pth"
     given.touch()
     assert find("vgg16", given) == given
+    monkeypatch.delenv("EFDM_WEIGHTS")
+    assert folders()[0] == folder.parent / "cache" / "efdm" / "weights"
 
 
 def test_file_with_the_original_name_must_have_its_checksum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,17 +79,13 @@ def test_file_with_the_original_name_must_have_its_checksum(folder: Path, monkey
     assert not fits_table("vgg16", official)
     right = {**WEIGHTS, "vgg16": dataclasses.replace(WEIGHTS["vgg16"], sha256=checksum(official)[:8])}
     monkeypatch.setattr(module, "WEIGHTS", right)
-    load_encoder("vgg16", "relu1_1")
+    module._sha256.cache_clear()
+    for _ in range(3):
+        load_encoder("vgg16", "relu1_1")
+    assert module._sha256.cache_info().misses == 1
     torch.save(numbered_vgg("vgg16", blocks=2), official)  # replaced after a successful check
     with pytest.raises(DamagedFileError, match="SHA-256"):
         load_encoder("vgg16", "relu1_1")
-
-
-def test_checksum_is_computed_once() -> None:
-    module._sha256.cache_clear()
-    for _ in range(3):
-        module.find_checked("small")
-    assert module._sha256.cache_info().misses == 1
 
 
 class Harmful:
@@ -119,14 +110,11 @@ def test_files_without_a_state_dict(tmp_path: Path) -> None:
     for name, found in (("list.pth", "a list"), ("numbers.pth", r"'epoch' \(int\)")):
         with pytest.raises(ValueError, match=rf"{name} must hold a state dict.*{found}"):
             read(tmp_path / name)
+    for within in ("state_dict", "model"):
+        torch.save({"optimizer": {"b": 1}, within: {"a": torch.ones(2)}, "epoch": 3}, tmp_path / "checkpoint.pth")
+        assert list(read(tmp_path / "checkpoint.pth")) == ["a"]
     with pytest.raises(DamagedFileError, match=r"text\.pth"):
         read(tmp_path / "text.pth")
     for name in ("absent.pth", "absent.safetensors"):
         with pytest.raises(MissingWeights, match="file not found"):
             read(tmp_path / name)
-
-
-@pytest.mark.parametrize("within", ["state_dict", "model"])
-def test_state_dict_inside_a_training_checkpoint(tmp_path: Path, within: str) -> None:
-    torch.save({"optimizer": {"b": 1}, within: {"a": torch.ones(2)}, "epoch": 3}, tmp_path / "checkpoint.pth")
-    assert list(read(tmp_path / "checkpoint.pth")) == ["a"]
