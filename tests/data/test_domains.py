@@ -58,12 +58,10 @@ def test_pictures_have_the_right_labels_and_domains(tmp_path: Path) -> None:
 
 
 def test_fit_stretches_or_crops(tmp_path: Path) -> None:
-    wide = np.zeros((8, 24, 3), np.uint8)
-    wide[:, 8:16] = 255
+    wide = np.repeat(np.uint8([0, 255, 0]), 8)[None, :, None].repeat(8, 0).repeat(3, 2)
     (tmp_path / "art" / "cat").mkdir(parents=True)
     Image.fromarray(wide).save(tmp_path / "art" / "cat" / "wide.png")
-    middle = load_domains(tmp_path, size=8, fit="crop").images
-    assert (middle == 255).all()
+    assert (load_domains(tmp_path, size=8, fit="crop").images == 255).all()
     stretched = load_domains(tmp_path, size=8, fit="stretch").images.float()
     assert stretched[..., 0].max() < 20
     assert stretched[..., 4].min() > 235
@@ -118,16 +116,13 @@ def test_lists_of_names_ignore_extensions(folder: Path) -> None:
     assert named(load_domains(folder, size=2, split={**lists, "test": ["art/owl/002.png"]}), "test") == {"art/owl/002.png"}
 
 
-BAD_SPLITS = [
-    ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "list 'train' do not exist: art/cat/999.jpg"),
-    ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "train and val share 1 name, art/cat/000"),
-    ({"training": ["art/cat/000.jpg"]}, "'training' is not one of 'train', 'val', 'test'"),
-    (1.0, "split .* 1.0"),
-]
-
-
 def test_bad_splits(folder: Path) -> None:
-    for split, sentence in BAD_SPLITS:
+    for split, sentence in (
+        ({"train": ["art/cat/999.jpg", "art/cat/000.jpg"]}, "list 'train' do not exist: art/cat/999.jpg"),
+        ({"train": ["art/cat/000.jpg"], "val": ["art/cat/000.png"]}, "train and val share 1 name, art/cat/000"),
+        ({"training": ["art/cat/000.jpg"]}, "'training' is not one of 'train', 'val', 'test'"),
+        (1.0, "split .* 1.0"),
+    ):
         with pytest.raises(ValueError, match=sentence):
             load_domains(folder, split=split)
 
@@ -176,12 +171,11 @@ def test_subset(folder: Path) -> None:
     assert part.names == [data.names[i] for i in chosen]
     for field in ("images", "labels", "domains"):
         assert torch.equal(getattr(part, field), getattr(data, field)[chosen])
-    for split in ("train", "val", "test"):
+    for split, domain in product(("train", "val", "test"), DOMAINS):
         assert named(part, split) == named(data, split) & set(part.names)
-        for domain in DOMAINS:
-            at = part.select(domain, split).tolist()
-            assert at == sorted(at)
-            assert all(part.names[i].startswith(domain) for i in at)
+        at = part.select(domain, split).tolist()
+        assert at == sorted(at)
+        assert all(part.names[i].startswith(domain) for i in at)
     assert part.classes == data.classes
     assert len(part.subset(torch.tensor([], dtype=torch.int64))) == 0
     with pytest.raises(ValueError, match="unique"):
