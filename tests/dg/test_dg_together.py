@@ -83,22 +83,6 @@ def test_ctrl_c_in_a_diverged_run_stops_the_sweep(data: DomainSet, tmp_path: Pat
     assert next(count) == 4
 
 
-def test_another_file_of_the_same_name_is_another_run(data: DomainSet, tmp_path: Path) -> None:
-    """Every run writes a model.safetensors, which other runs may start from."""
-    for seed in (0, 1):
-        train(settings(iterations=1, seed=seed), data, tmp_path / str(seed))
-    first, second = (settings(weights=str(tmp_path / n / "model.safetensors"), lr=1e-9) for n in "01")
-    made: list[Trained] = []
-    for one in (first, second, first):
-        train_together([one], data, tmp_path / "runs", finished=made.append)
-    a, b, again = (next(t.model.parameters()) for t in made)
-    assert not torch.equal(a, b)
-    assert torch.equal(a, again)
-    names = [t.records[-1]["run"] for t in made]
-    assert names[0] == names[2] != names[1]
-    assert len(made[0].records[-1]["settings"]["weights_sha256"]) == 12
-
-
 def test_repeated_runs_and_several_devices_are_refused(data: DomainSet) -> None:
     with pytest.raises(ValueError, match="1 repeated"):
         train_together([settings(), settings(log_every=9), settings(seed=1)], data)

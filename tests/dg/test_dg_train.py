@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -26,18 +25,6 @@ def whole(data: DomainSet) -> tuple[Settings, Trained, Watch]:
     """Return settings, result and losses of an uninterrupted run."""
     wanted, watch = settings(method="efdmix"), Watch()
     return wanted, train(wanted, data, progress=watch), watch
-
-
-def test_the_loss_decreases(data: DomainSet) -> None:
-    few = dataclasses.replace(data, splits={d: {**s, "train": s["train"][:8]} for d, s in data.splits.items()})
-    watch = Watch()
-    trained = train(settings(iterations=40, evaluate_every=0, augmentation="none"), few, progress=watch)
-    losses = list(watch.losses.values())
-    assert losses[-1] < 0.3 * losses[0]
-    seen = few.select(("ink", "neon", "mosaic"), "train")
-    correct, count = count_correct(trained.model, few, seen, 32)
-    assert count == 24
-    assert correct >= 18
 
 
 def test_content_of_a_record(whole: tuple[Settings, Trained, Watch], data: DomainSet) -> None:
