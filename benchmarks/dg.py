@@ -187,14 +187,12 @@ def clean(device: str) -> None:
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--device", choices=tuple(DEFAULTS), default=default_device())
-    parser.add_argument("--backbones", nargs="+")
-    parser.add_argument("--speeds", nargs="+")
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--size", type=int)
+    for name in ("backbones", "speeds"):
+        parser.add_argument(f"--{name}", nargs="+")
+    for name in ("batch", "size", "rounds", "steps"):
+        parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--side-by-side", nargs="*", help="backbones of the lanes")
     parser.add_argument("--lanes", nargs="*", type=int)
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--steps", type=int, help="in a row, for each time")
     given = parser.parse_args()
     chosen = {name: value for name, value in vars(given).items() if value is not None}
     o = argparse.Namespace(**{"out": None, **DEFAULTS[given.device], **chosen})
