@@ -23,5 +23,7 @@ CASES = (
     Case("vgg_relu3_1_112px_batch32", (32, 256, 28, 28), ("cuda",), "256 channels at 28 x 28, batch 32"),
     Case("vgg_relu4_1_1024px", (1, 512, 128, 128), ("cuda",), "style transfer of one 1024 px image"),
     Case("vgg_relu1_1_256px_batch8", (8, 64, 256, 256), ("cuda",), "style loss at relu1_1 in training"),
+    Case("vgg_relu1_1_512px", (1, 64, 512, 512), ("cuda",), "style loss at relu1_1 of one 512 px image"),
+    Case("picture_4_megapixels", (1, 3, 2048, 2048), ("cuda",), "pixels of a picture", values=("before ReLU",)),
     Case("picture_12_megapixels", (1, 3, 3000, 4000), ("cpu",), "pixels of a picture", values=("8-bit levels",)),
 )

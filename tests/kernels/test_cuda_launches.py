@@ -39,10 +39,9 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder()
     monkeypatch.setattr(cuda_launch, "_module", lambda *_: recorder)
     monkeypatch.setattr(cuda_launch, "_max_shared", lambda _: 1 << 17)
-    monkeypatch.setattr(cuda_launch, "max_block_length", lambda *_: 64)
     cuda_launch._launcher.cache_clear()
     partner, weight = torch.arange(4), torch.rand(4)
-    for functions, n in ((cuda.block, 50), (cuda.chunks, 200)):
+    for functions, n in ((cuda.block, 50), (cuda.radix, 20_000)):
         x, rank = torch.randn(4, 6, n), torch.zeros(4, 6, n, dtype=torch.int32)
         functions.sort_match(x, x)
         functions.match_sorted(x, x)
@@ -59,3 +58,9 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
             assert out.stride() == cuda.block.combine_backward(grad, order, matrix).stride() == grad.stride()
     cuda_launch._launcher.cache_clear()
     assert recorder.launched == set(SIGNATURES)
+
+
+def test_few_compilations() -> None:
+    blocks = [cuda_launch._block(n) for n in range(1, 16_385)]
+    assert all(threads * items >= n for n, (threads, items) in enumerate(blocks, 1))
+    assert 2 * len({*blocks, cuda_launch._block(cuda_launch._TILE)}) <= 40  # for 16-bit and 32-bit floats

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from torn import tear_files
 
-from efdm.kernels import nvrtc
+from efdm.kernels import cuda_launch, nvrtc
 
 
 @pytest.fixture
@@ -41,3 +41,14 @@ def test_unwritable_cache_is_ignored(compiled: list[str], tmp_path: Path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     (tmp_path / "file").touch()
     assert nvrtc._binary("one", []) == b"binary of one"
+
+
+def test_the_source_of_one_kernel() -> None:
+    source = cuda_launch.SOURCE.read_text()
+    kernels = nvrtc._KERNEL.findall(source)
+    assert {"match_style", "take", "mix_ordered", "move_content", "average_tiles"} <= set(kernels)
+    for name in kernels:
+        only = nvrtc.only_kernel(source, name)
+        assert nvrtc._KERNEL.findall(only) == [name]
+        assert only.count("__device__") == source.count("__device__")
+        assert only.count("{") == only.count("}")

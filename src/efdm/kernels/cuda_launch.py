@@ -11,34 +11,35 @@ from torch import Tensor
 from efdm.kernels.floats import INFINITY_BITS
 from efdm.kernels.nvrtc import Module
 
-# By maximum row length: threads per block, and desired blocks per multiprocessor for kernels that sort both sides or one.
-# With up to 16 elements per thread, 64 registers suffice and 1024 threads share a multiprocessor. Kernels that sort one side
-# gain from more blocks, down to about 40 registers. Tuned on an H200, where 8 and 32 elements were slower except for rows of
-# about 1000 values.
+# By maximum row length: threads per block, elements per thread, and desired blocks per multiprocessor for kernels that sort
+# both sides or one. Kernels are compiled for each number of elements, so there are few. With up to 16, 64 registers suffice
+# and 1024 threads share a multiprocessor. Kernels that sort one side gain from more blocks, down to about 40 registers.
+# Tuned on an H200, where 8 and 32 elements were slower except for rows of about 1000 values.
 _BLOCKS = {
-    512: (32, 32, 32),
-    832: (64, 16, 24),
-    2048: (128, 8, 12),
-    4096: (256, 4, 5),
-    8192: (512, 2, 3),
-    16_384: (1024, 1, 1),
+    512: (32, (2, 4, 8, 12, 16), 32, 32),
+    832: (64, (13,), 16, 24),
+    2048: (128, (8, 10, 13, 16), 8, 12),
+    4096: (256, (10, 13, 16), 4, 5),
+    8192: (512, (10, 13, 16), 2, 3),
+    16_384: (1024, (10, 13, 16), 1, 1),
 }
 SOURCE = Path(__file__).with_name("sort_match.cu")
 THREADS = 256  # threads per block of the kernels that do not sort
-MERGE_ITEMS = 8  # elements per thread of the merge kernels, as in sort_match.cu
+SUM_ITEMS = 8  # elements per thread of sum_tiles and average_tiles, as in sort_match.cu
+_TILE = 8192  # elements of a long row that a block handles
 _MIX_THREADS = 512  # threads per block of mix_ordered and its gradient, as in sort_match.cu
 _MIX_SHARED = 112 * 1024  # their shared memory: two blocks per multiprocessor of an H200
 _SECTOR = 32  # bytes per memory transaction
 
 
-def _row_of(n: int) -> tuple[int, int, int]:
+def _row_of(n: int) -> tuple[int, tuple[int, ...], int, int]:
     return next(row for max_length, row in _BLOCKS.items() if n <= max_length)
 
 
 def _block(n: int) -> tuple[int, int]:
     """Return the threads and the elements per thread for rows of ``n`` values."""
-    threads = _row_of(n)[0]
-    return threads, -(-n // threads)
+    threads, items, *_ = _row_of(n)
+    return threads, next(count for count in items if n <= threads * count)
 
 
 def _shared_bytes(threads: int, items: int, width: int) -> int:
@@ -69,7 +70,7 @@ def max_block_length(device: int, width: int) -> int:
 
 @cache
 def _module(threads: int, items: int, width: int, device: int) -> Module:
-    _, both_sides, one_side = _row_of(threads * items)
+    *_, both_sides, one_side = _row_of(threads * items)
     settings = {"THREADS": threads, "ITEMS": items, "HALF": int(width == 2)}
     settings |= {"BLOCKS_BOTH_SIDES": both_sides, "BLOCKS_ONE_SIDE": one_side}
     shared = (_shared_bytes(threads, items, width), _mix_shared(device), _tolerant_bytes(threads, items))
@@ -87,18 +88,18 @@ class Launcher:
         self.shared, self.tolerant_shared = _shared_bytes(self.threads, items, width), _tolerant_bytes(self.threads, items)
         self.has_tolerant = self.tolerant_shared <= _max_shared(device)  # whether match_tolerant can be launched
         self.capacity = self.threads * items
-        self.chunks = -(-n // self.capacity)
+        self.tiles = -(-n // self.capacity)
 
     def per_row(self, kernel: str, x: Tensor, *others: Tensor | int | None, shared: int = 0) -> None:
         """Launch one block per row."""
         if rows := x.numel() // self.n:
             self.module.launch(kernel, rows, self.threads, shared or self.shared, x, *others, self.n, self.infinity)
 
-    def per_chunk(self, kernel: str, x: Tensor, *others: Tensor) -> None:
-        """Launch one block per chunk."""
+    def per_tile(self, kernel: str, x: Tensor, *others: Tensor | int | None) -> None:
+        """Launch one block per tile of a row."""
         if rows := x.numel() // self.n:
-            numbers = (self.n, self.chunks, self.infinity)
-            self.module.launch(kernel, rows * self.chunks, self.threads, self.shared, x, *others, *numbers)
+            numbers = (self.n, self.infinity)
+            self.module.launch(kernel, rows * self.tiles, self.threads, self.shared, x, *others, *numbers)
 
     def per_group(self, kernel: str, features: Tensor, *others: Tensor) -> None:
         """Launch one block per sample and group of channels, for contiguous or channels-last features ``(b, c, n)``."""
@@ -126,6 +127,6 @@ def block_launcher(x: Tensor) -> Launcher:
     return _launcher(n, n, x.dtype, x.device.index)
 
 
-def chunk_launcher(x: Tensor) -> Launcher:
-    """Return the launcher for rows that are split into chunks of the longest row that fits one thread block."""
-    return _launcher(x.shape[-1], max_block_length(x.device.index, x.dtype.itemsize), x.dtype, x.device.index)
+def tile_launcher(x: Tensor) -> Launcher:
+    """Return the launcher for rows of any length, which are split into tiles."""
+    return _launcher(x.shape[-1], _TILE, x.dtype, x.device.index)

@@ -50,12 +50,8 @@ KERNELS = (
         "one fused launch, one thread block per row", strided=(*_MIXING, *_COMBINING),
     ),
     Kernel(
-        "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, nvrtc.unavailable_reason, cuda.chunks,
-        "chunks sorted by one thread block each, then merged",
-    ),
-    Kernel(
-        "cuda_tiles", "cuda", DTYPES, lambda d, t: cuda.MAX_TILED_LENGTH, nvrtc.unavailable_reason, cuda.tiles,
-        "torch.sort and scatter; tolerant matches averaged in tiles",
+        "cuda_radix", "cuda", DTYPES, lambda d, t: cuda.MAX_LENGTH, nvrtc.unavailable_reason, cuda.radix,
+        "radix sort, all thread blocks together",
     ),
     Kernel(
         "cpu_network", "cpu", DTYPES, lambda d, t: cpu.MAX_NETWORK_LENGTH[t.itemsize], cpu.unavailable_reason, cpu.network,

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import importlib.util
 import os
+import re
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -20,6 +21,8 @@ import torch
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, cuda.h
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT, cuda.h
+# the definition of a kernel, possibly by a macro such as MIX_KERNEL
+_KERNEL = re.compile(r'^(?:\w*KERNEL(?:\(\w+\))?|extern "C" __global__ void) (\w+)\(.*?^}\n', re.MULTILINE | re.DOTALL)
 
 
 def _candidates() -> list[str]:
@@ -114,19 +117,20 @@ def _binary(source: str, options: Sequence[str]) -> bytes:
     return binary
 
 
+def only_kernel(source: str, name: str) -> str:
+    """Return the source without its other kernels, which compiles several times faster."""
+    return _KERNEL.sub(lambda kernel: kernel[0] if kernel[1] == name else "", source)
+
+
 class Module:
-    """A CUDA module compiled from one source for one device."""
+    """The kernels of a CUDA source for one device. Each is compiled when it is launched for the first time."""
 
     def __init__(self, source: str, definitions: dict[str, int], device: int, max_shared: int) -> None:
-        options = _options(device) + [f"-D{name}={value}" for name, value in definitions.items()]
-        binary = _binary(source, options)
+        self._source, self._device, self._max_shared = source, device, max_shared
+        self._options = _options(device) + [f"-D{name}={value}" for name, value in definitions.items()]
         self._driver = _libraries()[0]
         self._launch = self._driver.cuLaunchKernel
-        self._device, self._max_shared = device, max_shared
-        self._module = ctypes.c_void_p()
         self._functions: dict[str, ctypes.c_void_p] = {}
-        with torch.cuda.device(device):
-            self._call("cuModuleLoadData", ctypes.byref(self._module), binary)
 
     def _call(self, name: str, *arguments: object) -> None:
         driver = self._driver
@@ -141,8 +145,10 @@ class Module:
     def _function(self, name: str) -> ctypes.c_void_p:
         function = self._functions.get(name)
         if function is None:
-            function = ctypes.c_void_p()
-            self._call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            with torch.cuda.device(self._device):
+                self._call("cuModuleLoadData", ctypes.byref(module), _binary(only_kernel(self._source, name), self._options))
+            self._call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, self._max_shared)
             self._functions[name] = function
         return function

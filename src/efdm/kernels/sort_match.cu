@@ -1,4 +1,4 @@
-// Sort-matching with one thread block per row. Compiled at run time by cuda_launch.py, which defines
+// Sort-matching with one thread block per row, and of longer rows with one block per tile. Compiled at run time by cuda_launch.py, which defines
 //   THREADS  threads per block          ITEMS  elements per thread (THREADS * ITEMS >= row length)
 //   BLOCKS_BOTH_SIDES, BLOCKS_ONE_SIDE  desired blocks per multiprocessor, which cap the registers of kernels that sort
 //                                       content and style, or only one of them
@@ -109,33 +109,38 @@ __device__ void scan_counts(Counts &c) {
   __syncthreads();
 }
 
-// Sorts the items of the block stably by bytes [begin, end). Afterwards item k of a lane has rank position(k).
-__device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int end) {
+// Sets the ranks of the items after a stable sort by one byte. Then shared.counts.warp[0][d] is the number of digits below d.
+__device__ __forceinline__ void rank_by_byte(const word (&items)[ITEMS], word (&ranks)[ITEMS], Shared &shared, int byte) {
   int lane = threadIdx.x % 32;
   word *counts = shared.counts.warp[threadIdx.x / 32];
+#pragma unroll
+  for (int d = lane; d < RADIX; d += 32) counts[d] = 0;
+  __syncwarp();
+  word within[(ITEMS + 1) / 2] = {};  // rank among the warp's items with the same digit, packed in pairs to save registers
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++) {
+    word digit = digit_of(items[k], byte);
+    word lanes = lanes_with_digit(digit);
+    int leader = 31 - __clz(lanes);
+    word first = 0;
+    // one lane adds for all lanes with this digit: after a ReLU half the lanes agree, and atomics on one address serialize
+    if (lane == leader) first = atomicAdd(&counts[digit], (word)__popc(lanes));
+    first = __shfl_sync(~0u, first, leader);
+    within[k / 2] |= (first + __popc(lanes & ((1u << lane) - 1))) << k % 2 * 16;
+  }
+  __syncthreads();
+  scan_counts(shared.counts);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    ranks[k] = counts[digit_of(items[k], byte)] + (within[k / 2] >> k % 2 * 16 & 0xffff);
+}
+
+// Sorts the items of the block stably by bytes [begin, end). Afterwards item k of a lane has rank position(k).
+__device__ void sort_bytes(word (&items)[ITEMS], Shared &shared, int begin, int end) {
 #pragma unroll 1
   for (int byte = begin; byte < end; byte++) {
-#pragma unroll
-    for (int d = lane; d < RADIX; d += 32) counts[d] = 0;
-    __syncwarp();
-    word within[(ITEMS + 1) / 2] = {};  // rank among the warp's items with the same digit, packed in pairs to save registers
-#pragma unroll
-    for (int k = 0; k < ITEMS; k++) {
-      word digit = digit_of(items[k], byte);
-      word lanes = lanes_with_digit(digit);
-      int leader = 31 - __clz(lanes);
-      word first = 0;
-      // one lane adds for all lanes with this digit: after a ReLU half the lanes agree, and atomics on one address serialize
-      if (lane == leader) first = atomicAdd(&counts[digit], (word)__popc(lanes));
-      first = __shfl_sync(~0u, first, leader);
-      within[k / 2] |= (first + __popc(lanes & ((1u << lane) - 1))) << k % 2 * 16;
-    }
-    __syncthreads();
-    scan_counts(shared.counts);
     word ranks[ITEMS];
-#pragma unroll
-    for (int k = 0; k < ITEMS; k++)
-      ranks[k] = counts[digit_of(items[k], byte)] + (within[k / 2] >> k % 2 * 16 & 0xffff);
+    rank_by_byte(items, ranks, shared, byte);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < ITEMS; k++) shared.exchange[ranks[k]] = items[k];
@@ -617,150 +622,150 @@ MIX_KERNEL add_gradients(const raw *grad, const raw *ordered, const half_word *o
   FOR_FEATURES(out[feature] = lines[line])
 }
 
-// Long rows are split into chunks, one per block. Sorted chunks are merged in pairs, as keys, until the last merge writes the
-// result. Content carries its 16-bit position in the row.
-#define CHUNK_OF_BLOCK                                                \
-  int part = blockIdx.x % chunks;                                     \
-  size_t row = (size_t)(blockIdx.x / chunks) * n, start = row + part * CAPACITY; \
-  int size = min(CAPACITY, n - part * CAPACITY);
+// Long rows are sorted by all blocks together, byte by byte from the lowest to the highest. A block handles a tile of CAPACITY
+// elements: count_digits counts its digits, torch adds up the counts in the order (row, digit, tile), and move_style or
+// move_content sorts the tile by the digit and moves every run of equal digits to its place in the row.
+enum Kind { KEYS, CONTENT, STYLE };  // what an array holds: keys, or in the first pass the values of one side
 
-KERNEL(BLOCKS_ONE_SIDE) chunk_style(const raw *y, raw *sorted_keys, int n, int chunks, word infinity) {
-  word *keys;
+#define TILE_OF_BLOCK                   \
+  ROW_AND_TILE(CAPACITY)                \
+  int first = tile * CAPACITY, size = min(CAPACITY, n - first); \
+  word *keys;                           \
   Shared &shared = shared_memory(keys);
-  CHUNK_OF_BLOCK
-  word items[ITEMS];
-  sort_style(y + start, size, infinity, items, shared);
+
+// Indices past the tile get the last key.
+__device__ __forceinline__ void load_tile(const raw *x, int size, int kind, word infinity, word (&items)[ITEMS]) {
 #pragma unroll
-  for (int k = 0; k < ITEMS; k++)
-    if (position(k) < size) sorted_keys[start + position(k)] = items[k];
-}
-
-KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word *positions, int n, int chunks, word infinity) {
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  CHUNK_OF_BLOCK
-  word items[ITEMS];
-  sort_content(x + start, size, infinity, items, shared, keys);
-#pragma unroll
-  for (int k = 0; k < ITEMS; k++)
-    if (position(k) < size) {
-      int i = items[k] & 0xffff;
-      positions[start + position(k)] = part * CAPACITY + i;
-      sorted_keys[start + position(k)] = key_of(items[k], keys);
-    }
-}
-
-#define MERGE_THREADS 256
-#define MERGE_ITEMS 8  // elements per thread
-const int TILE = MERGE_THREADS * MERGE_ITEMS;
-
-// Returns how many of the first `diagonal` elements of the merged sequence come from a. Equal keys come from a first.
-template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_size, int diagonal) {
-  int low = max(0, diagonal - b_size), high = min(diagonal, a_size);
-  while (low < high) {
-    int middle = (low + high) / 2;
-    if (a[middle] <= b[diagonal - 1 - middle]) low = middle + 1;
-    else high = middle;
+  for (int k = 0; k < ITEMS; k++) {
+    int i = position(k);
+    word u = i < size ? x[i] : 0;
+    items[k] = i >= size ? LAST_KEY : kind == CONTENT ? content_key(u, infinity) : kind == STYLE ? style_key(u, infinity) : u;
   }
-  return low;
 }
 
-// Computes this block's TILE elements of the output of merging runs of `run` elements in pairs. Sets the keys of this thread
-// and their source indices in the row, and returns the first output index of the tile. Ends with a barrier.
-__device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, raw (&merged)[MERGE_ITEMS],
-                          int (&from)[MERGE_ITEMS]) {
-  __shared__ raw tile[TILE];
-  __shared__ int splits[2];
-  int first = tile_of_row * TILE, pair = first / (2 * run) * 2 * run;
-  int a_size = min(run, n - pair), b_size = min(run, n - pair - a_size);
-  const raw *a = row_keys + pair, *b = a + a_size;
-  int begin = first - pair, end = min(begin + TILE, a_size + b_size);
-  if (threadIdx.x < 2) splits[threadIdx.x] = split(a, a_size, b, b_size, threadIdx.x ? end : begin);
-  __syncthreads();
-  int a_begin = splits[0], a_count = splits[1] - a_begin, b_begin = begin - a_begin, count = end - begin;
-  for (int i = threadIdx.x; i < count; i += MERGE_THREADS) tile[i] = i < a_count ? a[a_begin + i] : b[b_begin + i - a_count];
-  __syncthreads();
-  const raw *ta = tile, *tb = tile + a_count;
-  int b_count = count - a_count, diagonal = min((int)threadIdx.x * MERGE_ITEMS, count);
-  int i = split(ta, a_count, tb, b_count, diagonal), j = diagonal - i;
+// Index of a digit of this tile in the counts.
+__device__ __forceinline__ size_t digit_index(int digit, int tiles) {
+  return ((size_t)(blockIdx.x / tiles) * RADIX + digit) * tiles + blockIdx.x % tiles;
+}
+
+KERNEL(BLOCKS_ONE_SIDE) count_digits(const raw *x, int *counts, int kind, int byte, int n, word infinity) {
+  TILE_OF_BLOCK
+  word items[ITEMS];
+  load_tile(x + row + first, size, kind, infinity, items);
+  int lane = threadIdx.x % 32;
+  word *mine = shared.counts.warp[threadIdx.x / 32];
 #pragma unroll
-  for (int k = 0; k < MERGE_ITEMS; k++) {
-    bool from_a = j >= b_count || (i < a_count && ta[i] <= tb[j]);
-    int source = from_a ? i : a_count + j;
-    merged[k] = tile[min(source, TILE - 1)];
-    from[k] = from_a ? pair + a_begin + i : pair + a_size + b_begin + j;
-    if (from_a) i++;
-    else j++;
+  for (int d = lane; d < RADIX; d += 32) mine[d] = 0;
+  __syncwarp();
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++) {
+    word digit = digit_of(items[k], byte), lanes = lanes_with_digit(digit);
+    if (lane == 31 - __clz(lanes)) atomicAdd(&mine[digit], (word)__popc(lanes));
   }
   __syncthreads();
-  return first;
+  for (int d = threadIdx.x; d < RADIX; d += THREADS) {
+    int total = d == RADIX - 1 ? size - CAPACITY : 0;  // indices past the tile have the last digit
+    for (int w = 0; w < WARPS; w++) total += shared.counts.warp[w][d];
+    counts[digit_index(d, tiles)] = total;
+  }
 }
 
-// Thread t holds elements t * MERGE_ITEMS + k of the tile. They are exchanged first, so that writes are coalesced.
-template <class T, class Write> __device__ void write_tile(T (&mine)[MERGE_ITEMS], int count, Write write) {
-  __shared__ T tile[TILE];
+// Sorts the items by one byte into shared.exchange and sets their ranks there. Element k * THREADS + threadIdx.x of the sorted
+// tile has rank targets[k] in the row. `upto` holds the cumulative sum of `counts`.
+__device__ __forceinline__ void sort_tile(const word (&items)[ITEMS], word (&ranks)[ITEMS], int (&targets)[ITEMS], Shared &shared,
+                                          const int *counts, const long long *upto, int byte, int tiles, size_t row) {
+  __shared__ int shifts[RADIX];
+  rank_by_byte(items, ranks, shared, byte);
+  for (int d = threadIdx.x; d < RADIX; d += THREADS) {
+    size_t index = digit_index(d, tiles);
+    shifts[d] = upto[index] - counts[index] - (long long)row - shared.counts.warp[0][d];
+  }
+  __syncthreads();
 #pragma unroll
-  for (int k = 0; k < MERGE_ITEMS; k++) tile[threadIdx.x * MERGE_ITEMS + k] = mine[k];
+  for (int k = 0; k < ITEMS; k++) shared.exchange[ranks[k]] = items[k];
   __syncthreads();
-  for (int i = threadIdx.x; i < count; i += MERGE_THREADS) write(i, tile[i]);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++) {
+    int i = k * THREADS + threadIdx.x;
+    targets[k] = shifts[digit_of(shared.exchange[i], byte)] + i;
+  }
+}
+
+// Calls write(rank in the row, word) for every element of the sorted tile.
+template <class Write>
+__device__ __forceinline__ void write_tile(const int (&targets)[ITEMS], const Shared &shared, int size, Write write) {
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++) {
+    int i = k * THREADS + threadIdx.x;
+    if (i < size) write(targets[k], shared.exchange[i]);
+  }
+}
+
+KERNEL(BLOCKS_BOTH_SIDES) move_style(const raw *x, const int *counts, const long long *upto, raw *out, int kind, int byte, int n,
+                                     word infinity) {
+  TILE_OF_BLOCK
+  word items[ITEMS], ranks[ITEMS];
+  int targets[ITEMS];
+  load_tile(x + row + first, size, kind, infinity, items);
+  sort_tile(items, ranks, targets, shared, counts, upto, byte, tiles, row);
+  bool is_last = byte == sizeof(raw) - 1;
+  write_tile(targets, shared, size, [&](int rank, word key) { out[row + rank] = is_last ? style_value(key) : key; });
+}
+
+// Content carries its positions, which are the indices in the first pass. All passes but the last write keys and positions.
+// The last one writes those of its outputs that are not null: the positions, `values` scattered by rank, the sorted elements
+// of `original`, and the ranks.
+KERNEL(BLOCKS_BOTH_SIDES) move_content(const raw *x, const int *positions, const int *counts, const long long *upto, raw *out_keys,
+                                       int *out_positions, const raw *original, const raw *values, raw *out, raw *sorted,
+                                       int *out_ranks, int kind, int byte, int n, word infinity) {
+  TILE_OF_BLOCK
+  word items[ITEMS], ranks[ITEMS];
+  int targets[ITEMS];
+  load_tile(x + row + first, size, kind, infinity, items);
+  sort_tile(items, ranks, targets, shared, counts, upto, byte, tiles, row);
+  if (out_keys) write_tile(targets, shared, size, [&](int rank, word key) { out_keys[row + rank] = key; });
   __syncthreads();
-}
-
-#define MERGE_KERNEL extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
-#define TILE_OF_BLOCK(keys)                                                                     \
-  ROW_AND_TILE(TILE)                                                                            \
-  raw merged[MERGE_ITEMS];                                                                      \
-  int from[MERGE_ITEMS];                                                                        \
-  int first = merge_tile(keys + row, tile, n, run, merged, from), count = min(TILE, n - first); \
-  size_t start = row + first;
-
-MERGE_KERNEL merge_style(const raw *keys, raw *out, int n, int run, int is_last) {
-  TILE_OF_BLOCK(keys)
-  write_tile(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
-}
-
-MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out, half_word *out_positions, int n, int run,
-                           int is_last) {
-  TILE_OF_BLOCK(keys)
-  write_tile(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
-  write_tile(from, count, [&](int i, int source) { out_positions[start + i] = positions[row + source]; });
-}
-
-// The last merge of content, fused with its use. `out` receives `values` scattered by rank, `sorted` and `rank` are as in
-// sort_rank. Each of these outputs may be null.
-MERGE_KERNEL scatter_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out,
-                             raw *sorted, int *rank, int n, int run) {
-  TILE_OF_BLOCK(keys)
-  write_tile(from, count, [&](int i, int source) {
-    size_t home = row + positions[row + source];
-    if (out) out[home] = values[start + i];
-    if (sorted) sorted[start + i] = x[home];
-    if (rank) rank[home] = first + i;
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++) {
+    int i = first + position(k);
+    shared.exchange[ranks[k]] = kind == KEYS && i < n ? positions[row + i] : i;
+  }
+  __syncthreads();
+  write_tile(targets, shared, size, [&](int rank, word home) {
+    if (out_positions) out_positions[row + rank] = home;
+    if (out) out[row + home] = values[row + rank];
+    if (sorted) sorted[row + rank] = original[row + home];
+    if (out_ranks) out_ranks[row + home] = rank;
   });
 }
 
 // Tolerant matching of long rows, given their sorted content. The first kernel sums the tiles, and the second one needs the
 // cumulative totals of the tiles of each row.
-MERGE_KERNEL sum_tiles(const raw *content, const raw *values, double *sums, Totals *totals, int n, word infinity) {
-  __shared__ double shared_sums[sums_size(MERGE_THREADS, MERGE_ITEMS)];
-  ROW_AND_TILE(TILE)
-  size_t start = row + tile * TILE;
-  int size = min(TILE, n - tile * TILE);
+#define SUM_THREADS 256
+#define SUM_ITEMS 8  // elements per thread
+#define SUM_KERNEL extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+const int SUM_TILE = SUM_THREADS * SUM_ITEMS;
+
+SUM_KERNEL sum_tiles(const raw *content, const raw *values, double *sums, Totals *totals, int n, word infinity) {
+  __shared__ double shared_sums[sums_size(SUM_THREADS, SUM_ITEMS)];
+  ROW_AND_TILE(SUM_TILE)
+  size_t start = row + tile * SUM_TILE;
+  int size = min(SUM_TILE, n - tile * SUM_TILE);
   auto ordered = [&](int i) { return to_float(content[start + i], infinity); };
   float shift = to_float(content[row], infinity);
-  Totals mine = sum_values<MERGE_THREADS, MERGE_ITEMS>(ordered, shift, values + start, size, infinity, shared_sums);
-  for (int i = threadIdx.x; i < size; i += MERGE_THREADS) sums[start + i] = shared_sums[padded(i)];
+  Totals mine = sum_values<SUM_THREADS, SUM_ITEMS>(ordered, shift, values + start, size, infinity, shared_sums);
+  for (int i = threadIdx.x; i < size; i += SUM_THREADS) sums[start + i] = shared_sums[padded(i)];
   if (threadIdx.x == 0) totals[blockIdx.x] = mine;
 }
 
 // `positions` are those of the sorted content in the output, or null to keep its order.
-MERGE_KERNEL average_tiles(const raw *content, const raw *values, const double *sums, const Totals *totals,
-                           const half_word *positions, raw *out, double tolerance, int n, word infinity) {
-  ROW_AND_TILE(TILE)
+SUM_KERNEL average_tiles(const raw *content, const raw *values, const double *sums, const Totals *totals,
+                           const int *positions, raw *out, double tolerance, int n, word infinity) {
+  ROW_AND_TILE(SUM_TILE)
   const Totals *upto = totals + blockIdx.x - tile;
   auto ordered = [&](int i) { return to_float(content[row + i], infinity); };
-  auto sum_to = [&](int i) { return sums[row + i] + (i < TILE ? 0 : upto[(word)i / TILE - 1].values); };
-  int begin = tile * TILE + (threadIdx.x & ~31) * MERGE_ITEMS;
-  average_values<MERGE_ITEMS>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
+  auto sum_to = [&](int i) { return sums[row + i] + (i < SUM_TILE ? 0 : upto[(word)i / SUM_TILE - 1].values); };
+  int begin = tile * SUM_TILE + (threadIdx.x & ~31) * SUM_ITEMS;
+  average_values<SUM_ITEMS>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
                          [&](int, int rank, raw value) { out[row + (positions ? positions[row + rank] : rank)] = value; });
 }
