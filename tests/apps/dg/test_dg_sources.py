@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -35,15 +34,6 @@ def test_run_selects_on_val_and_scores_on_test(vlcs: Path, recipe: Path, tmp_pat
         assert record["official_test"] == [domain]
         assert (count, record["val"][domain][1]) == ({"CALTECH": 6, "LABELME": 8, "SUN": 10}[domain], 4)
     assert "official test pictures" in " ".join(run("table", tmp_path / "out", "--selection", "oracle").output.split())
-
-
-def test_a_folder_of_zips_equals_its_unpacked_pictures(tmp_path: Path) -> None:
-    pictures = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"))
-    for domain in ("day", "night"):
-        shutil.make_archive(str(tmp_path / "zips" / domain), "zip", pictures, domain)
-    results = [run(*training(source, tmp_path / f"of_{source.name}")) for source in (pictures, tmp_path / "zips")]
-    of_folder, of_zips = (result.output.partition("accuracy on")[2].split("\n\n")[0] for result in results)
-    assert of_folder == of_zips != ""
 
 
 @pytest.mark.parametrize("domains", [PACS, (*PACS[:3], "clipart")], ids=["pacs", "almost"])
