@@ -1,7 +1,7 @@
-"""Make the table of colour matching in the guide from the committed records.
+"""Render the table of colour matching in docs/guide/match-colours.md from the committed records.
 
-python benchmarks/colours_report.py            print it
-python benchmarks/colours_report.py --readme   put it into docs/guide/match-colours.md
+python benchmarks/colours_report.py            print the table
+python benchmarks/colours_report.py --readme   update it in the document
 """
 
 from __future__ import annotations

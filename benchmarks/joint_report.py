@@ -1,7 +1,7 @@
-"""Make the tables of joint matching in the guide from the records.
+"""Render the tables of joint matching in docs/guide/operations.md from the committed records.
 
-python benchmarks/joint_report.py            print them
-python benchmarks/joint_report.py --readme   put them into docs/guide/operations.md
+python benchmarks/joint_report.py            print the tables
+python benchmarks/joint_report.py --readme   update them in the document
 """
 
 from __future__ import annotations

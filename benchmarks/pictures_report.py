@@ -1,7 +1,7 @@
-"""Make the style-transfer tables of the README and the guide from the records of quality and time.
+"""Render the tables of style transfer in README.md and docs/guide/train-style.md from the committed records.
 
-python benchmarks/pictures_report.py            print them
-python benchmarks/pictures_report.py --readme   put them into README.md and docs/guide/train-style.md
+python benchmarks/pictures_report.py            print the tables
+python benchmarks/pictures_report.py --readme   update them in the documents
 """
 
 from __future__ import annotations

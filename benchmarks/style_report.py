@@ -1,7 +1,7 @@
-"""Make the tables about the reproduction of style transfer from the records.
+"""Render the tables on the reproduction of style transfer from the committed records.
 
-python benchmarks/style_report.py            print them
-python benchmarks/style_report.py --readme   update them in the reproduction page, the guide and results/style
+python benchmarks/style_report.py            print the tables
+python benchmarks/style_report.py --readme   update them in docs/reproduction.md, the guide and results/style
 """
 
 from __future__ import annotations

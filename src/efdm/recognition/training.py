@@ -126,9 +126,9 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
             append_line(self.folder / RECORDS, record)
 
     @staticmethod
+    @abstractmethod
     def read(data: Any, settings: Any, progress: Report) -> Any:
         """Return the data of a run from the argument of `train` or `train_together`."""
-        return data
 
     @classmethod
     def train(

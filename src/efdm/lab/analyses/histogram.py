@@ -55,10 +55,8 @@ class Histograms:
         It is NaN if a domain has no values and 0 for a single domain.
         """
         shares = self.shares()
-        pairs = list(combinations(range(len(self.domains)), 2))
-        if not pairs:
-            return 0 * shares.sum((0, 2))
-        return torch.stack([total_variation(shares[a], shares[b]) for a, b in pairs]).mean(0)
+        pairs = [total_variation(a, b) for a, b in combinations(shares, 2)]
+        return torch.stack(pairs).mean(0) if pairs else 0 * shares.sum((0, 2))
 
     def normal_distance(self) -> Tensor:
         """Return the total variation between each histogram and the normal distribution, ``(domains, channels)``."""
