@@ -1,7 +1,5 @@
 """Chromium for tests. With EFDM_SCREENSHOTS=FOLDER, `screenshot` writes pictures for the documents."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Processes of jobs for tests, in a module that the workers of Ray can import."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The command `efdm` for tests, which are skipped without typer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

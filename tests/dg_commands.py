@@ -1,7 +1,5 @@
 """Helpers for tests of `efdm dg`: the commands, small pictures and a small recipe. Skips without typer."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

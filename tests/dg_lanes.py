@@ -4,8 +4,6 @@ Run as a program, because cuBLAS reads its setting when CUDA starts: ``python te
 for each run and way of training: ``differ`` counts the weights that are not bit for bit those of the run alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

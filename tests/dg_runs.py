@@ -1,7 +1,5 @@
 """Settings and data of small classifier runs for tests."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Slow, obvious implementations that define the expected results."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

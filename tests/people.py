@@ -4,8 +4,6 @@ A person is three colours and a stripe width, and a camera is a brightness and a
 every camera, and a small network learns to do so.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import product

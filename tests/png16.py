@@ -1,7 +1,5 @@
 """A plain PNG encoder for tests: 16 bits per channel, 1 to 4 channels, no filters."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

@@ -1,7 +1,5 @@
 """Helpers for tests of `efdm reid`: the commands, and options that make runs small. Skips without typer."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small re-identification runs for tests: a set in which people are hard to recognise without training, and settings."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

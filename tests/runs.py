@@ -1,7 +1,5 @@
 """Small runs of all tasks: a callback that records losses and interrupts, and what two runs are compared by."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

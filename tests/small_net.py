@@ -1,7 +1,5 @@
 """A small network with three named stages, and a test of whether a model mixes."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint

@@ -1,7 +1,5 @@
 """A small study without networks, and simulated raters with a known preference."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small set of domains, and constructed records in place of training, for tests of the lab."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Importing a subpackage without its optional dependencies raises an error that names the extra to install."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

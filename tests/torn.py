@@ -1,7 +1,5 @@
 """Simulate a full disk, or Ctrl-C, while a file is written."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """Helpers for tests of networks and training: random VGG weights in common formats, and folders of small images."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of empty files, and zips of folders."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path

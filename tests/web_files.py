@@ -1,7 +1,5 @@
 """Small files for tests of the web app: pictures, a clip with sound and untrained classifiers."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The handwriting is real: 1797 scans of 8 x 8 pixels from scikit-learn (UCI, Alpa
 Handwritten Digits", CC BY 4.0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Damaged files of arrays."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from contextlib import suppress

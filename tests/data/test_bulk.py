@@ -1,7 +1,5 @@
 """Jobs of the plain engine: complete, resumable, divided among machines, with failures listed."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs on a local Ray with two workers: the pictures of the plain engine, none lost and none twice."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded pictures are present, small, readable and credited."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

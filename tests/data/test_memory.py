@@ -1,7 +1,5 @@
 """Tests of the estimate of memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

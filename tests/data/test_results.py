@@ -1,7 +1,5 @@
 """Formats and names of results, and errors that concern one picture or all of them."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

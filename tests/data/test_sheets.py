@@ -1,7 +1,5 @@
 """Contact sheets: the places of pictures, paper and labels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

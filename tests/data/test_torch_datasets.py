@@ -1,7 +1,5 @@
 """Datasets of torch and torchvision as sets of domains."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path

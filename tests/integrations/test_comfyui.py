@@ -1,7 +1,5 @@
 """The nodes for ComfyUI, called as ComfyUI calls them."""
 
-from __future__ import annotations
-
 import sys
 import types
 from typing import Any

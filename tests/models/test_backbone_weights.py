@@ -1,7 +1,5 @@
 """Classifiers by name, with weights from timm or from files."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import sys

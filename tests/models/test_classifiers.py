@@ -1,7 +1,5 @@
 """Features before the classifier."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tolerances import close

@@ -1,7 +1,5 @@
 """Loading and saving encoders and networks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every row of `NETWORKS`, and the layers of the small network."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

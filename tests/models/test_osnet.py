@@ -1,7 +1,5 @@
 """OSNet and its agreement with torchreid."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import math

@@ -1,7 +1,5 @@
 """VGG encoders: features, checkpoints of three formats, normalisation; and decoders that mirror them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

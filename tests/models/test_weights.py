@@ -1,7 +1,5 @@
 """The table of weight files: finding, checking and reading them."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pickle

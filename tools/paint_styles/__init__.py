@@ -1,7 +1,5 @@
 """Painters of the style pictures in ``src/efdm/data/pictures``. ``python -m tools.paint_styles`` makes the files again."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Paint the style pictures of the package: ``python -m tools.paint_styles [FOLDER]``, about 30 seconds."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

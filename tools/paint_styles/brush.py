@@ -4,8 +4,6 @@ Compositions are ``(n, n)`` arrays over the unit square. Lengths are in pixels o
 the same picture. The canvas has twice the resolution of the picture, for anti-aliasing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Oil paintings: a composition, painted with large and then smaller brushes along a flow."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.random import Generator
 

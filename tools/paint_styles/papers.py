@@ -1,7 +1,5 @@
 """Works on paper: watercolour, and chalk on toned paper."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.random import Generator
 

@@ -1,7 +1,5 @@
 """Flat patterns: a poster of circles and bars, and a cloth with flowers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.random import Generator
 

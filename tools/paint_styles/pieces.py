@@ -1,7 +1,5 @@
 """Pictures made of pieces: a mosaic, a stained-glass window and cubist facets."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Woodblock prints: a wave in flat colours, and a landscape in cut lines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
