@@ -14,6 +14,8 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter1d
 from sklearn.datasets import load_digits
 
+from .paint_styles.brush import over, step
+
 PICTURES = Path(__file__).parents[1] / "src" / "efdm" / "data" / "pictures"
 COLUMNS = 43  # of the sheet
 Floats = NDArray[np.float32]
@@ -60,7 +62,7 @@ def _strokes(scans: Floats, size: int, rng: Draw) -> Floats:
     x, y = x - slant * y, y + 0 * slant
     rows = (np.cos(angle) * y - np.sin(angle) * x) * zoom + shift[0] + 3.5
     columns = (np.sin(angle) * y + np.cos(angle) * x) * zoom + shift[1] + 3.5
-    return _smooth_step(_sample(scans, rows, columns), 0.2, 0.6)
+    return step(0.2, 0.6, _sample(scans, rows, columns))
 
 
 def _sample(scans: Floats, rows: Floats, columns: Floats) -> Floats:
@@ -77,11 +79,6 @@ def _sample(scans: Floats, rows: Floats, columns: Floats) -> Floats:
 
 def _spline(t: Floats) -> list[tuple[int, Floats]]:
     return [(-1, 0.5 * (0.5 - t) ** 2), (0, 0.75 - t**2), (1, 0.5 * (0.5 + t) ** 2)]
-
-
-def _smooth_step(values: Floats, low: float, high: float) -> Floats:
-    t = np.clip((values - low) / (high - low), 0, 1)
-    return t * t * (3 - 2 * t)
 
 
 def _blur(values: Floats, radius: float) -> Floats:
@@ -106,10 +103,6 @@ def _colour(hue: NDArray[np.floating[Any]], saturation: Floats | float, value: F
     return (v * (1 - s + s * pure)).astype(np.float32)
 
 
-def _over(ground: Floats, stroke: Floats, cover: Floats) -> Floats:
-    return ground + (stroke - ground) * cover[..., None]
-
-
 def _each(n: int, low: float, high: float, rng: Draw) -> Floats:
     """Draw one number per picture, ``(n, 1, 1)``."""
     return rng.uniform(low, high, (n, 1, 1)).astype(np.float32)
@@ -124,7 +117,7 @@ def ink(strokes: Floats, rng: Draw) -> Floats:
     dark = _colour(_each(n, 0, 1, rng), _each(n, 0.2, 0.9, rng), _each(n, 0.05, 0.35, rng))
     flow = np.clip(0.92 + 0.08 * _noise(strokes, 1.5, rng), 0, 1)
     strength = _each(n, 0.25, 1, rng)  # below 1 for faded ink
-    return _over(paper + grain[..., None], dark, strokes * flow * strength)
+    return over(paper + grain[..., None], dark, strokes * flow * strength)
 
 
 def neon(strokes: Floats, rng: Draw) -> Floats:
@@ -133,9 +126,9 @@ def neon(strokes: Floats, rng: Draw) -> Floats:
     hue, power = _each(n, 0, 1, rng), _each(n, 0.4, 1.5, rng)
     night = _colour(hue + rng.uniform(0.2, 0.8, hue.shape), 0.7, 0.08 + 0.03 * _noise(strokes, size / 6, rng))
     glow = _blur(strokes, size / 14) + 0.5 * _blur(strokes, size / 5)
-    tube = _smooth_step(_blur(strokes, size / 40), 0.45, 0.95)
+    tube = step(0.45, 0.95, _blur(strokes, size / 40))
     light = night + _colour(hue, 0.9, 1.0) * (power * glow)[..., None]
-    return _over(np.clip(light, 0, 1), _colour(hue, 0.3, np.minimum(0.4 + 0.6 * power, 1)), tube)
+    return over(np.clip(light, 0, 1), _colour(hue, 0.3, np.minimum(0.4 + 0.6 * power, 1)), tube)
 
 
 def mosaic(strokes: Floats, rng: Draw) -> Floats:
@@ -150,7 +143,7 @@ def mosaic(strokes: Floats, rng: Draw) -> Floats:
     uneven = rng.uniform(-0.1, 0.1, (2, *share.shape))
     ground = _colour(hue, 0.55, bright + uneven[0])
     figure = _colour(hue + 0.45, 0.65, 1.3 - bright + uneven[1])
-    tiles = _over(ground, figure, _smooth_step(share, 0.25, 0.6))
+    tiles = over(ground, figure, step(0.25, 0.6, share))
     picture = tiles.repeat(tile, axis=1).repeat(tile, axis=2)[:, :size, :size]
     at = np.arange(size) % tile == 0
     return picture * np.where(at[:, None] | at, 0.8, 1)[None, :, :, None]
@@ -161,9 +154,9 @@ def outline(strokes: Floats, rng: Draw) -> Floats:
     n, size, _ = strokes.shape
     soft = _blur(strokes, size / 32)
     down, right = np.gradient(soft, axis=(1, 2))
-    edge = _smooth_step(np.hypot(down, right) * size / 32, 0.1, 0.22)
-    step = size // 8
-    lines = (np.arange(size)[:, None] + np.arange(size) + rng.integers(0, step, (n, 1, 1))) % step < step / 2
+    edge = step(0.1, 0.22, np.hypot(down, right) * size / 32)
+    gap = size // 8
+    lines = (np.arange(size)[:, None] + np.arange(size) + rng.integers(0, gap, (n, 1, 1))) % gap < gap / 2
     cover = np.maximum(edge, strokes * np.where(lines, 0.7, 0.3))
     gray = _each(n, 0.5, 0.75, rng) + 0.07 * _noise(strokes, 0, rng) + 0.05 * _noise(strokes, size / 8, rng)
     pressure = np.clip(_each(n, 0.5, 1, rng) + 0.15 * _noise(strokes, 1, rng), 0, 1)
