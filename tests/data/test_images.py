@@ -48,7 +48,6 @@ def test_alpha(tmp_path: Path, mode: str) -> None:
     values = noise(channels=len(mode))
     picture = read_picture(saved(tmp_path, Image.fromarray(values, mode)))
     assert np.array_equal(levels(picture.rgb), values[..., [0, 0, 0]] if mode == "LA" else values[..., :3])
-    assert picture.alpha is not None
     assert np.array_equal(levels(picture.alpha), values[..., -1:])
 
 
@@ -57,7 +56,6 @@ def test_palette_with_a_transparent_entry(tmp_path: Path) -> None:
     image.putpalette([10, 20, 30, 200, 100, 50])
     image.putpixel((1, 0), 1)
     picture = read_picture(saved(tmp_path, image, transparency=0))
-    assert picture.alpha is not None
     assert levels(picture.alpha).ravel().tolist() == [0, 255]
     assert levels(picture.rgb)[0, 1].tolist() == [200, 100, 50]
 
@@ -133,7 +131,6 @@ def test_a_profile_is_applied_and_keeps_alpha(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(png16(values, icc_chunk(wide_profile())))
     picture = read_picture(tmp_path / "p.png")
     assert picture.depth == "16"
-    assert picture.alpha is not None
     assert levels(picture.alpha, 65535)[0, 0, 0] == 12345
     assert picture.rgb[1].min() > 0.7
 
@@ -187,7 +184,6 @@ def test_transparent_colour_of_a_16_bit_png_becomes_alpha(tmp_path: Path) -> Non
     values[1, 2] = (1, 2, 3)
     (tmp_path / "t.png").write_bytes(png16(values, chunk(b"tRNS", struct.pack(">HHH", 1, 2, 3))))
     picture = read_picture(tmp_path / "t.png")
-    assert picture.alpha is not None
     assert np.argwhere(levels(picture.alpha, 65535)[..., 0] == 0).tolist() == [[1, 2]]
     assert np.array_equal(levels(picture.rgb, 65535), values)
 

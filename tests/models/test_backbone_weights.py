@@ -19,6 +19,8 @@ from efdm.models import backbones
 from efdm.models.backbones import BACKBONES, build_backbone, weights_checksum
 from efdm.models.weights import FOLDER_VARIABLE, MissingWeights
 
+timm = pytest.importorskip("timm")
+constants = pytest.importorskip("huggingface_hub").constants
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "weights"
 SMALL = "resnet10t"  # the smallest ResNet of timm
 
@@ -26,7 +28,6 @@ SMALL = "resnet10t"  # the smallest ResNet of timm
 @pytest.fixture(scope="module")
 def state() -> dict[str, Tensor]:
     """A checkpoint for three classes with positive values, unlike those of a new model."""
-    pytest.importorskip("timm")
     made = build_backbone(SMALL, 3).state_dict()
     return {k: torch.rand_like(v) if v.is_floating_point() else v + 5 for k, v in made.items()}
 
@@ -45,7 +46,6 @@ def same(model: nn.Module, state: dict[str, Tensor], but: str = "none") -> bool:
 
 @pytest.mark.parametrize("name", [*BACKBONES, SMALL])
 def test_output_shape_and_stages(name: str) -> None:
-    pytest.importorskip("timm")
     model = build_backbone(name, 5)
     keys = list(model.state_dict())
     mix_after(model, ("stage1", "stage2"), EFDMix(p=1.0))
@@ -54,7 +54,6 @@ def test_output_shape_and_stages(name: str) -> None:
 
 
 def test_wrong_names_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("timm")
     with pytest.raises(ValueError, match=r"'resnet81'.*did you mean .*'resnet18'"):
         build_backbone("resnet81", 2)
     with pytest.raises(ValueError, match=r"classes.* 0"):
@@ -68,7 +67,6 @@ def test_wrong_names_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failed_downloads_of_timm_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    timm = pytest.importorskip("timm")
 
     def offline(name: str, pretrained: bool, **settings: object) -> nn.Module:
         assert pretrained
@@ -82,7 +80,6 @@ def test_failed_downloads_of_timm_are_reported(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("classes", [3, 5], ids=["same_classes", "other_classes"])
 def test_classifier_of_timm_is_kept_for_its_classes(monkeypatch: pytest.MonkeyPatch, classes: int) -> None:
-    timm = pytest.importorskip("timm")
     given = build_backbone(SMALL, classes)
     given.pretrained_cfg = {"classifier": "fc", "num_classes": 3}
     before = given.fc.weight.detach().clone()
@@ -94,13 +91,12 @@ def test_classifier_of_timm_is_kept_for_its_classes(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("answer", [True, False], ids=["online", "offline"])
 def test_unreachable_hub_switches_to_the_cache(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     """Without the setting, the client of the hub would retry each file six times before using its cache."""
-    timm, hub = pytest.importorskip("timm"), pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(backbones, "_is_reachable", lambda _: answer)
     seen = []
     made = nn.Sequential()
     made.classifier = nn.Linear(2, 2)
-    monkeypatch.setattr(timm, "create_model", lambda *_, **__: seen.append(hub.constants.HF_HUB_OFFLINE) or made)
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: seen.append(constants.HF_HUB_OFFLINE) or made)
     build_backbone(SMALL, 2, weights="timm")
     build_backbone(SMALL, 2, weights="random")
     assert seen == [not answer, False]
@@ -171,7 +167,6 @@ def test_classifier_that_does_not_fit_is_initialised(case: str, state: dict[str,
 
 def test_new_classifier_has_small_weights(tmp_path: Path) -> None:
     """timm draws the classifier of MobileNetV2 from +-1/sqrt(7), so the first loss on PACS was 4 rather than log 7."""
-    pytest.importorskip("timm")
     kept = {k: v for k, v in build_backbone("mobilenetv2_100", 7).state_dict().items() if not k.startswith("classifier.")}
     model = build_backbone("mobilenetv2_100", 7, weights=saved(kept, tmp_path / "w.safetensors"))
     assert 0 < model.classifier.weight.abs().max() <= model.classifier.in_features**-0.5
@@ -202,7 +197,6 @@ def test_checkpoints_that_do_not_fit(state: dict[str, Tensor], tmp_path: Path) -
 
 
 def test_torchvision_resnet_loads_into_timm(tmp_path: Path) -> None:
-    pytest.importorskip("timm")
     models = pytest.importorskip("torchvision.models")
     theirs = models.resnet18(weights=None).eval()
     model = build_backbone("resnet18", 1000, weights=saved(theirs.state_dict(), tmp_path / "w.pth")).eval()
@@ -213,7 +207,6 @@ def test_torchvision_resnet_loads_into_timm(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_resnet50_v1_skips_odd_positions_before_its_3x3_convolutions() -> None:
-    pytest.importorskip("timm")
     x = torch.randn(1, 256, 8, 8)
     changed = x + (torch.arange(8) % 2) * torch.randn(1, 256, 8, 8)  # odd columns only
     for name, skips in (("resnet50_v1", True), ("resnet50", False)):
@@ -224,7 +217,6 @@ def test_resnet50_v1_skips_odd_positions_before_its_3x3_convolutions() -> None:
 
 
 def test_prelu_replaces_relu_and_files_may_lack_its_slopes(tmp_path: Path) -> None:
-    pytest.importorskip("timm")
     plain = build_backbone("resnet18", 3).state_dict()
     model = build_backbone("resnet18_prelu", 3, weights=saved(plain, tmp_path / "w.safetensors"))
     own = model.state_dict()
@@ -242,7 +234,6 @@ def test_prelu_replaces_relu_and_files_may_lack_its_slopes(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("name", "block"), [("resnet18_prelu", "layer1.0"), ("osnet_x1_0", "conv2.1")])
 def test_blocks_compile_without_graph_breaks(name: str, block: str) -> None:
-    pytest.importorskip("timm")
     torch._dynamo.reset()
     layer = build_backbone(name, 2).get_submodule(block)
     x = torch.randn(2, 256 if name == "osnet_x1_0" else 64, 8, 4)
@@ -269,16 +260,16 @@ def test_random_plain_vgg_keeps_its_activations_in_range() -> None:
     assert 0.1 < spreads[0] < 10
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "own", "theirs"),
-    [
-        ("mobilenetv2_100", "mobilenetv2_100.timm.fp16.safetensors", "conv_stem.weight", "conv_stem.weight"),
-        ("resnet18", "resnet18.timm.fp16.safetensors", "layer4.1.conv2.weight", "layer4.1.conv2.weight"),
-        ("vgg16-gap", "vgg16_features.fp16.safetensors", "stage5.4.weight", "features.28.weight"),
-    ],
-)
-def test_published_files(name: str, file: str, own: str, theirs: str) -> None:
-    pytest.importorskip("timm")
+PUBLISHED = {  # name: file, and a tensor by its name in the model and in the file
+    "mobilenetv2_100": ("mobilenetv2_100.timm.fp16.safetensors", "conv_stem.weight", "conv_stem.weight"),
+    "resnet18": ("resnet18.timm.fp16.safetensors", "layer4.1.conv2.weight", "layer4.1.conv2.weight"),
+    "vgg16-gap": ("vgg16_features.fp16.safetensors", "stage5.4.weight", "features.28.weight"),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_files(name: str) -> None:
+    file, own, theirs = PUBLISHED[name]
     path = SHARED / file
     if not path.is_file():
         pytest.skip(f"file not found: {file}")
