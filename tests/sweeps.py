@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from efdm.data.domains import DomainSet
+from efdm.data.domains import DomainSet, labelled
+from efdm.data.folders import Source
+from efdm.data.layouts import Item
 from efdm.dg.settings import Settings
 from efdm.lab import Recipe, Study, expand
 from efdm.lab.records import by_run
@@ -21,19 +23,15 @@ PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # unequal: poo
 
 def small_set(domains: tuple[str, ...] = DOMAINS, size: int = 32, classes: int = 2) -> DomainSet:
     """Return noise with a colour per class; every fifth picture is in "val"."""
-    names, labels, numbers, splits = [], [], [], {}
-    for number, domain in enumerate(domains):
-        at = torch.arange(len(names), len(names) + PICTURES.get(domain, 20))
-        names += [f"{domain}/{i % classes}/{i:03d}.png" for i in range(len(at))]
-        labels += [i % classes for i in range(len(at))]
-        numbers += [number] * len(at)
-        val = torch.arange(len(at)) % 5 == 0
-        splits[domain] = {"train": at[~val], "val": at[val], "test": at}
+    items = [
+        Item(name := f"{domain}/{i % classes}/{i:03d}.png", domain, f"{i % classes}", "", Source(name, name, Path(name)),
+             frozenset({"test", "train" if i % 5 else "val"}))
+        for domain in domains for i in range(PICTURES.get(domain, 20))
+    ]  # fmt: skip
     generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 128, (len(names), 3, size, size), dtype=torch.uint8, generator=generator)
-    images[:, 0] += (torch.tensor(labels)[:, None, None] * 100).to(torch.uint8)
-    classes_named = [str(c) for c in range(classes)]
-    return DomainSet(images, torch.tensor(labels), torch.tensor(numbers), names, classes_named, list(domains), splits)
+    images = torch.randint(0, 128, (len(items), 3, size, size), dtype=torch.uint8, generator=generator)
+    images[:, 0] += torch.tensor([int(item.label) * 100 for item in items])[:, None, None].to(torch.uint8)
+    return labelled(images, items, [str(label) for label in range(classes)], domains)
 
 
 def record(settings: Settings, step: int, val: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
@@ -72,14 +70,8 @@ SHORT = {"iterations": 30, "evaluate_every": 10, "backbone": "tiny", "device": "
 
 
 def small(**changes: Any) -> Recipe:
-    fields = {
-        "protocol": "leave-one-out",
-        "data": "noise",
-        "methods": ["erm", "efdmix"],
-        "settings": SHORT,
-        "seeds": (0, 1, 2),
-    }
-    return Recipe(**{**fields, "name": "small", **changes})
+    fields = {"protocol": "leave-one-out", "data": "noise", "methods": ["erm", "efdmix"], "settings": SHORT}
+    return Recipe(**{**fields, "seeds": (0, 1, 2), "name": "small", **changes})
 
 
 def steady(settings: Settings, step: int, split: str, domain: str) -> float:
