@@ -174,10 +174,8 @@ def tint(label: str, **metadata: object) -> dict[str, object]:
 def test_a_sweep_varies_only_the_strength() -> None:
     records = [tint(f"tint {s}", strength=s, weights=w) for w in ("abc", "def") for s in (1.0, 0.5)]
     larger = {**tint("tint 1.0", strength=1.0, weights="abc"), "settings": {"size": 256, "measured_at": 384, "measures": []}}
-    found = {
-        name: [g.candidate["strength"] for g in groups] for name, groups in report.sweeps(report.groups([*records, larger]))
-    }
-    assert found == {
+    found = report.sweeps(report.groups([*records, larger]))
+    assert {name: [g.candidate["strength"] for g in groups] for name, groups in found.items()} == {
         "tint (size 512, weights abc)": [0.5, 1.0],
         "tint (size 512, weights def)": [0.5, 1.0],
         "tint (size 256, weights abc)": [1.0],

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -70,22 +70,15 @@ def groups(records: Sequence[Record]) -> list[Group]:
     return [Group(s[0]["label"], s[0]["candidate"], s[0]["settings"], s) for s in same]
 
 
-class Sweep(NamedTuple):
-    """Groups that differ only in strength, in increasing order of strength."""
-
-    name: str
-    groups: list[Group]
-
-
-def sweeps(made: Sequence[Group]) -> list[Sweep]:
-    """Return the groups as sweeps with unique names. A candidate without a strength is a sweep of one."""
+def sweeps(made: Sequence[Group]) -> dict[str, list[Group]]:
+    """Return groups that differ only in strength, in increasing order of strength, by a unique name."""
     found: dict[str, list[Group]] = {}
     for group in made:
         fixed = {**group.candidate, "strength": None}
         found.setdefault(json.dumps([fixed, group.settings], sort_keys=True), []).append(group)
     members = [sorted(same, key=lambda g: float(g.candidate.get("strength", 1))) for same in found.values()]
     names = _distinguish([_without_strength(m[0]) for m in members], [m[0] for m in members])
-    return [Sweep(name, m) for name, m in zip(names, members, strict=True)]
+    return dict(zip(names, members, strict=True))
 
 
 def _without_strength(group: Group) -> str:
@@ -155,7 +148,7 @@ def tradeoff(records: Sequence[Record], path: Path) -> None:
     content = "lpips" if any(g.values("lpips") for g in made) else "feature_distance"
     figure = Figure(figsize=(7, 5), layout="constrained")
     axes = figure.subplots()
-    for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]):
+    for name, members in sweeps([g for g in made if g.values(content) and g.values(style)]).items():
         x, x_error = zip(*(mean_and_error(g.values(content)) for g in members), strict=True)
         y, y_error = zip(*(mean_and_error(g.values(style)) for g in members), strict=True)
         line, *_ = axes.errorbar(
@@ -180,8 +173,8 @@ def sheets(records: Sequence[Record], run: Path) -> list[Path]:
     ``candidates.png`` shows every candidate at its greatest strength, ``strength-*.png`` the sweep of each network.
     """
     found = sweeps([g for g in groups(records) if g.candidate["kind"] != "unchanged"])
-    columns = {"candidates.png": [members[-1] for _, members in found]}
-    columns |= {f"strength-{slug(name)}.png": members for name, members in found if len(members) > 1}
+    columns = {"candidates.png": [members[-1] for members in found.values()]}
+    columns |= {f"strength-{slug(name)}.png": members for name, members in found.items() if len(members) > 1}
     return [_sheet(run, name, members) for name, members in columns.items() if members]
 
 
