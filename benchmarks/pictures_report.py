@@ -14,7 +14,7 @@ from records import read_record
 
 from efdm.stats import with_error
 from efdm.style.evaluate import read_records
-from efdm.style.report import Group, Sweep, groups, mean_and_error, sweeps
+from efdm.style.report import Group, groups, mean_and_error, sweeps
 
 GUIDE = ROOT / "docs" / "guide" / "train-style.md"
 RUN = ROOT / "results" / "style" / "evaluation"
@@ -71,23 +71,21 @@ def readme_table() -> str:
     return markdown(head, rows)
 
 
-def method_sweeps() -> dict[str, Sweep]:
+def method_sweeps() -> dict[str, list[Group]]:
     """Return the sweeps over strengths of the decoders trained with the same settings."""
-    by_model = {s.groups[0].candidate.get("model"): s for s in sweeps(list(quality().values()))}
+    by_model = {s[0].candidate.get("model"): s for s in sweeps(list(quality().values())).values()}
     return {method: by_model[f"vgg16-{method}-15k"] for method in METHODS}
 
 
 def methods_table() -> str:
     """Compare the methods at strength 1."""
-    rows = [[f"`{m}`", *(cell(sweep.groups[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
+    rows = [[f"`{m}`", *(cell(sweep[-1], measure) for measure in MEASURES)] for m, sweep in method_sweeps().items()]
     return markdown(["method", *MEASURES.values()], rows)
 
 
-def style_at(sweep: Sweep, lpips: float) -> float | None:
+def style_at(sweep: list[Group], lpips: float) -> float | None:
     """Return the style distance at a content LPIPS, interpolated linearly between two strengths of a sweep."""
-    points = sorted(
-        (mean_and_error(g.values("lpips"))[0], mean_and_error(g.values("style_distance"))[0]) for g in sweep.groups
-    )
+    points = sorted((mean_and_error(g.values("lpips"))[0], mean_and_error(g.values("style_distance"))[0]) for g in sweep)
     for (x, y), (next_x, next_y) in pairwise(points):
         if x <= lpips <= next_x:
             return y + (next_y - y) * (lpips - x) / (next_x - x)

@@ -54,7 +54,7 @@ def judged(holds: bool) -> str:
 
 def pairs_row(place: str, claim: str, first: str, second: str, measure: str) -> Row:
     """Compare two decoders on the same pairs at strength 1: ``second`` has the lower ``measure``. Paired t-test."""
-    both = [method_sweeps()[method].groups[-1].values(measure) for method in (first, second)]
+    both = [method_sweeps()[method][-1].values(measure) for method in (first, second)]
     change = [b - a for a, b in zip(*both, strict=True)]
     mean, p = statistics.fmean(change), float(stats.ttest_rel(*both).pvalue)
     words = " → ".join(f"{statistics.fmean(values):.3f}" for values in both)
