@@ -40,7 +40,7 @@ def test_the_comparison_of_methods() -> None:
         assert mean < -4 * error
         less.append(f"{-100 * mean / mean_and_error(adain.values(measure))[0]:.0f} %")
     assert "{} lower for skewness, {} for kurtosis and {} for the infinity norm".format(*less) in words
-    weakest = [mean_and_error(s.groups[0].values("lpips"))[0] for s in sweeps.values()]
+    weakest = [mean_and_error(s[0].values("lpips"))[0] for s in sweeps.values()]
     assert f"at strength 0.25 LPIPS is still {min(weakest):.2f} to {max(weakest):.2f}" in words
     light = next(g for g in groups(read_records(ROOT / "results/style/style-weight")) if g.label == "w2 efdm 1")
     both = [f"{mean_and_error(g.values(m))[0]:.3f}" for g in (light, adain) for m in ("lpips", "style_distance")]
