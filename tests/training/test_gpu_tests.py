@@ -14,7 +14,7 @@ def test_a_failed_collection_shows_the_output_of_pytest(monkeypatch: pytest.Monk
     done = subprocess.CompletedProcess([], 2, "ERROR tests/conftest.py", "No module named 'efdm'")
     monkeypatch.setattr(gpu_tests, "run_pytest", lambda *_: done)
     with pytest.raises(SystemExit, match="No module named 'efdm'"):
-        gpu_tests.files_with_gpu_tests()
+        gpu_tests.gpu_tests()
 
 
 def test_records_are_merged_and_missing_ones_are_reported() -> None:
