@@ -14,8 +14,8 @@ EXTRAS = {
 }
 CODE = """
 import importlib, sys
-sys.modules.update({"numpy": None, "PIL": None, "safetensors": None})
-for module in sys.argv[1:]:
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+for module in sys.argv[2:]:
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -24,9 +24,17 @@ for module in sys.argv[1:]:
 
 
 def test_missing_package_names_the_extra() -> None:
-    done = subprocess.run([sys.executable, "-c", CODE, *EXTRAS], capture_output=True, text=True, check=True)
+    check("numpy,PIL,safetensors", EXTRAS)
+
+
+def test_lab_needs_the_package_of_its_tables_before_the_runs() -> None:
+    check("scipy", {"efdm.lab": "dg"})
+
+
+def check(missing: str, extras: dict[str, str]) -> None:
+    done = subprocess.run([sys.executable, "-c", CODE, missing, *extras], capture_output=True, text=True, check=True)
     messages = dict(line.split(" ", 1) for line in done.stdout.splitlines())
-    assert set(messages) == set(EXTRAS)
-    for module, extra in EXTRAS.items():
+    assert set(messages) == set(extras)
+    for module, extra in extras.items():
         assert messages[module].startswith("MissingExtraError")
         assert f"pip install 'efdm[{extra}]'" in messages[module]

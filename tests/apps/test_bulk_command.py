@@ -43,7 +43,9 @@ def test_failures_and_mistakes(place: Path, run) -> None:
         (("--output", "zip"), "--output"),
     ):
         assert words in run("contents", "--style", "style.png", "-o", "out", "--shard", "1/1", *options, code=2).output
-    assert "--shard" in run("contents", "--style", "style.png", "-o", "out", "--shard", "3", code=2).output
+    for shard in ("3", "3/2"):
+        assert "--shard" in run("contents", "--style", "style.png", "-o", "unused", "--shard", shard, code=2).output
+    assert not Path("unused").exists(), "a wrong shard would keep the folder from other jobs"
 
 
 def test_a_job_needs_a_folder(place: Path, run) -> None:

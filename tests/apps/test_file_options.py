@@ -45,6 +45,7 @@ def test_stdin_and_stdout(place: Path, command) -> None:
     result = command("-", "-o", "-", "--format", "webp", input=Path("photo.png").read_bytes())
     image = Image.open(io.BytesIO(result.stdout_bytes))
     assert (image.format, image.size) == ("WEBP", (24, 20))
+    assert "to stdout" in command("clip.mp4", "-o", "-", code=2).output
     result = command("-", "-o", "-", input=b"no picture", code=2)
     assert result.stdout_bytes == b""
     assert "not a picture" in result.stderr

@@ -97,8 +97,8 @@ def open_job(
 ) -> Job:
     """Start or continue a job that writes to the folder ``out``.
 
-    ``settings`` are JSON values that identify the job. `RunFolderError` is raised if ``out`` holds results of other settings
-    or of other files. ``output`` is "files" or "shards", by default as the content.
+    ``settings`` are JSON values that identify the job. `RunFolderError` is raised if ``out`` holds a job with other settings
+    or files. ``output`` is "files" or "shards", by default as the content.
     """
     content, out, saving = Path(content), Path(out), saving or Saving()
     units = find_units(content, out)
@@ -115,7 +115,7 @@ def open_job(
     stored = json.loads(file.read_text())
     if different := [name for name in identity if stored.get(name) != identity[name]]:
         problem: Any = "other data" if different == ["contents"] else "other settings"
-        raise RunFolderError(f"{out} holds results of other {' and '.join(different)}; choose another folder", out, problem)
+        raise RunFolderError(f"{out} holds a job with other {' and '.join(different)}; choose another folder", out, problem)
     return Job(units, out, output, saving)
 
 

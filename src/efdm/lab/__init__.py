@@ -3,6 +3,8 @@
 from efdm.errors import requires
 
 with requires("dg"):
+    import scipy  # noqa: F401  (tables need it, so its absence should not show only after the runs)
+
     from efdm.lab.pacs import NOISE_CONTRASTS, PACS_MOBILENETV2, PACS_PAPER, PACS_RESNET18, STABLE, pacs_resnet
     from efdm.lab.plan import expand
     from efdm.lab.published import LABEL_ORDERS, ORDERS, Published, published_lines

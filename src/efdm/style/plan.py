@@ -164,10 +164,10 @@ def make_looks(
     if regions and mixed:
         raise ValueError("content masks give every region its own style, so styles cannot be mixed")
     if regions and count not in (1, regions):
-        raise ValueError(f"expected one style or {regions} (one per content mask), got {count}")
+        raise ValueError(f"expected one style, or one per content mask ({regions}), got {count}")
     if len(style_masks) not in (0, regions or count):
         each = "content mask" if regions else "style"
-        raise ValueError(f"expected no style mask or {regions or count} (one per {each}), got {len(style_masks)}")
+        raise ValueError(f"expected no style mask, or one per {each} ({regions or count}), got {len(style_masks)}")
     if regions or mixed:
         joined = "+".join(names[:4]) + (f"+{count - 4}-more" if count > 4 else "")
         return (LookSpec(joined, tuple(styles), tuple(weights) or None, tuple(content_masks), tuple(style_masks)),)

@@ -16,9 +16,9 @@ from efdm.apps.cli.options import choice, option, parse_shard
 from efdm.apps.cli.printing import print_error, print_message, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.data import WRITABLE
-from efdm.data.bulk import ENGINES, Factory, Job, run_job
+from efdm.data.bulk import ENGINES, Factory, Job, run_job, take_shard
 from efdm.data.bulk import Output as Form
-from efdm.data.folders import MAX_MEMBER_BYTES
+from efdm.data.folders import MAX_MEMBER_BYTES, is_video
 from efdm.data.images import PictureError
 from efdm.data.results import FORMATS
 from efdm.data.shards import find_shards
@@ -52,8 +52,9 @@ class JobOptions(NamedTuple):
     def is_job(self, contents: Sequence[Path], out: Path) -> bool:
         """Return True if an option asks for a job, or if the content is WebDataset shards.
 
-        Raise SettingError if a job has several contents or no folder for its results.
+        Raise SettingError if the shard does not exist, or if a job has several contents or no folder for its results.
         """
+        take_shard((), parse_shard(self.shard or None))  # raises before a job is stored in the folder
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
         if asked and len(contents) > 1:
             raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
@@ -89,6 +90,8 @@ def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[li
             return
         if sys.stdout.isatty():
             raise SettingError("a picture cannot be shown in a terminal; pass a file, or redirect stdout", "out")
+        if is_video(contents, out):
+            raise SettingError("a video cannot be written to stdout; pass a file such as out.mp4", "out")
         target = Path(folder, f"stdout.{format or 'png'}")
         yield paths, target
         if target.exists():
