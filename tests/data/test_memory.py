@@ -12,10 +12,10 @@ from efdm.errors import SettingError
 def test_free_memory_is_within_the_limit_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = available_memory()
     assert free > 0
-    files = [tmp_path / name for name in ("max", "current", "stat")]
+    files = [tmp_path / name for name in ("max", "current", "memory.stat")]
     for file, content in zip(files, ("50000000", "40000000", "anon 30000000\ninactive_file 1000000\n"), strict=True):
         file.write_text(content)
-    monkeypatch.setattr(memory, "CONTAINERS", [(str(tmp_path), *(file.name for file in files))])
+    monkeypatch.setattr(memory, "CONTAINERS", [(str(tmp_path), "max", "current")])
     assert available_memory() == 11_000_000
     files[0].write_text("max\n")
     assert available_memory() > 50_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -10,10 +11,10 @@ import torch
 from efdm.errors import SettingError
 
 SMALLER = "a smaller size or fewer pictures"
-# folder, limit, usage and statistics of a container: cgroup v2, cgroup v1
+# folder, limit and usage of a container: cgroup v2, cgroup v1
 CONTAINERS = (
-    ("/sys/fs/cgroup", "memory.max", "memory.current", "memory.stat"),
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"),
+    ("/sys/fs/cgroup", "memory.max", "memory.current"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
 
 
@@ -37,31 +38,27 @@ def available_memory(device: torch.device | str = "cpu") -> int | None:
         return torch.cuda.mem_get_info(device)[0] + cached
     if device.type != "cpu":
         return None
-    found = [_free_in_machine(), *(_free_in_container(*files) for files in CONTAINERS)]
+    machine = _read("/proc/meminfo", r"MemAvailable:\s*(\d+)")
+    found = [_all_memory() if machine is None else machine * 1024]
+    for folder, limit, usage in CONTAINERS:
+        # "max" is no number
+        most, used = (_read(f"{folder}/{file}", r"(\d+)") for file in (limit, usage))
+        if most is not None and used is not None:
+            found.append(max(0, most - used + (_read(f"{folder}/memory.stat", r"inactive_file (\d+)") or 0)))
     return min((free for free in found if free is not None), default=None)
 
 
-def _free_in_machine() -> int | None:
-    if (free := _entry("/proc/meminfo", "MemAvailable:")) is not None:
-        return free * 1024
+def _all_memory() -> int | None:
     try:  # macOS: all memory of the machine, free or not
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
 
 
-def _free_in_container(folder: str, limit: str, usage: str, statistics: str) -> int | None:
+def _read(file: str, pattern: str) -> int | None:
+    """Return the first number in a file that matches the group of ``pattern``, or None."""
     try:
-        most, used = (int(Path(folder, file).read_text()) for file in (limit, usage))
-    except (OSError, ValueError):  # no container, or "max"
-        return None
-    return max(0, most - used + (_entry(f"{folder}/{statistics}", "inactive_file") or 0))
-
-
-def _entry(file: str, name: str) -> int | None:
-    """Return the number in the line of a file that starts with ``name``, or None."""
-    try:
-        lines = Path(file).read_text().splitlines()
+        found = re.search(pattern, Path(file).read_text())
     except OSError:
         return None
-    return next((int(line.split()[1]) for line in lines if line.startswith(name)), None)
+    return int(found[1]) if found else None
