@@ -8,11 +8,10 @@ from .brush import Array, Brush, along, canvas, dye, lit, noise, over, picture, 
 
 def starry(size: int, rng: Generator) -> Array:
     """A night sky in swirls of blue and yellow, over hills and a cypress."""
-    n = size
-    y, x = square(n)
+    y, x = square(size)
     # the flow of the sky circles around two eddies and every star
-    flow = towards(0.25 * np.sin(5 * x + rng.uniform(0, 6)) + 0.15 * noise(n, rng, 3, 1))
-    phase = 9 * y + 1.2 * noise(n, rng, 3, 2)
+    flow = towards(0.25 * np.sin(5 * x + rng.uniform(0, 6)) + 0.15 * noise(size, rng, 3, 1))
+    phase = 9 * y + 1.2 * noise(size, rng, 3, 2)
     eddies = [
         (rng.uniform(0.3, 0.42), rng.uniform(0.38, 0.52), 0.2, 1),
         (rng.uniform(0.42, 0.5), rng.uniform(0.68, 0.78), 0.12, -1),
@@ -24,7 +23,7 @@ def starry(size: int, rng: Generator) -> Array:
         spin = turn * unit(np.stack([dx, -dy], -1)) - 0.35 * unit(np.stack([dy, dx], -1))
         flow = unit(flow * (1 - weight)[..., None] + spin * weight[..., None])
         phase = phase * (1 - weight) + (60 * r + turn * np.arctan2(dy, dx)) * weight
-    tone = 0.5 + 0.32 * np.sin(2.2 * phase) + 0.16 * noise(n, rng, 8, 2)
+    tone = 0.5 + 0.32 * np.sin(2.2 * phase) + 0.16 * noise(size, rng, 8, 2)
     sky = ramp(0.8 * tone + 0.1 - 0.25 * (0.5 - y), "0a1540 14307a 1f4fa3 3f7fc4 7fb2d8 c4d8d0")
     moon = (0.14, 0.85, 0.08)
     heights = rng.permutation([0.06, 0.2, 0.11, 0.3, 0.07, 0.17])
@@ -44,7 +43,7 @@ def starry(size: int, rng: Generator) -> Array:
     depth = (y - crest) / 0.3
     furrows = 0.5 + 0.5 * np.sin(16 * depth + 4 * np.sin(5 * x)) * (1 - 0.4 * depth)
     sky = over(sky, ramp(furrows, "0b1b3a 16405f 1f6a78 5d9a6b b9b35c"), hill)
-    flow = unit(flow * (1 - hill)[..., None] + along(depth + 0.08 * noise(n, rng, 4, 1)) * hill[..., None])
+    flow = unit(flow * (1 - hill)[..., None] + along(depth + 0.08 * noise(size, rng, 4, 1)) * hill[..., None])
     trunk = 0.13 + 0.02 * np.sin(9 * y)
     width = 0.085 * np.clip((y - 0.12) / 0.8, 0, 1) ** 0.75 * (1 + 0.28 * np.sin(26 * y + 12 * (x - trunk)))
     flame = step(0, 0.012, width - np.abs(x - trunk))
@@ -64,16 +63,15 @@ def starry(size: int, rng: Generator) -> Array:
 
 def fauve(size: int, rng: Generator) -> Array:
     """Trees by the water in bold, unmixed colours: orange ground, pink sky, turquoise shadows."""
-    n = size
-    y, x = square(n)
-    wobble = noise(n, rng, 5, 2)
+    y, x = square(size)
+    wobble = noise(size, rng, 5, 2)
     scene = ramp(y / 0.45 + 0.1 * wobble, "f7b32b ff8c61 f66d8f f9a8c4 ffe0a3")
-    flow = towards(0.35 * noise(n, rng, 3, 1))
-    horizon = 0.42 + 0.015 * noise(n, rng, 4, 1)
+    flow = towards(0.35 * noise(size, rng, 3, 1))
+    horizon = 0.42 + 0.015 * noise(size, rng, 4, 1)
     for depth, codes in ((0.0, "5a3fa0 3d5bc9 7a4fb5"), (0.07, "1d8f8a 2bb5a0 146b8f"), (0.15, "f0531c f98b2a e83a3a")):
         edge = horizon + depth + 0.06 * np.sin((4 + 10 * depth) * x + rng.uniform(0, 6))
         land = step(-0.004, 0.004, y - edge)
-        scene = over(scene, ramp(0.5 + 0.3 * noise(n, rng, 6, 2), codes), land)
+        scene = over(scene, ramp(0.5 + 0.3 * noise(size, rng, 6, 2), codes), land)
         flow = unit(over(flow, along(y - edge + 0.03 * wobble), land))
     bend = 0.5 + 0.16 * np.sin(5 * y + rng.uniform(0, 2))
     river = step(0.01, -0.01, np.abs(x - bend) - 0.42 * (y - 0.56)) * step(0.55, 0.57, y)
@@ -90,7 +88,7 @@ def fauve(size: int, rng: Generator) -> Array:
         stem = step(0.003, -0.003, np.abs(x - trunk) - girth * (0.5 + 0.55 * (y - top) / (base - top)))
         stem = stem * step(top, top + 0.02, y) * step(base + 0.01, base - 0.01, y)
         crown = step(0.01, -0.01, np.hypot((y - top - 0.03) / 0.8, x - trunk) - 5.2 * girth - 0.014 * wobble)
-        shade = np.clip((x - trunk) / (9 * girth) + 0.5 + 0.16 * noise(n, rng, 12, 2), 0, 1)
+        shade = np.clip((x - trunk) / (9 * girth) + 0.5 + 0.16 * noise(size, rng, 12, 2), 0, 1)
         scene = over(scene, ramp(shade, "f6e04b 8ecb3a 1f9a4e 0b6e6e 27327f"), crown)
         flow = unit(over(flow, along(np.hypot(y - top - 0.03, x - trunk) + 0.02 * wobble), crown))
         scene = over(scene, ramp((x - trunk) / girth / 2 + 0.5, "e8262c c2185b 2a1a6e"), stem)
@@ -104,28 +102,27 @@ def fauve(size: int, rng: Generator) -> Array:
 
 def autumn(size: int, rng: Generator) -> Array:
     """Birches by a pond in autumn, with a palette knife: thick flat slabs with sharp ridges."""
-    n = size
-    y, x = square(n)
+    y, x = square(size)
     shore = 0.6
     mirror = np.where(y < shore, y, 2 * shore - y - 0.02)
-    blobs = noise(n, rng, 7, 3)
-    rows = np.clip(((2 * shore - 0.02 - y) * n).astype(int), 0, n - 1)  # reflection below the shore
+    blobs = noise(size, rng, 7, 3)
+    rows = np.clip(((2 * shore - 0.02 - y) * size).astype(int), 0, size - 1)  # reflection below the shore
     blobs = np.where(y < shore, blobs, blobs[rows[:, 0]])
     leaves = ramp(0.5 + 0.2 * blobs + 0.35 * (mirror - 0.35), "f9d056 f2a21b e8711a c43d16 8c1c13 4a1a1f 2a2430")
     light = step(0.5, 0.0, mirror) * step(-0.6, 0.9, -blobs)
     scene = over(leaves, ramp(mirror * 2, "a9d3dc d8e3cf f6e3a8"), light)
-    flow = towards(np.pi / 2 + 0.9 * noise(n, rng, 5, 2))
+    flow = towards(np.pi / 2 + 0.9 * noise(size, rng, 5, 2))
     for i in range(8):
         cx, girth = (i + rng.uniform(0.2, 0.8)) / 8, rng.uniform(0.006, 0.017)
         stem = step(0.004, -0.002, np.abs(x - cx - 0.03 * np.sin(5 * mirror + i)) - girth * (0.5 + mirror))
-        bark = ramp((x - cx) / girth / 3 + 0.5 + 0.3 * noise(n, rng, (40, 4), 1), "fffaf0 e6dccb 8b7f86 2c2630")
+        bark = ramp((x - cx) / girth / 3 + 0.5 + 0.3 * noise(size, rng, (40, 4), 1), "fffaf0 e6dccb 8b7f86 2c2630")
         scene = over(scene, bark, stem)
         flow = unit(over(flow, towards(np.pi / 2 + 0.1 * blobs), stem))
     pond = step(shore - 0.01, shore + 0.01, y)
-    ripple = step(0.4, 1.2, noise(n, rng, (26, 3), 2) + 1.5 * (y - 0.8))
+    ripple = step(0.4, 1.2, noise(size, rng, (26, 3), 2) + 1.5 * (y - 0.8))
     water = over(0.85 * scene + 0.03, ramp(0.5 + 0.3 * blobs, "17485f 2f7f93 8fc0c4"), 0.1 + 0.75 * ripple)
     scene = over(scene, water, pond)
-    bank = np.exp(-(((y - shore + 0.01 * noise(n, rng, 9, 2)) / 0.016) ** 2))
+    bank = np.exp(-(((y - shore + 0.01 * noise(size, rng, 9, 2)) / 0.016) ** 2))
     scene = over(scene, ramp(0.5 + 0.3 * blobs, "2c1a12 6e3b14 b8741a"), bank)
     flow = unit(over(flow, towards(0.12 * blobs), np.maximum(pond, bank)))
     on = canvas(size, dye("5b2a16"))
@@ -137,10 +134,9 @@ def autumn(size: int, rng: Generator) -> Array:
 
 def lilies(size: int, rng: Generator) -> Array:
     """A pond with water lilies: violet and green reflections, pads in ellipses, touches of pink."""
-    n = size
-    y, x = square(n)
-    sky = noise(n, rng, (3, 6), 3)
-    willow = noise(n, rng, (2, 14), 2)
+    y, x = square(size)
+    sky = noise(size, rng, (3, 6), 3)
+    willow = noise(size, rng, (2, 14), 2)
     scene = ramp(0.5 + 0.2 * sky + 0.3 * (0.5 - y), "23406e 3f6fa0 6f9fc0 a7b3d9 d5c3df f2d9d0")
     leaves = 0.9 * step(0.1, 1.3, willow + 0.9 * (0.4 - y))
     scene = over(scene, ramp(0.5 + 0.25 * sky, "12352f 275c41 4f8a4c 86ae62"), leaves)
@@ -161,24 +157,23 @@ def lilies(size: int, rng: Generator) -> Array:
     strokes(on, rng, Brush(60, 16, dry=0.4, streak=0.08), flow, scene, 1.8, value=0.05, hue=0.05)
     strokes(on, rng, Brush(34, 8, dry=0.6, streak=0.08), flow, scene, 1.6, value=0.07, hue=0.06)
     strokes(on, rng, Brush(18, 4.5, dry=0.6, streak=0.08), flow, scene, 0.9, value=0.08, hue=0.06)
-    blossom = step(1.15, 1.5, noise(n, rng, 11, 1)) * step(0.2, 0.8, pads) * step(0.1, 0.25, y)
-    pinks = ramp(0.5 + 0.35 * noise(n, rng, 60, 1), "b8336a e26d9f f7b6cb fff1ee ffd75e")
-    strokes(on, rng, Brush(12, 6, dry=0.2, body=2), towards(0.9 * noise(n, rng, 20, 1)), pinks, 2.5, blossom)
+    blossom = step(1.15, 1.5, noise(size, rng, 11, 1)) * step(0.2, 0.8, pads) * step(0.1, 0.25, y)
+    pinks = ramp(0.5 + 0.35 * noise(size, rng, 60, 1), "b8336a e26d9f f7b6cb fff1ee ffd75e")
+    strokes(on, rng, Brush(12, 6, dry=0.2, body=2), towards(0.9 * noise(size, rng, 20, 1)), pinks, 2.5, blossom)
     return picture(lit(on, 0.25, 0.05))
 
 
 def pointillism(size: int, rng: Generator) -> Array:
     """A sunny river bank in dots, with complementary colours in the shadows."""
-    n = size
-    y, x = square(n)
-    soft = noise(n, rng, 4, 2)
+    y, x = square(size)
+    soft = noise(size, rng, 4, 2)
     scene = ramp(y / 0.36, "6fa8dc a8cbe8 f3dfc0 fbd8a0")
-    far = step(-0.01, 0.01, y - 0.34 - 0.03 * np.sin(7 * x + rng.uniform(0, 6)) - 0.012 * noise(n, rng, 14, 2))
+    far = step(-0.01, 0.01, y - 0.34 - 0.03 * np.sin(7 * x + rng.uniform(0, 6)) - 0.012 * noise(size, rng, 14, 2))
     scene = over(scene, ramp(0.5 + 0.25 * soft, "4a6fa5 6f8f9f 88a07a"), far)
     water = step(-0.01, 0.01, y - 0.42)
-    scene = over(scene, ramp(0.5 + 0.25 * noise(n, rng, (26, 3), 2), "3a6ea8 6fa3cf a9cbe0 f6e8c0"), water)
+    scene = over(scene, ramp(0.5 + 0.25 * noise(size, rng, (26, 3), 2), "3a6ea8 6fa3cf a9cbe0 f6e8c0"), water)
     bank = step(-0.01, 0.01, y - 0.95 + 0.62 * x + 0.03 * np.sin(8 * x))
-    lawn = ramp(0.45 + 0.3 * noise(n, rng, (8, 4), 2), "2f5f3a 4f8f3f 9cbf3f e8d85a")
+    lawn = ramp(0.45 + 0.3 * noise(size, rng, (8, 4), 2), "2f5f3a 4f8f3f 9cbf3f e8d85a")
     scene = over(scene, lawn, bank)
     for cx, cy, radius in ((0.8, 0.2, 0.2), (0.56, 0.3, 0.1), (0.98, 0.36, 0.17), (0.12, 0.33, 0.07)):
         cx += rng.uniform(-0.04, 0.04)
@@ -187,7 +182,7 @@ def pointillism(size: int, rng: Generator) -> Array:
         scene = over(scene, dye("3b2a4f"), trunk)
         shadow = step(1.1, 0.8, np.hypot((y - cy - 2.1 * radius) / 0.22, x - cx + 0.25 * radius) / radius)
         scene = over(scene, dye("24356f"), 0.75 * shadow * bank)
-        r = np.hypot(y - cy, x - cx) / radius + 0.12 * noise(n, rng, 9, 2)
+        r = np.hypot(y - cy, x - cx) / radius + 0.12 * noise(size, rng, 9, 2)
         shade = np.clip(0.45 + 0.5 * ((x - cx) + (y - cy)) / radius + 0.12 * soft, 0, 1)
         scene = over(scene, ramp(shade, "f6dc4f b7c93f 5c9f3f 2a6b4f 2b2f6f"), step(1.02, 0.9, r))
     for _ in range(5):
@@ -198,10 +193,10 @@ def pointillism(size: int, rng: Generator) -> Array:
     on = canvas(size, dye("efe3c8"))
     sun = dye("ffcf5a") - dye("2f4fb0")
     for diameter, coverage, spread in ((11, 1.5, 0.07), (8, 1.7, 0.1), (6, 1.5, 0.13)):
-        warm = noise(n, rng, 90, 1)[..., None] * sun * 0.14
+        warm = noise(size, rng, 90, 1)[..., None] * sun * 0.14
         dots = np.clip(scene + warm, 0, 1)
         complement = np.clip(0.55 * dots + 0.55 * (dots.mean(-1, keepdims=True) * 2 - dots) + 0.08, 0, 1)
-        dots = np.where(rng.uniform(0, 1, (n, n, 1)) < 0.13, complement, dots).astype(np.float32)
+        dots = np.where(rng.uniform(0, 1, (size, size, 1)) < 0.13, complement, dots).astype(np.float32)
         brush = Brush(diameter * 1.05, diameter, dry=0.05, streak=0.03)
         strokes(on, rng, brush, towards(3 * soft), dots, coverage, value=0.04, hue=spread)
     return picture(lit(on, 0.16))

@@ -113,15 +113,14 @@ def _hatch(on: Canvas, rng: Generator, tone: Array, turn: Array, where: Array) -
 
 def chalk(size: int, rng: Generator) -> Array:
     """A still life hatched in charcoal on toned paper, heightened with white."""
-    n = size
-    y, x = square(n)
-    paper = dye("b8997a") * (1 + 0.03 * noise(n, rng, 90, 2) + 0.02 * noise(n, rng, 5, 2))[..., None]
+    y, x = square(size)
+    paper = dye("b8997a") * (1 + 0.03 * noise(size, rng, 90, 2) + 0.02 * noise(size, rng, 5, 2))[..., None]
     on = canvas(size, paper.astype(np.float32))
     ground, tooth = on.colour.copy(), noise(on.side, rng, 260, 2)
     table = step(-0.002, 0.002, y - 0.64)
-    wall = 0.7 - 0.42 * step(0.1, 0.95, x + 0.25 * (0.6 - y)) + 0.05 * noise(n, rng, 3, 2)
-    top = 0.82 - 0.45 * (y - 0.64) - 0.2 * (x - 0.3) + 0.04 * noise(n, rng, 3, 2)
-    fold = 0.5 + 0.5 * np.sin(24 * x + 9 * y + 1.5 * noise(n, rng, 2, 1))
+    wall = 0.7 - 0.42 * step(0.1, 0.95, x + 0.25 * (0.6 - y)) + 0.05 * noise(size, rng, 3, 2)
+    top = 0.82 - 0.45 * (y - 0.64) - 0.2 * (x - 0.3) + 0.04 * noise(size, rng, 3, 2)
+    fold = 0.5 + 0.5 * np.sin(24 * x + 9 * y + 1.5 * noise(size, rng, 2, 1))
     cloth = step(-0.004, 0.004, y - 0.84 - 0.05 * np.sin(5 * x + rng.uniform(0, 6)))
     top = top + (0.12 + 0.9 * fold - top) * cloth
     turn = 0.9 + (0.06 - 0.9) * table
@@ -154,13 +153,13 @@ def chalk(size: int, rng: Generator) -> Array:
         forms.append((distance, shade, around))
     on = _hatch(on, rng, wall, turn, 1 - table)
     on = _hatch(on, rng, top, turn, table)
-    for distance, shade, around in sorted(forms, key=lambda form: float(np.argmin(form[0]) // n)):  # from back to front
+    for distance, shade, around in sorted(forms, key=lambda form: float(np.argmin(form[0]) // size)):  # from back to front
         inside = step(0.001, -0.001, distance)
         on.colour = over(on.colour, ground, resize(inside, on.relief.shape).clip(0, 1))
         on = _hatch(on, rng, shade, around, inside)
         for _ in range(3):  # three outlines, darker in the shade
-            line = step(0.0026, 0.001, np.abs(distance + 0.0018 * noise(n, rng, 6, 2)))
-            pressed = np.clip(0.95 - 0.7 * shade + 0.2 * noise(n, rng, 7, 1), 0.15, 1)
+            line = step(0.0026, 0.001, np.abs(distance + 0.0018 * noise(size, rng, 6, 2)))
+            pressed = np.clip(0.95 - 0.7 * shade + 0.2 * noise(size, rng, 7, 1), 0.15, 1)
             on.colour = over(on.colour, dye("1b1817"), resize(line * pressed, on.relief.shape).clip(0, 1))
     # charcoal and chalk stick to the raised grain of the paper
     return picture(over(ground, on.colour, np.clip(0.9 + 0.25 * tooth, 0.15, 1)))
