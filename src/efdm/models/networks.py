@@ -33,9 +33,9 @@ class NetworkSpec:
     receptive_field: tuple[int, ...]
     objective: str = "perceptual"  # row of `efdm.style.objective.OBJECTIVES`
     recipe: Mapping[str, Any] = field(default_factory=dict)  # training settings that differ from the defaults
-    weights: Mapping[str, str] = field(default_factory=dict)  # matcher -> row of `efdm.models.weights.WEIGHTS`
+    weights: str = ""  # row of `efdm.models.weights.WEIGHTS`
     max_stride: int = 0  # 0: the least common multiple of ``strides``
-    matcher: str = "efdm"  # key of `weights` that is loaded by default
+    matcher: str = "efdm"  # that the weights were trained with
     tolerance: float = 0.0  # default tolerance of `efdm.ops.efdm` in style transfer
     encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
 
@@ -85,19 +85,19 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
                 "style_weight": 50.0, "sliced_weight": 12.0, "identity_weight": 30.0, "reconstruct": 2500,
                 "iterations": 28_000,
             },
-            weights={"efdm": "small"}, max_stride=8,
+            weights="small", max_stride=8,
             tolerance=0.3,  # flat areas vary at most twice as much as with AdaIN: benchmarks/results/hard-pairs.json
         ),
         NetworkSpec(
             "vgg16", lambda: ([VGG("vgg16")], MirrorDecoder("vgg16")),
             strides=(8,), receptive_field=(_vgg_radius("vgg16"),) * 2, objective="paper",
             recipe={"style_weight": 8.0},  # chosen among 2, 4 and 8: results/style/style-weight
-            weights={"efdm": "vgg16-efdm"}, encoder="vgg16",
+            weights="vgg16-efdm", encoder="vgg16",
         ),
         NetworkSpec(
             "vgg19", lambda: ([VGG("vgg19")], MirrorDecoder("vgg19")),
             strides=(8,), receptive_field=(_vgg_radius("vgg19"),) * 2, objective="paper", recipe={},
-            weights={"efdm": "vgg19-efdm"}, encoder="vgg19-normalised",
+            weights="vgg19-efdm", encoder="vgg19-normalised",
         ),
     )
 })  # fmt: skip

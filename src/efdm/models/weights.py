@@ -143,7 +143,7 @@ def is_available(network: str) -> bool:
     """Return True if the weight files of a row of `NETWORKS` are found."""
     row = NETWORKS[network]
     try:
-        return all(find(name) for name in (row.weights[row.matcher], row.encoder) if name)
+        return all(find(name) for name in (row.weights, row.encoder) if name)
     except MissingWeights:
         return False
 
@@ -323,7 +323,7 @@ def pretrained(name: str | None = None, *, weights: str | Path | None = None, vg
     if stored not in (None, name):
         raise ValueError(f"{weights} holds the network {stored}, not {name}; pass {stored}, or no name")
     network, row = build(name), NETWORKS[name]
-    load_network(network, find_checked(row.weights[row.matcher], weights))
+    load_network(network, find_checked(row.weights, weights))
     if row.encoder:
         load_normalised_encoder(network.stages[0], path=vgg)  # type: ignore[arg-type]
     return network.eval().requires_grad_(False)

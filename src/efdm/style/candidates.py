@@ -99,7 +99,7 @@ def load_stylizer(
     network, method = stored
     vgg, row = encoders.get(network), NETWORKS[network]
     made = Stylizer(pretrained(network, weights=file, vgg=vgg), device)
-    return LoadedNetwork(name, made, method, _checksums(file or find(row.weights[row.matcher]), vgg))
+    return LoadedNetwork(name, made, method, _checksums(file or find(row.weights), vgg))
 
 
 def load_candidates(
