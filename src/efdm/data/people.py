@@ -13,8 +13,7 @@ from torch import Tensor
 from efdm.data.folders import Skipped
 from efdm.data.image_set import check_rows, digest, read_images
 from efdm.data.images import PictureError, StrPath
-from efdm.data.people_layouts import find_people, missing
-from efdm.data.people_lists import SPLITS, Shot
+from efdm.data.people_layouts import SPLITS, Shot, find_people, missing
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore

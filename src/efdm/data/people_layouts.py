@@ -6,21 +6,46 @@ Names may have any picture extension and any common folder before them. docs/gui
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from efdm.data.folders import Source, find_pictures
-from efdm.data.images import READABLE, PictureError, StrPath
-from efdm.data.people_lists import GALLERY, QUERY, SPLITS, TRAIN, Found, Shot, divide_cuhk03, divide_grid, divide_msmt17
-from efdm.errors import SettingError
+from efdm.data.folders import Skipped, Source, find_pictures, names_in
+from efdm.data.images import READABLE, PictureError, StrPath, reading
+from efdm.errors import SettingError, requires
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
 
+SPLITS = ("train", "query", "gallery")
+TRAIN, QUERY, GALLERY = ((split,) for split in SPLITS)
 FEW = 0.1  # share of pictures with other names that are skipped; more indicate another layout
+
+
+class Shot(NamedTuple):
+    """A picture of a person, taken by a camera, with the names of its splits."""
+
+    source: Source
+    person: int
+    camera: int
+    splits: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+
+class Found(NamedTuple):
+    """Pictures with their final splits, (name, reason) of those left out or missing, and warnings about the copy."""
+
+    shots: list[Shot]
+    skipped: Skipped
+    notes: list[str]
+    layout: str = "unknown"
 
 
 @dataclass(frozen=True)
@@ -126,6 +151,102 @@ def _shared(shots: Sequence[Shot]) -> list[str]:
     train = {shot.person for shot in shots if "train" in shot.splits}
     both = [str(person) for person in sorted(train & {shot.person for shot in shots if "train" not in shot.splits})]
     return [f"{plural(len(both), 'number')} of people occur in training and in test: {first_few(both)}"] if both else []
+
+
+def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
+    """Move the people that ``features_and_partitions.mat`` names to "train", or without it all but the distractors."""
+    source = _lookup(path, wanted := "features_and_partitions.mat")
+    people = set(_load(source, _grid_partition, split)) if source else {shot.person for shot in shots if shot.person}
+    moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
+    return Found(moved, [], [] if source else [_unavailable(wanted)])
+
+
+def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Sequence[str]) -> Found:
+    """Apply the lists of the first of ``files`` that exists: a .mat of the new protocol, or JSON as torchreid writes it."""
+    source = next((source for file in files if (source := _lookup(path, file))), None)
+    if source is None:
+        return Found(list(shots), [], [_unavailable(" or ".join(files))])
+    lists = _load(source, _cuhk03_mat if source.name.lower().endswith(".mat") else _cuhk03_json, split)
+    return _by_lists(shots, lists, source.name)
+
+
+def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Found:
+    """Apply the lists of queries and gallery to test pictures, and those of training and validation to all others."""
+    files = {"train": ("list_train.txt", "list_val.txt"), "query": ("list_query.txt",), "gallery": ("list_gallery.txt",)}
+    found = {file: _lookup(path, file) for own in files.values() for file in own}
+    if lost := [file for file, source in found.items() if source is None]:
+        return Found(list(shots), [], [_unavailable(first_few(lost, 4))])
+    # the first words of lines such as ``0000/0000_000_01_0303morning_0008_0.jpg 0``
+    read = {file: [line.split()[0] for line in source.lines()] for file, source in found.items() if source}
+    lists = {part: [name for file in own for name in read[file]] for part, own in files.items()}
+    train = _by_lists([shot for shot in shots if shot.splits == TRAIN], {"train": lists.pop("train")}, "list_train.txt")
+    test = _by_lists([shot for shot in shots if shot.splits != TRAIN], lists, "list_query.txt")
+    return Found(train.shots + test.shots, train.skipped + test.skipped, train.notes + test.notes)
+
+
+def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: str) -> Found:
+    """Assign the splits of the lists that contain a picture. Names are compared without folders and extension."""
+    names = {split: {PurePosixPath(name).stem: name for name in own} for split, own in lists.items()}
+    divided = [
+        shot._replace(splits=tuple(split for split, own in names.items() if PurePosixPath(shot.name).stem in own))
+        for shot in shots
+    ]
+    listed = [shot for shot in divided if shot.splits]
+    if not shots:  # a copy without this folder
+        return Found([], [], [])
+    if not listed:
+        raise PictureError(f"{file} lists none of the pictures, such as {shots[0].name}; download it again")
+    there = {PurePosixPath(shot.name).stem for shot in shots}
+    lost = sorted({name for own in names.values() for stem, name in own.items() if stem not in there})
+    unlisted = [shot.name for shot in divided if not shot.splits]
+    reasons = {"is listed but does not exist": lost, "is on no list": unlisted}
+    return Found(
+        listed,
+        [(name, f"{name} {reason}") for reason, own in reasons.items() for name in own],
+        [f"{plural(len(own), 'picture')}: {first_few(own)}: each {reason}" for reason, own in reasons.items() if own],
+    )
+
+
+def _unavailable(file: str) -> str:
+    return f"{file} not found, so the published splits are not available"
+
+
+def _lookup(path: Path, file: str) -> Source | None:
+    """Return a file of the folder or zip, in any of its folders, or beside it."""
+    for name in names_in(path):
+        if PurePosixPath(name).name.lower() == file.lower():
+            return Source(name, name, path, name) if path.is_file() else Source(name, name, path / name)
+    there = path.absolute().parent / file
+    return Source(file, file, there) if there.is_file() else None
+
+
+def _load(source: Source, read: Any, split: int) -> Any:
+    with reading(f"{source.path}: {source.name}", "is not the published file"):
+        return read(source, split)
+
+
+def _mat(source: Source, *names: str) -> dict[str, Any]:
+    with requires("reid"):
+        from scipy.io import loadmat  # takes a second to import
+    with source.open() as file:
+        return dict(loadmat(file, variable_names=names))
+
+
+def _grid_partition(source: Source, split: int) -> list[int]:
+    # a cell array of ten structures, whose third field holds the people of the training set
+    return [int(person) for person in _mat(source, "trainIdxAll")["trainIdxAll"][0][split][0][0][2].ravel()]
+
+
+def _cuhk03_mat(source: Source, split: int) -> dict[str, list[str]]:
+    values = _mat(source, "filelist", *(f"{part}_idx" for part in SPLITS))
+    files = [str(name[0]) for name in values["filelist"].ravel()]
+    return {part: [files[i - 1] for i in values[f"{part}_idx"].ravel()] for part in SPLITS}
+
+
+def _cuhk03_json(source: Source, split: int) -> dict[str, list[str]]:
+    with source.open() as file:
+        chosen = json.load(file)[split]
+    return {part: [name.replace("\\", "/") for name, *_ in chosen[part]] for part in SPLITS}
 
 
 BOXES = {"bounding_box_train": TRAIN, "query": QUERY, "bounding_box_test": GALLERY}

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import torch
 
 from efdm.data.people import read_people
-from efdm.data.people_layouts import LAYOUTS, find_people
-from efdm.data.people_lists import SPLITS
+from efdm.data.people_layouts import LAYOUTS, SPLITS, find_people
 from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab.preparation import check_run_folder, choose_stages, device_settings, resumed, sweep_settings
