@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from dg_runs import settings, small_digits
 
-from efdm.data.domains import DomainSet
-from efdm.data.streaming import StreamedImages
+from efdm.data.domains import DomainSet, StreamedImages
 from efdm.dg.training import Trained, train_together
 from efdm.recognition import training
 from efdm.recognition.settings import run_label

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from efdm.data import from_datasets, load_domains, memory
-from efdm.data.streaming import batches_of
+from efdm.data.domains import batches_of
 from efdm.errors import SettingError
 
 

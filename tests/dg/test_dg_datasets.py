@@ -13,8 +13,7 @@ from runs import Watch, weights, without_clock
 from torch.utils.data import DataLoader, TensorDataset
 
 from efdm.data import from_datasets
-from efdm.data.domains import DomainSet
-from efdm.data.streaming import StreamedImages, batches_of
+from efdm.data.domains import DomainSet, StreamedImages, batches_of
 from efdm.dg import count_correct, predict
 from efdm.dg.training import train
 from efdm.errors import SettingError

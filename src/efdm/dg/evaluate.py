@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from efdm.data.domains import DomainSet
-from efdm.data.streaming import StreamedImages, batches_of
+from efdm.data.domains import DomainSet, StreamedImages, batches_of
 from efdm.nn.stages import eval_mode
 from efdm.recognition.inference import BATCH, equal_batches, infer
 from efdm.training.lanes import WAIT, Work, finish

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from efdm.data.domains import DomainSet
+from efdm.data.domains import DomainSet, StreamedImages, batches_of
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
-from efdm.data.streaming import StreamedImages, batches_of
 from efdm.data.torch_datasets import Datasets, from_datasets
 from efdm.dg import settings as dg_settings
 from efdm.dg.classifier import load_classifier, save_classifier

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
-from efdm.data.domains import DomainSet
-from efdm.data.streaming import Storage
+from efdm.data.domains import DomainSet, Storage
 from efdm.dg import METHODS, Settings
 from efdm.dg.protocols import Cell
 from efdm.dg.settings import check

@@ -14,8 +14,7 @@ from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
-from efdm.data.domains import DomainSet
-from efdm.data.streaming import Storage
+from efdm.data.domains import DomainSet, Storage
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
