@@ -1,12 +1,10 @@
-import io
 import shutil
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from trees import zip_folder
 
 from efdm.data import PictureError, pacs
 from efdm.data.layouts import key
@@ -48,27 +46,12 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path, small_tables: None) -> Path:
-    """Make four zips of pictures of one black pixel, and lists."""
-    root = tmp_path / "pacs"
-    root.mkdir()
-    out = io.BytesIO()
-    Image.new("RGB", (1, 1)).save(out, "BMP")
-    for domain in SMALL:
-        with zipfile.ZipFile(root / f"pacs-{domain}.zip", "w") as archive:
-            for name in names_of(domain):
-                archive.writestr(f"{name}.bmp", out.getvalue())
-    write_lists(root / "splits")
-    return root
-
-
-def change(path: Path, rename: Callable[[str], str | None], content: Callable[[str, bytes], bytes] = lambda n, b: b) -> None:
-    """Rewrite a zip with other names and contents; None drops a file."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: content(name, archive.read(name)) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members.items():
-            if (new := rename(name)) is not None:
-                archive.writestr(new, data)
+    """Make folders of pictures of one black pixel, and lists."""
+    for name in (name for domain in SMALL for name in names_of(domain)):
+        (tmp_path / "pacs" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (1, 1)).save(tmp_path / "pacs" / f"{name}.bmp")
+    write_lists(tmp_path / "pacs" / "splits")
+    return tmp_path / "pacs"
 
 
 def test_a_complete_copy_with_its_lists(copy: Path) -> None:
@@ -86,7 +69,7 @@ def test_a_complete_copy_with_its_lists(copy: Path) -> None:
 
 
 def test_own_split_needs_no_lists(copy: Path, tmp_path: Path) -> None:
-    lists = shutil.move(copy / "splits", tmp_path / "below" / "lists")
+    lists = shutil.move(copy / "splits", tmp_path / "below" / "deep" / "lists")
     with pytest.raises(ValueError, match="split='mine'"):
         load_pacs(copy, split="mine")  # type: ignore[arg-type]
     with pytest.raises(PictureError, match=r"photo_train_kfold.txt .* split='own'"):
@@ -94,28 +77,35 @@ def test_own_split_needs_no_lists(copy: Path, tmp_path: Path) -> None:
     own = load_pacs(copy, split="own", size=1)
     for domain, counts in SMALL.items():
         assert own.counts("split")[domain]["val"] == sum(max(1, int(count * 0.1 + 0.5)) for count in counts)
-    zips = [copy / f"pacs-{domain}.zip" for domain in SMALL]
-    elsewhere = load_pacs(zips, lists=lists, size=1)
-    assert not torch.equal(elsewhere.select(split="val"), own.select(split="val"))
+    folder = tmp_path / "zips"
+    folder.mkdir()
+    (folder / "another.zip").touch()
+    zips = [zip_folder(copy / domain, folder / f"pacs-{domain}.zip", f"{domain}/") for domain in SMALL]
+    for source in (zips, folder):
+        elsewhere = load_pacs(source, lists=lists, size=1)
+        assert elsewhere.names == own.names
+        assert not torch.equal(elsewhere.select(split="val"), own.select(split="val"))
 
 
 def test_missing_pictures_are_counted_and_listed(copy: Path) -> None:
     gone = {f"photo/dog/pic_{n:04d}.bmp" for n in (0, 1, 2, 3, 7)}
-    change(copy / "pacs-photo.zip", lambda name: None if name in gone else name)
-    zips = [copy / "pacs-photo.zip", copy / "pacs-sketch.zip"]
-    for split in ("official", "own"):
-        with pytest.raises(PictureError, match="photo/dog has 4 pictures, expected 9"):
-            load_pacs(copy, split=split)
-        with pytest.raises(PictureError, match="not the complete PACS: art_painting is missing, cartoon is missing, photo"):
-            load_pacs(zips, split=split)
+    for name in gone:
+        (copy / name).unlink()
+    with pytest.raises(PictureError, match="photo/dog has 4 pictures, expected 9"):
+        load_pacs(copy)
     data = load_pacs(copy, copy="partial", size=1)
     assert len(data) == TOTAL - 5
     assert {key(name) for name, _ in data.skipped} == {key(name) for name in gone}
     assert data.counts("split")["photo"]["test"] == 20
+    for domain in ("art_painting", "cartoon"):
+        shutil.rmtree(copy / domain)
+    for split in ("official", "own"):
+        with pytest.raises(PictureError, match="not the complete PACS: art_painting is missing, cartoon is missing, photo"):
+            load_pacs(copy, split=split)
 
 
 def test_unknown_pictures_are_named(copy: Path) -> None:
-    change(copy / "pacs-sketch.zip", lambda name: name.replace("sketch/person/pic_0001.", "sketch/person/new."))
+    (copy / "sketch/person/pic_0001.bmp").rename(copy / "sketch/person/new.bmp")
     with pytest.raises(PictureError, match=r"sketch/person has 1 picture, expected 2, sketch/person/new.bmp is not part"):
         load_pacs(copy)
     data = load_pacs(copy, copy="partial", size=1)
@@ -123,38 +113,35 @@ def test_unknown_pictures_are_named(copy: Path) -> None:
     assert len(data.skipped) == 2
 
 
-def test_one_domain_keeps_the_numbers_of_classes(copy: Path) -> None:
-    change(copy / "pacs-photo.zip", lambda name: name if "/horse/" in name else None)
-    data = load_pacs(copy / "pacs-photo.zip", split="own", copy="partial", size=1)
+def test_one_domain_keeps_the_numbers_of_classes(copy: Path, tmp_path: Path) -> None:
+    horses = zip_folder(copy / "photo/horse", tmp_path / "horses.zip", "photo/horse/")
+    data = load_pacs(horses, split="own", copy="partial", size=1)
     assert data.domain_names == ["photo"]
     assert set(data.labels.tolist()) == {CLASSES.index("horse")}
 
 
-def test_other_pictures_are_refused(copy: Path) -> None:
-    change(copy / "pacs-photo.zip", lambda name: name.replace("photo/", "Clipart/"))
-    for options in ({}, {"split": "own"}, {"split": "own", "copy": "partial"}):
+def test_other_pictures_are_refused(copy: Path, tmp_path: Path) -> None:
+    other = zip_folder(copy / "photo", tmp_path / "other.zip", "Clipart/")
+    for options in ({"lists": copy / "splits"}, {"split": "own"}, {"split": "own", "copy": "partial"}):
         with pytest.raises(PictureError, match=r"no pictures of PACS, whose domains are art_painting.*found Clipart"):
-            load_pacs(copy / "pacs-photo.zip", **options)
-    change(copy / "pacs-sketch.zip", lambda name: name.replace("pic_", "picture_"))
+            load_pacs(other, **options)
+    for picture in list(copy.rglob("*.bmp")):
+        picture.rename(picture.with_name(f"x{picture.name}"))
     with pytest.raises(PictureError, match="names of the files differ, choose split='own'"):
-        load_pacs(copy / "pacs-sketch.zip", copy="partial")
+        load_pacs(copy, copy="partial")
 
 
-def test_a_damaged_picture_is_named(copy: Path) -> None:
+def test_damaged_and_double_pictures_are_named(copy: Path) -> None:
     bad = "cartoon/guitar/pic_0001.bmp"
-    change(copy / "pacs-cartoon.zip", lambda name: name, lambda name, data: data[:20] if name == bad else data)
+    (copy / bad).write_bytes((copy / bad).read_bytes()[:20])
     with pytest.raises(PictureError, match=f"1 picture of PACS cannot be read: {bad} is cut short or damaged"):
         load_pacs(copy, size=1)
     data = load_pacs(copy, copy="partial", size=1)
     assert [name for name, _ in data.skipped] == [bad]
-
-
-def test_two_formats_of_one_picture(copy: Path) -> None:
-    with zipfile.ZipFile(copy / "pacs-photo.zip", "a") as archive:
-        archive.writestr("photo/dog/pic_0000.png", b"")
-    with pytest.raises(PictureError, match="photo/dog has 10 pictures, expected 9"):
+    (copy / bad).with_suffix(".png").touch()
+    with pytest.raises(PictureError, match="cartoon/guitar has 3 pictures, expected 2"):
         load_pacs(copy)
-    with pytest.raises(PictureError, match="several files match photo/dog/pic_0000"):
+    with pytest.raises(PictureError, match="several files match cartoon/guitar/pic_0001"):
         load_pacs(copy, copy="partial")
 
 
