@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from web_files import COUNT, FPS, HEIGHT, RATE, WIDTH, add_sound, clip, pictures
 
 from efdm.data.images import to_uint8
 from efdm.data.video import VideoReader, VideoWriter, incomplete_path
@@ -16,45 +17,7 @@ from efdm.errors import MissingExtraError
 
 av = pytest.importorskip("av")
 
-HEIGHT, WIDTH, COUNT, FPS, RATE = 48, 64, 8, 8, 16_000
 CODED = 8 / 255  # mean change of a smooth frame by compression
-
-
-def pictures(height: int = HEIGHT, width: int = WIDTH, count: int = COUNT) -> list[Tensor]:
-    """Return smooth ramps of increasing brightness; every frame differs from the others and from its mirror images."""
-    y, x = torch.linspace(0, 1, height)[:, None], torch.linspace(0, 1, width)[None]
-    ramp = torch.stack([y + 0 * x, x + 0 * y, 1 - y * x])
-    return [(ramp * (0.3 + 0.6 * i / count)).clamp(0, 1) for i in range(count)]
-
-
-def add_sound(out: Any, stream: Any, seconds: float) -> None:
-    """Encode a tone of 440 Hz."""
-    sine = (np.sin(np.arange(int(seconds * RATE)) * 2 * np.pi * 440 / RATE) * 20_000).astype(np.int16)[None]
-    frame = av.AudioFrame.from_ndarray(sine, format="s16", layout="mono")
-    frame.sample_rate, frame.pts, frame.time_base = RATE, 0, Fraction(1, RATE)
-    out.mux(stream.encode(frame))
-    out.mux(stream.encode(None))
-
-
-def make(path: Path, *, sound: str | None = "aac", times: Any = None, matrix: Any = None, options: Any = None) -> Path:
-    """Write a clip with PyAV. ``times`` are in sixteenths of a second."""
-    with av.open(str(path), "w", options=options or {}) as out:
-        video = out.add_stream("libx264", rate=FPS, options={"crf": "10"})
-        video.width, video.height, video.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        video.codec_context.time_base = Fraction(1, 16)
-        if matrix:
-            video.codec_context.sample_aspect_ratio = Fraction(4, 3)
-            video.set_display_matrix(matrix)
-        audio = out.add_stream(sound, rate=RATE, layout="mono") if sound else None
-        for i, rgb in enumerate(pictures()):
-            array = to_uint8(rgb).permute(1, 2, 0).contiguous().numpy()
-            frame = av.VideoFrame.from_ndarray(array, format="rgb24").reformat(format="yuv420p")
-            frame.pts, frame.time_base = (times[i] if times else 2 * i), Fraction(1, 16)
-            out.mux(video.encode(frame))
-        out.mux(video.encode(None))
-        if audio is not None:
-            add_sound(out, audio, COUNT / FPS)
-    return path
 
 
 def heard(path: Path) -> tuple[str, np.ndarray[Any, Any], list[bytes]]:
@@ -78,7 +41,7 @@ def rewrite(source: Path, out: Path) -> None:
 
 
 def test_frames_are_what_was_written(tmp_path: Path) -> None:
-    with VideoReader(make(tmp_path / "clip.mp4")) as reader:
+    with VideoReader(clip(tmp_path / "clip.mp4")) as reader:
         assert (reader.size, reader.fps, reader.frames, reader.aspect) == ((HEIGHT, WIDTH), FPS, COUNT, 1)
         frames = list(reader)
         assert list(reader) == []  # once
@@ -86,7 +49,7 @@ def test_frames_are_what_was_written(tmp_path: Path) -> None:
     assert all(f.rgb.dtype == torch.uint8 and f.rgb.shape == (3, HEIGHT, WIDTH) for f in frames)
     assert all(close(f.rgb, p) for f, p in zip(frames, map(to_uint8, pictures()), strict=True))
     assert not close(frames[0].rgb, frames[-1].rgb)
-    with VideoReader(make(tmp_path / "clip.mkv", sound=None)) as reader:  # without a number of frames
+    with VideoReader(clip(tmp_path / "clip.mkv", sound=None)) as reader:  # without a number of frames
         assert abs((reader.frames or 0) - COUNT) <= 1
 
 
@@ -97,7 +60,7 @@ def test_frames_are_what_was_written(tmp_path: Path) -> None:
 )
 def test_rotation_is_applied(tmp_path: Path, matrix: tuple[int, ...], turns: int) -> None:
     """The first matrix maps (x, y) to (-y, x), a quarter turn clockwise."""
-    with VideoReader(make(tmp_path / "clip.mp4", sound=None, matrix=matrix)) as reader:
+    with VideoReader(clip(tmp_path / "clip.mp4", sound=None, matrix=matrix)) as reader:
         expected = to_uint8(pictures()[0]).rot90(turns, (1, 2))
         assert reader.size == tuple(expected.shape[1:])
         assert reader.aspect == (Fraction(3, 4) if turns % 2 else Fraction(4, 3))
@@ -106,7 +69,7 @@ def test_rotation_is_applied(tmp_path: Path, matrix: tuple[int, ...], turns: int
 
 def test_variable_rates_are_preserved(tmp_path: Path) -> None:
     times = [0, 1, 2, 6, 7, 12, 13, 20]
-    source, out = make(tmp_path / "clip.mp4", times=times), tmp_path / "out.mp4"
+    source, out = clip(tmp_path / "clip.mp4", times=times), tmp_path / "out.mp4"
     rewrite(source, out)
     for path in (source, out):
         with VideoReader(path) as reader:
@@ -139,7 +102,7 @@ def test_strong_colours_survive(tmp_path: Path) -> None:
 
 
 def test_mp4_has_common_codecs_and_the_same_duration(tmp_path: Path) -> None:
-    rewrite(make(tmp_path / "clip.mp4", sound=None), tmp_path / "out.mp4")
+    rewrite(clip(tmp_path / "clip.mp4", sound=None), tmp_path / "out.mp4")
     with av.open(str(tmp_path / "out.mp4")) as file:
         assert not file.streams.audio
         stream = file.streams.video[0]
@@ -160,7 +123,7 @@ def test_odd_sizes_get_a_repeated_border(tmp_path: Path, size: tuple[int, int]) 
 
 
 def test_sound_is_copied_packet_by_packet_except_to_a_gif(tmp_path: Path) -> None:
-    source, out = make(tmp_path / "clip.mp4"), tmp_path / "out.mp4"
+    source, out = clip(tmp_path / "clip.mp4"), tmp_path / "out.mp4"
     rewrite(source, out)
     rewrite(source, tmp_path / "out.gif")
     with av.open(str(tmp_path / "out.gif")) as file:
@@ -175,7 +138,7 @@ def test_sound_is_copied_packet_by_packet_except_to_a_gif(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("suffix", "codec"), [(".mp4", "aac"), (".webm", "opus")])
 def test_other_sound_is_encoded_again(tmp_path: Path, suffix: str, codec: str) -> None:
-    source, out = make(tmp_path / "clip.mkv", sound="pcm_s16le"), tmp_path / f"out{suffix}"
+    source, out = clip(tmp_path / "clip.mkv", sound="pcm_s16le"), tmp_path / f"out{suffix}"
     rewrite(source, out)
     name, samples, _ = heard(out)
     assert name == codec
@@ -189,7 +152,7 @@ def test_other_sound_is_encoded_again(tmp_path: Path, suffix: str, codec: str) -
 @pytest.mark.parametrize("error", [KeyboardInterrupt, VideoError, RuntimeError])
 def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
     """Frames that were written before an interruption, or before the end of a damaged source, are saved beside it."""
-    source, folder = make(tmp_path / "clip.mp4"), tmp_path / "out"
+    source, folder = clip(tmp_path / "clip.mp4"), tmp_path / "out"
     folder.mkdir()
     (folder / "out.mp4").write_text("before")
 
@@ -213,7 +176,7 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]
 
 
 def test_bad_files_are_explained(tmp_path: Path) -> None:
-    half = make(tmp_path / "half.mp4")  # cut before its index
+    half = clip(tmp_path / "half.mp4")  # cut before its index
     half.write_bytes(half.read_bytes()[: half.stat().st_size // 2])
     with av.open(str(tmp_path / "sound.mp4"), "w") as out:
         add_sound(out, out.add_stream("aac", rate=RATE, layout="mono"), 1)
@@ -231,7 +194,7 @@ def test_bad_files_are_explained(tmp_path: Path) -> None:
 
 
 def test_truncated_file_states_the_number_of_frames(tmp_path: Path) -> None:
-    path = make(tmp_path / "clip.mp4", sound=None, options={"movflags": "+faststart"})  # its index comes first
+    path = clip(tmp_path / "clip.mp4", sound=None, options={"movflags": "+faststart"})  # its index comes first
     path.write_bytes(path.read_bytes()[:-200])
     with VideoReader(path) as reader, pytest.raises(VideoError, match=r"cut short or damaged after \d frames"):
         list(reader)
