@@ -1,15 +1,15 @@
-"""Folders of empty files, and zips of folders."""
+"""Folders of equal files, and zips of folders."""
 
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 
-def touch(root: Path, names: Iterable[str]) -> Path:
-    """Write empty files and return the folder."""
+def touch(root: Path, names: Iterable[str], data: bytes = b"") -> Path:
+    """Write files, by default empty ones, and return the folder."""
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
+        (root / name).write_bytes(data)
     return root
 
 

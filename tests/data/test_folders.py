@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from trees import touch
 
 from efdm.data import PictureError, find_pictures, folders
 
@@ -21,13 +22,6 @@ FOUND = ["b.png", "a/z.JPG", "a/b/c.webp", "a.png"]
 FILES = [*FOUND, ".hidden.png", ".git/x.png", "a/._b.png", "__MACOSX/b.png", "notes.txt", "a/inner.zip"]
 
 
-def folder_of(path: Path, names: list[str]) -> Path:
-    for name in names:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(picture_bytes())
-    return path
-
-
 def zip_of(path: Path, names: list[str], data: bytes = picture_bytes(), method: int = zipfile.ZIP_DEFLATED) -> Path:
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("a/", b"")
@@ -38,7 +32,7 @@ def zip_of(path: Path, names: list[str], data: bytes = picture_bytes(), method: 
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
 def test_pictures_are_found_sorted_and_can_be_read(tmp_path: Path, kind: str) -> None:
-    source = folder_of(tmp_path, FILES) if kind == "folder" else zip_of(tmp_path / "set.ZIP", FILES)
+    source = touch(tmp_path, FILES, picture_bytes()) if kind == "folder" else zip_of(tmp_path / "set.ZIP", FILES)
     found = find_pictures(source)
     assert [s.name for s in found] == sorted(FOUND)
     assert [s.stem for s in found] == ["a", "a/b/c", "a/z", "b"]
@@ -50,7 +44,7 @@ def test_pictures_are_found_sorted_and_can_be_read(tmp_path: Path, kind: str) ->
 
 
 def test_single_file_with_any_extension(tmp_path: Path) -> None:
-    (found,) = find_pictures(folder_of(tmp_path, ["upload.v2"]) / "upload.v2")
+    (found,) = find_pictures(touch(tmp_path, ["upload.v2"], picture_bytes()) / "upload.v2")
     assert (found.name, found.stem) == ("upload.v2", "upload")
     assert found.read().rgb.shape == (3, 3, 4)
 
@@ -79,7 +73,7 @@ def test_stems_stay_below_the_folder_they_are_joined_to(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "READABLE", (".png",))
-    folder_of(tmp_path, [*FILES, "clip.MOV", "phone.heic", "shut/c.png", "old/d.png"])
+    touch(tmp_path, [*FILES, "clip.MOV", "phone.heic", "shut/c.png", "old/d.png"], picture_bytes())
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "link.png").symlink_to(tmp_path / "pipe.png")
     (tmp_path / "broken.png").symlink_to(tmp_path / "nowhere")
@@ -102,7 +96,7 @@ def test_skipped_files_are_counted_by_kind(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
-    folder_of(tmp_path / "elsewhere", ["p.png"])
+    touch(tmp_path / "elsewhere", ["p.png"], picture_bytes())
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "round").symlink_to(tmp_path / "elsewhere")
