@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from efdm.data.domains import DomainSet, labelled
-from efdm.data.folders import Source
 from efdm.data.layouts import Item
 from efdm.dg.settings import Settings
 from efdm.lab import Recipe, Study, expand
@@ -24,10 +23,12 @@ PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # unequal: poo
 def small_set(domains: tuple[str, ...] = DOMAINS, size: int = 32, classes: int = 2) -> DomainSet:
     """Return noise with a colour per class; every fifth picture is in "val"."""
     items = [
-        Item(name := f"{domain}/{i % classes}/{i:03d}.png", domain, f"{i % classes}", "", Source(name, name, Path(name)),
-             frozenset({"test", "train" if i % 5 else "val"}))
-        for domain in domains for i in range(PICTURES.get(domain, 20))
-    ]  # fmt: skip
+        Item(
+            f"{domain}/{i % classes}/{i:03d}.png", domain, f"{i % classes}", frozenset({"test", "train" if i % 5 else "val"})
+        )
+        for domain in domains
+        for i in range(PICTURES.get(domain, 20))
+    ]
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 128, (len(items), 3, size, size), dtype=torch.uint8, generator=generator)
     images[:, 0] += torch.tensor([int(item.label) * 100 for item in items])[:, None, None].to(torch.uint8)

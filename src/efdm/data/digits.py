@@ -14,7 +14,6 @@ from PIL import Image
 
 from efdm.data.domains import DomainSet, labelled
 from efdm.data.embedded import FOLDER
-from efdm.data.folders import Source
 from efdm.data.images import resize
 from efdm.data.layouts import Item
 
@@ -42,5 +41,5 @@ def load_digits_domains(size: int = SIDE, per_domain: int | None = None) -> Doma
         style, label, _ = name.split("/")
         seen[style + label] += 1
         splits = frozenset({"val" if seen[style + label] % VAL_EVERY == 2 else "train", "test"})
-        items.append(Item(name, style, label, "", Source(name, name, FOLDER), splits))
+        items.append(Item(name, style, label, splits))
     return labelled(resize(tiles[chosen], (size, size)), items, CLASSES, STYLES)

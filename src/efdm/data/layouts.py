@@ -37,9 +37,9 @@ class Item:
     name: str
     domain: str
     label: str
-    folder: str  # its split by folder or list: a value of `SPLIT_FOLDERS`, or ""
-    source: Source
     splits: frozenset[str] = frozenset()  # names of its final splits, set by `assign`
+    folder: str = ""  # its split by folder or list: a value of `SPLIT_FOLDERS`, or ""
+    source: Source = Source("", "", Path())  # by default of pictures that are not files
 
     @property
     def key(self) -> str:
@@ -88,7 +88,7 @@ def _read_layout(found: list[Source], path: Path, before: list[str], outside: Sk
         *outer, file = [*before, *source.name.split("/")]
         split = SPLIT_FOLDERS.get(outer[-2].lower(), "") if len(outer) > 2 else ""
         inner = outer[-3:] if split else outer[-2:]
-        item = Item("/".join([*inner, file]), inner[0], inner[-1], split, source) if len(inner) > 1 else None
+        item = Item("/".join([*inner, file]), inner[0], inner[-1], folder=split, source=source) if len(inner) > 1 else None
         read.append((tuple(outer[: len(outer) - len(inner)]) if item else ("too few folders",), item, source))
     usual, _ = Counter(outer for outer, _, _ in read).most_common(1)[0]
     items = [item for outer, item, _ in read if outer == usual and item is not None]

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from efdm.data.domains import STREAM, DomainSet, Storage, StreamedImages, check_stored, labelled
-from efdm.data.folders import Source
 from efdm.data.image_set import Fit, empty_images, fitted
 from efdm.data.images import to_uint8
 from efdm.data.layouts import Item, Split, assign
@@ -137,8 +135,7 @@ def _item(entry: _Entry, label: Any, domain: str) -> Item:
         label = str(label) if names is None else names[label]
     if not isinstance(label, str):
         raise TypeError(f"{entry} has label {label!r}, expected an integer or a name")
-    name = f"{domain}/{label}/{entry.index}"
-    return Item(name, domain, label, "", Source(name, name, Path(name)))
+    return Item(f"{domain}/{label}/{entry.index}", domain, label)
 
 
 def _number(value: Any) -> Any:

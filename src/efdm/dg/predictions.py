@@ -115,7 +115,9 @@ def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
         root = source.resolve().with_suffix("") if found.member is not None else source.resolve()
         parts = PurePosixPath(root.as_posix(), inside).parts
         label, domain = (parts[-n] if len(parts) >= n else "" for n in (2, 3))
-        yield Item(PurePosixPath(source.as_posix(), inside).as_posix() if prefixed else found.name, domain, label, "", found)
+        yield Item(
+            PurePosixPath(source.as_posix(), inside).as_posix() if prefixed else found.name, domain, label, source=found
+        )
 
 
 def check_predictions_path(path: Path) -> None:
