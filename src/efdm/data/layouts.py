@@ -27,6 +27,7 @@ SPLIT_FOLDERS: Mapping[str, str] = {
     **dict.fromkeys(("full", "all", "images"), "whole"),
 }
 TEXT_FILES = ("", ".txt", ".md")  # allowed next to the zips of domains
+NO_FILE = Source("", "", Path())  # source of pictures in memory
 LAYOUT = "expected domain/class/picture or domain/train/class/picture, below any number of common folders"
 
 
@@ -39,7 +40,7 @@ class Item:
     label: str
     splits: frozenset[str] = frozenset()  # names of its final splits, set by `assign`
     folder: str = ""  # its split by folder or list: a value of `SPLIT_FOLDERS`, or ""
-    source: Source = Source("", "", Path())  # by default of pictures that are not files
+    source: Source = NO_FILE
 
     @property
     def key(self) -> str:
