@@ -74,6 +74,16 @@ def test_files_of_a_finished_run(data: DomainSet, tmp_path: Path) -> None:
     torch.testing.assert_close(found.model(images), trained.model(images))
 
 
+def test_records_after_the_last_checkpoint_are_written_again(data: DomainSet, tmp_path: Path) -> None:
+    with pytest.raises(MemoryError):
+        train(settings(), data, tmp_path, progress=Watch(4, MemoryError))
+    path = tmp_path / "records.jsonl"
+    (newer,) = lines(path)  # of step 3; the checkpoint is older
+    path.write_text(json.dumps({**newer, "loss": 77}) + '\n{"step": 4')  # cut off by the crash
+    found = train(settings(), data, tmp_path, resume=True)
+    assert [(r["step"], r["loss"] < 77) for r in found.records] == [(3, True), (6, True)]
+
+
 def test_a_run_resumes_without_its_initial_weights_file(data: DomainSet, tmp_path: Path) -> None:
     first = train(settings(iterations=1), data, tmp_path / "first")
     begin = tmp_path / "begin.safetensors"
