@@ -69,6 +69,13 @@ def test_draws_depend_on_the_seed_and_the_iteration_alone(data: DomainSet, metho
     assert float(other(0, batch, lr=0.05)["loss"]) != first[0]  # other draws for the same batch and weights
 
 
+def test_options_reach_the_method(data: DomainSet) -> None:
+    """With p = 0, EFDMix is ERM."""
+    wanted = [settings(), settings(method="efdmix", options={"p": 0.0}), settings(method="efdmix", options={"p": 1.0})]
+    erm, never, always = (losses(step_of(data, each), data, each, 2) for each in wanted)
+    assert erm == never != always
+
+
 def test_dropout_is_repeatable(data: DomainSet) -> None:
     def with_dropout() -> Step:
         torch.manual_seed(0)

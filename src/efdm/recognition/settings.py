@@ -49,12 +49,9 @@ class RecognitionSettings(TrainSettings):
     methods: ClassVar[Mapping[str, Row]] = MappingProxyType({})
 
     def fixed(self) -> dict[str, Any]:
-        """Return the settings that must stay the same when the run is resumed. The weights file may no longer exist."""
+        """Return the settings that must stay the same when the run is resumed, with every option of the method."""
         defaults = self.methods[self.method].options if self.method in self.methods else {}
-        values = {**super().fixed(), "options": {**defaults, **self.options}}
-        if not self.weights_sha256 and self.weights not in NAMED_WEIGHTS:
-            del values["weights_sha256"]
-        return values
+        return {**super().fixed(), "options": {**defaults, **self.options}}
 
 
 Settings = TypeVar("Settings", bound=RecognitionSettings)
