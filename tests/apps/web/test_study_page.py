@@ -114,3 +114,11 @@ def test_the_commands_work_without_arguments(tmp_path: Path, monkeypatch: pytest
 def test_mistakes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
     assert message in invoke("study", *words, code=2).output
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with serving_study(study := small_study(tmp_path, pairs=1)) as address:
+        port = address.rstrip("/").rpartition(":")[2]
+        result = invoke("study", "serve", study.folder, "--port", port, code=2)
+    assert port in result.output
+    assert "--port" in result.output

@@ -10,6 +10,7 @@ from efdm.apps.web.handlers import Handlers, Limits, Mixture
 from efdm.data import PictureError, read_picture, write_picture
 from efdm.data.embedded import styles
 from efdm.errors import SettingError
+from efdm.models.weights import MissingWeights, find
 from efdm.progress import Progress
 from efdm.style import Stylizer, match_picture
 
@@ -183,4 +184,7 @@ def test_comparing_needs_a_model_and_a_method(handlers: Handlers, cat: Path) -> 
 def test_only_models_with_weights_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("efdm.models.weights.folders", lambda: [tmp_path])
     assert Handlers(tmp_path).models == ["small"]
-    assert Handlers(tmp_path, vgg=tmp_path / "vgg.safetensors", networks={"mine": "x"}).models == ["small", "vgg16", "mine"]
+    mine = {"mine": find("small")}
+    assert Handlers(tmp_path, vgg=tmp_path / "vgg.safetensors", networks=mine).models == ["small", "vgg16", "mine"]
+    with pytest.raises(MissingWeights, match="nowhere"):
+        Handlers(tmp_path, networks={"mine": "nowhere"})

@@ -151,6 +151,13 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     assert "pip install 'efdm[app]'" in invoke("app", "--device", "cpu", code=2).output
 
 
+def test_a_port_in_use_is_named(address: str) -> None:
+    port = address.rstrip("/").rpartition(":")[2]
+    result = invoke("app", "--device", "cpu", "--port", port, code=2)
+    assert f"port {port}" in result.output
+    assert "--port" in result.output
+
+
 def test_share_is_off_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gradio as gr
 

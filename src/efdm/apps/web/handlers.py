@@ -70,7 +70,7 @@ class Mixture(NamedTuple):
 class Handlers:
     """The functions of the page, with the networks and prepared styles that they share.
 
-    Results are written to new folders inside ``folder``. Networks are loaded when they are first used.
+    Results are written to new folders inside ``folder``. The networks of the package are loaded when they are first used.
 
     Args:
         networks: name -> file written by a training run, in addition to the rows of `NETWORKS` whose weights are found.
@@ -95,6 +95,8 @@ class Handlers:
         available = [name for name in NETWORKS if name in encoders or is_available(name)]
         self.models = list(dict.fromkeys([*available, *networks]))
         self.load = cache(lambda name: load_stylizer(name, networks.get(name), encoders=encoders, device=device))
+        for name in networks:  # at once, to report a wrong file before the page opens
+            self.load(name)
         self.classifiers: dict[str, Any] = {}
         if classifiers:  # needs the packages of the extra dg
             from efdm.dg.classifier import load_classifier

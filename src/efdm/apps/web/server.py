@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from efdm.apps.web.handlers import Handlers
 from efdm.apps.web.page import build_page
+from efdm.errors import SettingError
 from efdm.training.folder import LOCK, lock_folder
 
 HOST = "127.0.0.1"
@@ -52,11 +53,14 @@ def serving(handlers: Handlers, *, port: int | None = None, share: bool = False)
     page = build_page(handlers)
     import gradio as gr
 
-    _, local, public = page.launch(
-        server_name=HOST, server_port=port, share=share, max_file_size=f"{handlers.limits.megabytes}mb", quiet=True,
-        prevent_thread_lock=True, ssr_mode=False, run_history=False, footer_links=[], pwa=False, mcp_server=False,
-        theme=gr.themes.Default(font=FONTS, font_mono=("monospace",)),
-    )  # fmt: skip
+    try:
+        _, local, public = page.launch(
+            server_name=HOST, server_port=port, share=share, max_file_size=f"{handlers.limits.megabytes}mb", quiet=True,
+            prevent_thread_lock=True, ssr_mode=False, run_history=False, footer_links=[], pwa=False, mcp_server=False,
+            theme=gr.themes.Default(font=FONTS, font_mono=("monospace",)),
+        )  # fmt: skip
+    except OSError as error:  # Gradio's message is about its own settings
+        raise SettingError(f"port {port or 'from 7860 to 7959'} is in use; choose another one", "port") from error
     try:
         yield local, public
     finally:

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from efdm.errors import SettingError
 from efdm.style.study import Study
 
 PAGE = Path(__file__).with_name("study.html")
@@ -83,7 +84,10 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving_study(study: Study, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve a study in a background thread and yield its address. Port 0 selects a free port."""
-    server = ThreadingHTTPServer((host, port), type("Handler", (_Handler,), {"study": study}))
+    try:
+        server = ThreadingHTTPServer((host, port), type("Handler", (_Handler,), {"study": study}))
+    except OSError as error:
+        raise SettingError(f"cannot listen on {host}:{port} ({error.strerror}); choose another port", "port") from error
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
