@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,13 +19,7 @@ class _WithFields(Exception):
     """An error that keeps its fields when it is sent from one process to another."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(cls: type[Exception], args: tuple[object, ...], fields: dict[str, object]) -> Exception:
-    error = cls.__new__(cls, *args)
-    error.__dict__.update(fields)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class SettingError(_WithFields, ValueError):
