@@ -1,6 +1,7 @@
 """Formats and names of results, and errors that concern one picture or all of them."""
 
 import errno
+import pickle
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,10 @@ def test_names_and_existing_results(tmp_path: Path) -> None:
     [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate")],
 )
 def test_a_lack_of_memory_names_the_picture_and_stops(error: Exception) -> None:
-    with pytest.raises(OutOfMemoryError, match=r"big\.png"), report_failure("big.png", lambda *_: pytest.fail("continued")):
+    failed = report_failure("big.png", lambda *_: pytest.fail("continued"))
+    with pytest.raises(OutOfMemoryError, match=r"big\.png") as caught, failed:
         raise error
+    assert pickle.loads(pickle.dumps(caught.value)).file == "big.png"  # sent from another process
 
 
 def test_a_full_disk_stops_and_other_errors_do_not() -> None:
