@@ -52,6 +52,5 @@ def _commit() -> str:
         except OSError:  # git is not installed
             return ""
 
-    if not git("ls-files", "environment.py"):
-        return ""
-    return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+    tracked = git("ls-files", "environment.py")
+    return git("describe", "--always", "--exclude=*", "--abbrev=12", "--dirty") if tracked else ""
