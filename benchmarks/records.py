@@ -71,11 +71,15 @@ def read_record(name: str) -> Any:
 
 
 def changes_since(commit: str, paths: tuple[str, ...]) -> str:
-    """Return git's summary of the changes of ``paths`` since a commit, or "" without changes."""
+    """Return git's summary of the changes of ``paths`` since a commit, or "" without changes.
+
+    A shallow clone or an archive has no such history, and changes are then unknown.
+    """
     if not paths:
         return ""
     command = ["git", "diff", "--shortstat", commit, "HEAD", "--", *paths]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return "unknown without the git history" if done.returncode else done.stdout.strip()
 
 
 def main() -> int:

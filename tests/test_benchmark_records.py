@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from records import MEASURED, RESULTS, ROOT, read_record
+from records import CORE, MEASURED, RESULTS, ROOT, changes_since, read_record
 
 
 def test_every_record_is_listed() -> None:
@@ -31,6 +31,10 @@ def git(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_commit_of_a_record_is_in_the_history(name: str) -> None:
     assert git("merge-base", "--is-ancestor", read_record(name)["environment"]["commit"], "HEAD").returncode == 0
+
+
+def test_changes_since_a_commit_outside_the_history_are_unknown() -> None:
+    assert "history" in changes_since("0" * 12, CORE)
 
 
 def test_the_gpu_tests_passed() -> None:
