@@ -14,7 +14,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter1d
 from sklearn.datasets import load_digits
 
-from .paint_styles.brush import over, step
+from .paint_styles.fields import over, step
 
 PICTURES = Path(__file__).parents[1] / "src" / "efdm" / "data" / "pictures"
 COLUMNS = 43  # of the sheet

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import oils, papers, patterns, pieces, prints
-from .brush import Array, Painter
+from .brush import Painter
+from .fields import Array
 
 PAINTERS: Mapping[str, Painter] = {
     "starry": oils.starry,

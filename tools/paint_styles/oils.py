@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.random import Generator
 
-from .brush import Array, Brush, along, canvas, dye, lit, noise, over, picture, ramp, square, step, strokes, towards, unit
+from .brush import Brush, canvas, lit, picture, strokes
+from .fields import Array, along, dye, noise, over, ramp, square, step, towards, unit
 
 
 def starry(size: int, rng: Generator) -> Array:

@@ -3,25 +3,8 @@
 import numpy as np
 from numpy.random import Generator
 
-from .brush import (
-    OVERSAMPLING,
-    Array,
-    Brush,
-    Canvas,
-    canvas,
-    dye,
-    inks,
-    lay,
-    noise,
-    over,
-    picture,
-    ramp,
-    resize,
-    scatter,
-    square,
-    step,
-    towards,
-)
+from .brush import OVERSAMPLING, Brush, Canvas, canvas, lay, picture, scatter
+from .fields import Array, dye, inks, noise, over, ramp, resize, square, step, towards
 
 
 def _wash(below: Array, shape: Array, colour: Array, strength: Array, edge: float, grain: Array) -> Array:

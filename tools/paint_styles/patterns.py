@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.random import Generator
 
-from .brush import OVERSAMPLING, Array, dye, inks, noise, over, picture, printed, square, step
+from .brush import OVERSAMPLING, picture, printed
+from .fields import Array, dye, inks, noise, over, square, step
 
 
 def bauhaus(size: int, rng: Generator) -> Array:

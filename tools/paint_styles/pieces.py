@@ -4,26 +4,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from .brush import (
-    OVERSAMPLING,
-    Array,
-    Brush,
-    along,
-    at,
-    canvas,
-    dye,
-    inks,
-    jitter,
-    lit,
-    noise,
-    over,
-    picture,
-    ramp,
-    square,
-    step,
-    strokes,
-    towards,
-)
+from .brush import OVERSAMPLING, Brush, canvas, lit, picture, strokes
+from .fields import Array, along, at, dye, inks, jitter, noise, over, ramp, square, step, towards
 
 Labels = NDArray[np.int64]
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFilter
 
-from .brush import OVERSAMPLING, Array, dye, inks, noise, over, picture, printed, ramp, square, step
+from .brush import OVERSAMPLING, picture, printed
+from .fields import Array, dye, inks, noise, over, ramp, square, step
 
 NAVY, DEEP, BLUE, PALE, FOAM = inks("16264a 1f3f73 3a6ea5 9cc0cf f6f1e1")
 STRIPES = (  # stripes of the great wave, from its face (0) to its back (1)
