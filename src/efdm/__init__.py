@@ -3,44 +3,16 @@
 `efdm.ops` contains functions on features, `efdm.nn` layers and losses, `efdm.kernels` the row kernels.
 """
 
+# ruff: noqa: F403, F405 - __all__ lists the names once, for type checkers and at run time
+
 import importlib
 from typing import TYPE_CHECKING
 
 from efdm.version import VERSION
 
 if TYPE_CHECKING:
-    from efdm.nn import (
-        DSU,
-        CrossNorm,
-        DistributionNoise,
-        EFDMix,
-        FeatureMix,
-        MixStyle,
-        active,
-        domains_of_batch,
-        mix_after,
-        set_active,
-        stages_of,
-        unmix,
-    )
-    from efdm.ops import (
-        MATCHERS,
-        Partners,
-        PreparedStyle,
-        adain,
-        adamean,
-        adastd,
-        blend,
-        channel_stats,
-        distribution_noise,
-        efdm,
-        efdmix,
-        histogram_match,
-        interpolate_styles,
-        mixstyle,
-        prepare,
-        tied_share,
-    )
+    from efdm.nn import *
+    from efdm.ops import *
     from efdm.style import match_picture as match_picture
 
 __version__ = VERSION
