@@ -57,11 +57,9 @@ WRITABLE = {
     **({".avif": "AVIF"} if ".avif" in INSTALLED else {}),
 }  # fmt: skip
 WITHOUT_ALPHA = ("JPEG", "BMP")
-QUALITY = ("JPEG", "WEBP", "AVIF")  # formats with a quality from 1 to 100
-# full colour resolution, because edges in stylized pictures are often edges of colour only
-OPTIONS: dict[str, dict[str, Any]] = {
-    "JPEG": {"subsampling": 0}, "AVIF": {"subsampling": "4:4:4"}, "TIFF": {"compression": "tiff_lzw"},
-}  # fmt: skip
+# formats with a quality, in full colour resolution, because edges in stylized pictures are often edges of colour only
+LOSSY: dict[str, dict[str, Any]] = {"JPEG": {"subsampling": 0}, "WEBP": {}, "AVIF": {"subsampling": "4:4:4"}}
+LOSSLESS = {"compression": "tiff_lzw"}  # PNG and BMP have no such option
 
 
 class PictureError(SettingError):
@@ -253,7 +251,8 @@ def encode_picture(
     try:
         if deep:
             return encode_png16(pixels)
-        Image.fromarray(pixels).save(out, name, **({"quality": quality} if name in QUALITY else {}), **OPTIONS.get(name, {}))
+        options = {"quality": quality, **LOSSY[name]} if name in LOSSY else LOSSLESS
+        Image.fromarray(pixels).save(out, name, **options)
         return out.getvalue()
     except (OSError, ValueError) as error:  # such as a size that the format does not support
         raise PictureError(f"{path} cannot be written as {name} ({error}); try .png") from error
