@@ -74,7 +74,7 @@ def test_failed_downloads_of_timm_are_reported(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(timm, "create_model", offline)
     monkeypatch.setattr(backbones, "_is_reachable", lambda _: True)
-    with pytest.raises(MissingWeights, match=r"resnet10t.*no route to host"):
+    with pytest.raises(MissingWeights, match=r"resnet10t.*no route to host.*huggingface.co/timm/resnet10t"):
         build_backbone(SMALL, 2, weights="timm")
 
 

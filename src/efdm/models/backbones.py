@@ -186,7 +186,9 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
         return timm.create_model(name, pretrained=True, num_classes=classes, **options)
     except Exception as error:  # timm passes on any error of its downloader, its cache and its file readers
         problem = f"timm could not load the weights of {name} ({type(error).__name__}: {error})"
-        raise MissingWeights(f"{problem}; download the file and pass its path as weights, or use 'random'") from error
+        hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
+        file = f"model.safetensors from https://huggingface.co/{hub}" if hub else "the file"
+        raise MissingWeights(f"{problem}; download {file} and pass its path as weights, or use 'random'") from error
     finally:
         constants.HF_HUB_OFFLINE = before
 
