@@ -17,6 +17,7 @@ def test_invalid_settings(name: str, value: object) -> None:
     with pytest.raises(SettingError) as caught:
         Saving(**{name: value})  # type: ignore[arg-type]
     assert caught.value.settings == (name,)
+    assert "''" not in str(caught.value), "an empty value is no choice to offer"
 
 
 def test_names_and_existing_results(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Saving:
     existing: Existing = "replace"
 
     def __post_init__(self) -> None:
-        check_choice("format", self.format, ("", *FORMATS))
+        check_choice("format", self.format or FORMATS[0], FORMATS)
         check_choice("existing", self.existing, get_args(Existing))
         if not 1 <= self.quality <= 100:
             raise SettingError(f"quality must be from 1 to 100, got {self.quality}", "quality")
