@@ -214,6 +214,12 @@ def test_mask_is_the_brightness_times_alpha(tmp_path: Path) -> None:
     assert read_mask(saved(tmp_path, clear)).tolist() == [[1, 0]]
 
 
+@pytest.mark.parametrize("values", [[0, 0], [0, 1]], ids=["black", "labels"])
+def test_a_mask_that_selects_nothing_is_named(tmp_path: Path, values: list[int]) -> None:
+    with pytest.raises(PictureError, match=r"\.png.*255"):
+        read_mask(saved(tmp_path, Image.fromarray(np.array([values], np.uint8))))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 @pytest.mark.parametrize("size", [(13, 40), (64, 20), (90, 90)], ids=["smaller", "both_ways", "larger"])
 def test_resize_agrees_with_pillows_bicubic(size: tuple[int, int], dtype: torch.dtype) -> None:

@@ -105,10 +105,12 @@ def from_image(image: Image.Image) -> Picture:
 
 
 def read_mask(path: StrPath) -> Tensor:
-    """Read a mask ``(h, w)`` in [0, 1]: the brightness of the picture, times its alpha."""
+    """Read a mask ``(h, w)`` in [0, 1]: the brightness of the picture, times its alpha. A black mask raises an error."""
     picture = read_picture(path)
-    brightness = picture.rgb.mean(dim=0)
-    return brightness if picture.alpha is None else brightness * picture.alpha[0]
+    mask = picture.rgb.mean(dim=0) * (1 if picture.alpha is None else picture.alpha[0])
+    if mask.max() < 2 / 255:  # a file of labels 0 and 1 looks black
+        raise PictureError(f"{path} selects nothing; the selected pixels of a mask must be white (255, not 1)")
+    return mask
 
 
 def file_error(error: Exception, path: StrPath, kind: type[PictureError] = PictureError) -> PictureError:
