@@ -41,7 +41,7 @@ CASES = {
     "block_of_256_threads": lambda: _normal(4096),
     "block_of_512_threads": lambda: _normal(4097),
     "largest_block": lambda: _normal(16_384),
-    "several_tiles": lambda: _normal(16_385),
+    "two_chunks": lambda: _normal(16_385),
     "resnet_layer1": lambda: _normal(3136),
     "all_equal": lambda: (torch.full((3, 50), 0.25), _normal(50)[1]),
     "style_all_equal": lambda: (_normal(50)[0], torch.full((3, 50), -3.0)),

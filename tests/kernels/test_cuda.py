@@ -14,7 +14,7 @@ from efdm.kernels import reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
-SIZES = (4096, 20_000)  # one thread block, and several tiles
+SIZES = (4096, 20_000, 70_000)  # one thread block, chunks, and tiles
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -109,7 +109,8 @@ def test_from_another_thread() -> None:
 def test_kernel_by_dtype_and_length() -> None:
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         assert kernels.choose_kernel(torch.device("cuda"), dtype, 16_384).name == "cuda_block"
-        assert kernels.choose_kernel(torch.device("cuda"), dtype, 16_385).name == "cuda_radix"
+        assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_536).name == "cuda_chunks"
+        assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_537).name == "cuda_radix"
     assert kernels.choose_kernel(torch.device("cuda"), torch.float64, 10).name == "torch"
 
 

@@ -41,7 +41,7 @@ def test_launch_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_launch, "_max_shared", lambda _: 1 << 17)
     cuda_launch._launcher.cache_clear()
     partner, weight = torch.arange(4), torch.rand(4)
-    for functions, n in ((cuda.block, 50), (cuda.radix, 20_000)):
+    for functions, n in ((cuda.block, 50), (cuda.chunks, 40_000), (cuda.radix, 20_000)):
         x, rank = torch.randn(4, 6, n), torch.zeros(4, 6, n, dtype=torch.int32)
         functions.sort_match(x, x)
         functions.match_sorted(x, x)

@@ -49,7 +49,7 @@ def test_forced_kernel_that_does_not_support_the_input(monkeypatch: pytest.Monke
 
 def test_unknown_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_VARIABLE, "fastest")
-    with pytest.raises(ValueError, match="cuda_block, cuda_radix, cpu_network, cpu_radix, torch"):
+    with pytest.raises(ValueError, match="cuda_block, cuda_chunks, cuda_radix, cpu_network, cpu_radix, torch"):
         choose_kernel(CPU, torch.float32, 8)
 
 

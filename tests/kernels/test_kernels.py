@@ -78,7 +78,7 @@ def test_named_cases(kernel: Kernel, where: torch.device, dtype: torch.dtype, ca
 
 @each_kernel_and_dtype
 def test_dtypes(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
-    for case in ("worked_example", "after_relu", "both_zeros", "infinities", "nan", "huge", "tiny", "several_tiles"):
+    for case in ("worked_example", "after_relu", "both_zeros", "infinities", "nan", "huge", "tiny", "two_chunks"):
         x, y = rows(case, dtype, where)
         if x.shape[-1] <= kernel.max_length(where, dtype):
             check_against_reference(x, y)
@@ -86,7 +86,7 @@ def test_dtypes(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None
 
 @each_kernel_and_dtype
 def test_tolerant(kernel: Kernel, where: torch.device, dtype: torch.dtype) -> None:
-    names = "worked_example one_value odd_length after_relu all_equal infinities nan huge several_tiles"
+    names = "worked_example one_value odd_length after_relu all_equal infinities nan huge two_chunks"
     for case in names.split():
         x, y = rows(case, dtype, where)
         if x.shape[-1] > kernel.max_length(where, dtype):

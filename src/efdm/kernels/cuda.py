@@ -1,7 +1,8 @@
 """CUDA kernels: the functions of `reference` as launches of sort_match.cu.
 
 Rows of up to `max_block_length` values are sorted by one thread block in shared memory, content and style in a single
-launch. Longer rows are split into tiles, one per block, and sorted byte by byte in global memory.
+launch. Rows of up to `MAX_CHUNKED_LENGTH` values are split into chunks of that length, which are sorted and merged in pairs.
+Longer rows are split into tiles, one per block, and sorted byte by byte.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import torch
 from torch import Tensor
 
 from efdm.kernels import reference
-from efdm.kernels.cuda_launch import THREADS, block_launcher, tile_launcher
+from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, block_launcher, chunk_launcher, tile_launcher
 from efdm.kernels.cuda_tolerant import average_in_tiles, match_in_block
 
+MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px image; positions have 16 bits
 MAX_LENGTH = 1 << 30  # sums of two indices fit 32 bits
 _KEYS, _CONTENT, _STYLE = range(3)  # what an array holds, as in sort_match.cu
 _TRANSPOSE_SIDE = 64  # of the squares in to_rows, as in sort_match.cu
@@ -71,7 +73,7 @@ class block:
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         if block_launcher(x).has_tolerant:
             return match_in_block(x, values, tolerance, "unsorted")
-        return radix.tolerant_match(x, values, tolerance)
+        return chunks.tolerant_match(x, values, tolerance)
 
     @staticmethod
     def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
@@ -141,18 +143,131 @@ class block:
         return block._mix_sorted(grad, reference.combined(ordered, matrix.mT), order, themselves, weight)
 
 
-class radix:
-    """Functions of `reference` for longer rows, which all blocks sort together."""
+class _long_rows:
+    """Functions of `reference` for rows that several blocks sort. Subclasses define how."""
 
-    @staticmethod
-    def sort_match(x: Tensor, y: Tensor) -> Tensor:
-        return radix.match_sorted(x, radix.sort_rows(y))
+    @classmethod
+    def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
+        return cls.match_sorted(x, cls.sort_rows(y))
 
-    @staticmethod
-    def match_sorted(x: Tensor, values: Tensor) -> Tensor:
+    @classmethod
+    def match_sorted(cls, x: Tensor, values: Tensor) -> Tensor:
         out = torch.empty_like(values)
-        radix._sort_content(x, values=values, out=out)
+        cls._sort_content(x, values=values, out=out)
         return out
+
+    @classmethod
+    def sort_rank(cls, x: Tensor) -> tuple[Tensor, Tensor]:
+        values, rank = torch.empty_like(x), _rank_like(x)
+        cls._sort_content(x, ordered=values, rank=rank)
+        return values, rank
+
+    @staticmethod
+    def sort_rows(y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @staticmethod
+    def _sort_content(
+        x: Tensor,
+        *,
+        values: Tensor | None = None,
+        out: Tensor | None = None,
+        ordered: Tensor | None = None,
+        rank: Tensor | None = None,
+    ) -> None:
+        """Sort the content and write each output that is not None: ``values`` scattered by rank, sorted content, ranks."""
+        raise NotImplementedError
+
+    @staticmethod
+    def take(values: Tensor, rank: Tensor) -> Tensor:
+        out = torch.empty_like(values)
+        tile_launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
+        return out
+
+    tolerant_values = staticmethod(average_in_tiles)
+
+    @classmethod
+    def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        return cls._mix_ranked(x, *cls.sort_rank(x), partner, weight)
+
+    @classmethod
+    def mix_order(cls, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        values, rank = cls.sort_rank(x)
+        order = reference.inverse(rank).to(reference.order_dtype(x.shape[-1]))
+        return cls._mix_ranked(x, values, rank, partner, weight), order
+
+    @staticmethod
+    def _mix_ranked(x: Tensor, values: Tensor, rank: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
+        launcher, out = tile_launcher(x), torch.empty_like(x)
+        numbers = (x.shape[1], launcher.n, launcher.infinity)
+        launcher.per_items("mix_ranked", 1, x, values, rank, partner, weight, out, *numbers)
+        return out
+
+    mix_backward = staticmethod(reference.mix_backward)
+
+    @classmethod
+    def combine_order(cls, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        return reference.combine_order(x, matrix, cls.sort_rank, cls.take)
+
+    @classmethod
+    def combine_backward(cls, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
+        return reference.combine_backward(grad, order, matrix, cls.take)
+
+
+class chunks(_long_rows):
+    """Rows that are sorted in chunks and merged in pairs."""
+
+    @staticmethod
+    def sort_rows(y: Tensor) -> Tensor:
+        launcher, keys = chunk_launcher(y), torch.empty_like(y)
+        launcher.per_tile("chunk_style", y, keys)
+        run, is_last = launcher.capacity, False
+        while not is_last:
+            is_last, merged = 2 * run >= launcher.n, torch.empty_like(y)
+            launcher.per_items("merge_style", MERGE_ITEMS, keys, merged, launcher.n, run, int(is_last))
+            keys, run = merged, 2 * run
+        return keys
+
+    @staticmethod
+    def _sort_content(
+        x: Tensor,
+        *,
+        values: Tensor | None = None,
+        out: Tensor | None = None,
+        ordered: Tensor | None = None,
+        rank: Tensor | None = None,
+    ) -> None:
+        (keys, positions, run), launcher = chunks._sort_halves(x), chunk_launcher(x)
+        launcher.per_items("scatter_content", MERGE_ITEMS, keys, positions, x, values, out, ordered, rank, launcher.n, run)
+
+    @staticmethod
+    def _sort_halves(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        """Return the keys and the positions of the content before the last merge, and the length of a sorted run."""
+        launcher = chunk_launcher(x)
+        keys, positions = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int16, device=x.device)
+        launcher.per_tile("chunk_content", x, keys, positions)
+        run = launcher.capacity
+        while 2 * run < launcher.n:
+            keys, positions = chunks._merge(keys, positions, run)
+            run *= 2
+        return keys, positions, run
+
+    @staticmethod
+    def _merge(keys: Tensor, positions: Tensor, run: int) -> tuple[Tensor, Tensor]:
+        """Merge runs in pairs. The last merge returns sorted values instead of keys."""
+        launcher, merged = chunk_launcher(keys), (torch.empty_like(keys), torch.empty_like(positions))
+        numbers = (launcher.n, run, int(2 * run >= launcher.n))
+        launcher.per_items("merge_content", MERGE_ITEMS, keys, positions, *merged, *numbers)
+        return merged
+
+    @staticmethod
+    def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
+        content, positions = chunks._merge(*chunks._sort_halves(x))
+        return average_in_tiles(content, values, tolerance, positions)
+
+
+class radix(_long_rows):
+    """Rows of any length, which all blocks sort together."""
 
     @staticmethod
     def sort_rows(y: Tensor) -> Tensor:
@@ -162,12 +277,6 @@ class radix:
             tile_launcher(y).per_tile("move_style", keys, *radix._count_digits(keys, kind, byte), y, kind, byte)
             kind = _KEYS
         return y
-
-    @staticmethod
-    def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
-        values, rank = torch.empty_like(x), _rank_like(x)
-        radix._sort_content(x, ordered=values, rank=rank)
-        return values, rank
 
     @staticmethod
     def _count_digits(keys: Tensor, kind: int, byte: int) -> tuple[Tensor, Tensor]:
@@ -188,7 +297,7 @@ class radix:
         rank: Tensor | None = None,
         order: Tensor | None = None,
     ) -> None:
-        """Sort the content and write the given outputs: ``values`` by rank to ``out``, sorted content, ranks, positions."""
+        """Also write the positions to ``order`` if it is given."""
         keys, positions, kind, last = x, None, _CONTENT, x.dtype.itemsize - 1
         for byte in range(last):
             moved = torch.empty_like(x), _rank_like(x)
@@ -201,43 +310,7 @@ class radix:
         tile_launcher(x).per_tile("move_content", keys, positions, *counted, *outputs, kind, last)
 
     @staticmethod
-    def take(values: Tensor, rank: Tensor) -> Tensor:
-        out = torch.empty_like(values)
-        tile_launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
-        return out
-
-    @staticmethod
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         content, order = torch.empty_like(x), _rank_like(x)
         radix._sort_content(x, ordered=content, order=order)
         return average_in_tiles(content, values, tolerance, order)
-
-    tolerant_values = staticmethod(average_in_tiles)
-
-    @staticmethod
-    def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
-        return radix.mix_order(x, partner, weight)[0]
-
-    @staticmethod
-    def mix_order(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        launcher, values, rank, order, out = (
-            tile_launcher(x),
-            torch.empty_like(x),
-            _rank_like(x),
-            _rank_like(x),
-            torch.empty_like(x),
-        )
-        radix._sort_content(x, ordered=values, rank=rank, order=order)
-        numbers = (x.shape[1], launcher.n, launcher.infinity)
-        launcher.per_items("mix_ranked", 1, x, values, rank, partner, weight, out, *numbers)
-        return out, order.to(reference.order_dtype(launcher.n))
-
-    mix_backward = staticmethod(reference.mix_backward)
-
-    @staticmethod
-    def combine_order(x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        return reference.combine_order(x, matrix, radix.sort_rank, radix.take)
-
-    @staticmethod
-    def combine_backward(grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
-        return reference.combine_backward(grad, order, matrix, radix.take)

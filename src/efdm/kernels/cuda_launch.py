@@ -25,7 +25,7 @@ _BLOCKS = {
 }
 SOURCE = Path(__file__).with_name("sort_match.cu")
 THREADS = 256  # threads per block of the kernels that do not sort
-SUM_ITEMS = 8  # elements per thread of sum_tiles and average_tiles, as in sort_match.cu
+MERGE_ITEMS = 8  # elements per thread of the merge kernels and of tolerant matches in tiles, as in sort_match.cu
 _TILE = 8192  # elements of a long row that a block handles
 _MIX_THREADS = 512  # threads per block of mix_ordered and its gradient, as in sort_match.cu
 _MIX_SHARED = 112 * 1024  # their shared memory: two blocks per multiprocessor of an H200
@@ -130,3 +130,8 @@ def block_launcher(x: Tensor) -> Launcher:
 def tile_launcher(x: Tensor) -> Launcher:
     """Return the launcher for rows of any length, which are split into tiles."""
     return _launcher(x.shape[-1], _TILE, x.dtype, x.device.index)
+
+
+def chunk_launcher(x: Tensor) -> Launcher:
+    """Return the launcher for rows that are split into chunks of the longest row that fits one thread block."""
+    return _launcher(x.shape[-1], max_block_length(x.device.index, x.dtype.itemsize), x.dtype, x.device.index)

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from efdm.kernels.cuda_launch import SUM_ITEMS, THREADS, block_launcher, tile_launcher
+from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, block_launcher, tile_launcher
 
 
 def match_in_block(x: Tensor, values: Tensor, tolerance: float, content: Literal["sorted", "unsorted"]) -> Tensor:
@@ -22,13 +22,14 @@ def match_in_block(x: Tensor, values: Tensor, tolerance: float, content: Literal
 def average_in_tiles(content: Tensor, values: Tensor, tolerance: float, positions: Tensor | None = None) -> Tensor:
     """Average sorted values over similar sorted content, and move them to its positions unless they are None."""
     n, out = values.shape[-1], torch.empty_like(values)
-    launcher, tiles = tile_launcher(values), -(-n // (THREADS * SUM_ITEMS))
+    launcher, tiles = tile_launcher(values), -(-n // (THREADS * MERGE_ITEMS))
     sums = torch.empty(values.shape, dtype=torch.float64, device=values.device)
     totals = torch.empty(values.numel() // n, tiles, 4, dtype=torch.float64, device=values.device)
     numbers = (n, launcher.infinity)
-    launcher.per_items("sum_tiles", SUM_ITEMS, content, values, sums, totals, *numbers)
-    tensors = (content, values, sums, totals.cumsum(1), positions, out)
-    launcher.per_items("average_tiles", SUM_ITEMS, *tensors, _bits(tolerance), *numbers)
+    launcher.per_items("sum_tiles", MERGE_ITEMS, content, values, sums, totals, *numbers)
+    short = positions is not None and positions.dtype == torch.int16
+    tensors = (content, values, sums, totals.cumsum(1), positions if short else None, None if short else positions, out)
+    launcher.per_items("average_tiles", MERGE_ITEMS, *tensors, _bits(tolerance), *numbers)
     return out
 
 

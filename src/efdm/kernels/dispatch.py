@@ -50,6 +50,10 @@ KERNELS = (
         "one fused launch, one thread block per row", strided=(*_MIXING, *_COMBINING),
     ),
     Kernel(
+        "cuda_chunks", "cuda", DTYPES, lambda d, t: cuda.MAX_CHUNKED_LENGTH, nvrtc.unavailable_reason, cuda.chunks,
+        "chunks sorted by one thread block each, then merged",
+    ),
+    Kernel(
         "cuda_radix", "cuda", DTYPES, lambda d, t: cuda.MAX_LENGTH, nvrtc.unavailable_reason, cuda.radix,
         "radix sort, all thread blocks together",
     ),

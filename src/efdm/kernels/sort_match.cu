@@ -622,16 +622,129 @@ MIX_KERNEL add_gradients(const raw *grad, const raw *ordered, const half_word *o
   FOR_FEATURES(out[feature] = lines[line])
 }
 
-// Long rows are sorted by all blocks together, byte by byte from the lowest to the highest. A block handles a tile of CAPACITY
-// elements: count_digits counts its digits, torch adds up the counts in the order (row, digit, tile), and move_style or
-// move_content sorts the tile by the digit and moves every run of equal digits to its place in the row.
-enum Kind { KEYS, CONTENT, STYLE };  // what an array holds: keys, or in the first pass the values of one side
-
+// Rows of up to 65,536 values are split into chunks, one per block. Sorted chunks are merged in pairs, as keys, until the last merge writes the
+// result. Content carries its 16-bit position in the row.
 #define TILE_OF_BLOCK                   \
   ROW_AND_TILE(CAPACITY)                \
   int first = tile * CAPACITY, size = min(CAPACITY, n - first); \
   word *keys;                           \
   Shared &shared = shared_memory(keys);
+
+KERNEL(BLOCKS_ONE_SIDE) chunk_style(const raw *y, raw *sorted_keys, int n, word infinity) {
+  TILE_OF_BLOCK
+  word items[ITEMS];
+  sort_style(y + row + first, size, infinity, items, shared);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    if (position(k) < size) sorted_keys[row + first + position(k)] = items[k];
+}
+
+KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word *positions, int n, word infinity) {
+  TILE_OF_BLOCK
+  word items[ITEMS];
+  sort_content(x + row + first, size, infinity, items, shared, keys);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    if (position(k) < size) {
+      int i = items[k] & 0xffff;
+      positions[row + first + position(k)] = first + i;
+      sorted_keys[row + first + position(k)] = key_of(items[k], keys);
+    }
+}
+
+#define MERGE_THREADS 256
+#define MERGE_ITEMS 8  // elements per thread
+const int TILE = MERGE_THREADS * MERGE_ITEMS;
+
+// Returns how many of the first `diagonal` elements of the merged sequence come from a. Equal keys come from a first.
+template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_size, int diagonal) {
+  int low = max(0, diagonal - b_size), high = min(diagonal, a_size);
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (a[middle] <= b[diagonal - 1 - middle]) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// Computes this block's TILE elements of the output of merging runs of `run` elements in pairs. Sets the keys of this thread
+// and their source indices in the row, and returns the first output index of the tile. Ends with a barrier.
+__device__ int merge_tile(const raw *row_keys, int tile_of_row, int n, int run, raw (&merged)[MERGE_ITEMS],
+                          int (&from)[MERGE_ITEMS]) {
+  __shared__ raw tile[TILE];
+  __shared__ int splits[2];
+  int first = tile_of_row * TILE, pair = first / (2 * run) * 2 * run;
+  int a_size = min(run, n - pair), b_size = min(run, n - pair - a_size);
+  const raw *a = row_keys + pair, *b = a + a_size;
+  int begin = first - pair, end = min(begin + TILE, a_size + b_size);
+  if (threadIdx.x < 2) splits[threadIdx.x] = split(a, a_size, b, b_size, threadIdx.x ? end : begin);
+  __syncthreads();
+  int a_begin = splits[0], a_count = splits[1] - a_begin, b_begin = begin - a_begin, count = end - begin;
+  for (int i = threadIdx.x; i < count; i += MERGE_THREADS) tile[i] = i < a_count ? a[a_begin + i] : b[b_begin + i - a_count];
+  __syncthreads();
+  const raw *ta = tile, *tb = tile + a_count;
+  int b_count = count - a_count, diagonal = min((int)threadIdx.x * MERGE_ITEMS, count);
+  int i = split(ta, a_count, tb, b_count, diagonal), j = diagonal - i;
+#pragma unroll
+  for (int k = 0; k < MERGE_ITEMS; k++) {
+    bool from_a = j >= b_count || (i < a_count && ta[i] <= tb[j]);
+    int source = from_a ? i : a_count + j;
+    merged[k] = tile[min(source, TILE - 1)];
+    from[k] = from_a ? pair + a_begin + i : pair + a_size + b_begin + j;
+    if (from_a) i++;
+    else j++;
+  }
+  __syncthreads();
+  return first;
+}
+
+// Thread t holds elements t * MERGE_ITEMS + k of the tile. They are exchanged first, so that writes are coalesced.
+template <class T, class Write> __device__ void write_merged(T (&mine)[MERGE_ITEMS], int count, Write write) {
+  __shared__ T tile[TILE];
+#pragma unroll
+  for (int k = 0; k < MERGE_ITEMS; k++) tile[threadIdx.x * MERGE_ITEMS + k] = mine[k];
+  __syncthreads();
+  for (int i = threadIdx.x; i < count; i += MERGE_THREADS) write(i, tile[i]);
+  __syncthreads();
+}
+
+#define MERGE_KERNEL extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
+#define MERGED_TILE(keys)                                                                     \
+  ROW_AND_TILE(TILE)                                                                            \
+  raw merged[MERGE_ITEMS];                                                                      \
+  int from[MERGE_ITEMS];                                                                        \
+  int first = merge_tile(keys + row, tile, n, run, merged, from), count = min(TILE, n - first); \
+  size_t start = row + first;
+
+MERGE_KERNEL merge_style(const raw *keys, raw *out, int n, int run, int is_last) {
+  MERGED_TILE(keys)
+  write_merged(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
+}
+
+MERGE_KERNEL merge_content(const raw *keys, const half_word *positions, raw *out, half_word *out_positions, int n, int run,
+                           int is_last) {
+  MERGED_TILE(keys)
+  write_merged(merged, count, [&](int i, raw key) { out[start + i] = is_last ? style_value(key) : key; });
+  write_merged(from, count, [&](int i, int source) { out_positions[start + i] = positions[row + source]; });
+}
+
+// The last merge of content, fused with its use. `out` receives `values` scattered by rank, `sorted` and `rank` are as in
+// sort_rank. Each of these outputs may be null.
+MERGE_KERNEL scatter_content(const raw *keys, const half_word *positions, const raw *x, const raw *values, raw *out,
+                             raw *sorted, int *rank, int n, int run) {
+  MERGED_TILE(keys)
+  write_merged(from, count, [&](int i, int source) {
+    size_t home = row + positions[row + source];
+    if (out) out[home] = values[start + i];
+    if (sorted) sorted[start + i] = x[home];
+    if (rank) rank[home] = first + i;
+  });
+}
+
+// Longer rows are sorted by all blocks together, byte by byte from the lowest to the highest. A block handles a tile of CAPACITY
+// elements: count_digits counts its digits, torch adds up the counts in the order (row, digit, tile), and move_style or
+// move_content sorts the tile by the digit and moves every run of equal digits to its place in the row.
+enum Kind { KEYS, CONTENT, STYLE };  // what an array holds: keys, or in the first pass the values of one side
 
 // Indices past the tile get the last key.
 __device__ __forceinline__ void load_tile(const raw *x, int size, int kind, word infinity, word (&items)[ITEMS]) {
@@ -741,31 +854,30 @@ KERNEL(BLOCKS_BOTH_SIDES) move_content(const raw *x, const int *positions, const
 
 // Tolerant matching of long rows, given their sorted content. The first kernel sums the tiles, and the second one needs the
 // cumulative totals of the tiles of each row.
-#define SUM_THREADS 256
-#define SUM_ITEMS 8  // elements per thread
-#define SUM_KERNEL extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-const int SUM_TILE = SUM_THREADS * SUM_ITEMS;
-
-SUM_KERNEL sum_tiles(const raw *content, const raw *values, double *sums, Totals *totals, int n, word infinity) {
-  __shared__ double shared_sums[sums_size(SUM_THREADS, SUM_ITEMS)];
-  ROW_AND_TILE(SUM_TILE)
-  size_t start = row + tile * SUM_TILE;
-  int size = min(SUM_TILE, n - tile * SUM_TILE);
+MERGE_KERNEL sum_tiles(const raw *content, const raw *values, double *sums, Totals *totals, int n, word infinity) {
+  __shared__ double shared_sums[sums_size(MERGE_THREADS, MERGE_ITEMS)];
+  ROW_AND_TILE(TILE)
+  size_t start = row + tile * TILE;
+  int size = min(TILE, n - tile * TILE);
   auto ordered = [&](int i) { return to_float(content[start + i], infinity); };
   float shift = to_float(content[row], infinity);
-  Totals mine = sum_values<SUM_THREADS, SUM_ITEMS>(ordered, shift, values + start, size, infinity, shared_sums);
-  for (int i = threadIdx.x; i < size; i += SUM_THREADS) sums[start + i] = shared_sums[padded(i)];
+  Totals mine = sum_values<MERGE_THREADS, MERGE_ITEMS>(ordered, shift, values + start, size, infinity, shared_sums);
+  for (int i = threadIdx.x; i < size; i += MERGE_THREADS) sums[start + i] = shared_sums[padded(i)];
   if (threadIdx.x == 0) totals[blockIdx.x] = mine;
 }
 
-// `positions` are those of the sorted content in the output, or null to keep its order.
-SUM_KERNEL average_tiles(const raw *content, const raw *values, const double *sums, const Totals *totals,
-                           const int *positions, raw *out, double tolerance, int n, word infinity) {
-  ROW_AND_TILE(SUM_TILE)
+// The sorted content has `positions`, or `short_positions`, in the output. If both are null, it keeps its order.
+MERGE_KERNEL average_tiles(const raw *content, const raw *values, const double *sums, const Totals *totals,
+                           const half_word *short_positions, const int *positions, raw *out, double tolerance, int n,
+                           word infinity) {
+  ROW_AND_TILE(TILE)
   const Totals *upto = totals + blockIdx.x - tile;
   auto ordered = [&](int i) { return to_float(content[row + i], infinity); };
-  auto sum_to = [&](int i) { return sums[row + i] + (i < SUM_TILE ? 0 : upto[(word)i / SUM_TILE - 1].values); };
-  int begin = tile * SUM_TILE + (threadIdx.x & ~31) * SUM_ITEMS;
-  average_values<SUM_ITEMS>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
-                         [&](int, int rank, raw value) { out[row + (positions ? positions[row + rank] : rank)] = value; });
+  auto sum_to = [&](int i) { return sums[row + i] + (i < TILE ? 0 : upto[(word)i / TILE - 1].values); };
+  auto home = [&](int rank) {
+    return short_positions ? short_positions[row + rank] : positions ? positions[row + rank] : rank;
+  };
+  int begin = tile * TILE + (threadIdx.x & ~31) * MERGE_ITEMS;
+  average_values<MERGE_ITEMS>(ordered, sum_to, values + row, upto[tiles - 1], tolerance, begin, n, infinity,
+                              [&](int, int rank, raw value) { out[row + home(rank)] = value; });
 }
