@@ -7,6 +7,9 @@ Longer rows are split into tiles, one per block, and sorted byte by byte.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -144,7 +147,16 @@ class block:
 
 
 class _long_rows:
-    """Functions of `reference` for rows that several blocks sort. Subclasses define how."""
+    """Functions of `reference` for rows that several blocks sort. Subclasses define how.
+
+    ``_sort_content`` writes each given output: ``values`` scattered by rank to ``out``, sorted content, and ranks.
+    """
+
+    _sort_content: ClassVar[Callable[..., None]]
+
+    @staticmethod
+    def sort_rows(y: Tensor) -> Tensor:
+        raise NotImplementedError
 
     @classmethod
     def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
@@ -161,22 +173,6 @@ class _long_rows:
         values, rank = torch.empty_like(x), _rank_like(x)
         cls._sort_content(x, ordered=values, rank=rank)
         return values, rank
-
-    @staticmethod
-    def sort_rows(y: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    @staticmethod
-    def _sort_content(
-        x: Tensor,
-        *,
-        values: Tensor | None = None,
-        out: Tensor | None = None,
-        ordered: Tensor | None = None,
-        rank: Tensor | None = None,
-    ) -> None:
-        """Sort the content and write each output that is not None: ``values`` scattered by rank, sorted content, ranks."""
-        raise NotImplementedError
 
     @staticmethod
     def take(values: Tensor, rank: Tensor) -> Tensor:
