@@ -7,8 +7,7 @@ Longer rows are split into tiles, one per block, and sorted byte by byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from efdm.kernels.cuda_tolerant import average_in_tiles, match_in_block
 MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px image; positions have 16 bits
 MAX_LENGTH = 1 << 30  # sums of two indices fit 32 bits
 _KEYS, _CONTENT, _STYLE = range(3)  # what an array holds, as in sort_match.cu
+_OUTPUTS = ("values", "out", "ordered", "rank")  # of a sort of content, in the order of the kernels' parameters
 _TRANSPOSE_SIDE = 64  # of the squares in to_rows, as in sort_match.cu
 
 
@@ -146,17 +146,18 @@ class block:
         return block._mix_sorted(grad, reference.combined(ordered, matrix.mT), order, themselves, weight)
 
 
-class _long_rows:
-    """Functions of `reference` for rows that several blocks sort. Subclasses define how.
-
-    ``_sort_content`` writes each given output: ``values`` scattered by rank to ``out``, sorted content, and ranks.
-    """
-
-    _sort_content: ClassVar[Callable[..., None]]
+class _long_rows(ABC):
+    """Functions of `reference` for rows that several blocks sort. Subclasses define how."""
 
     @staticmethod
+    @abstractmethod
     def sort_rows(y: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Sort every row."""
+
+    @staticmethod
+    @abstractmethod
+    def _sort_content(x: Tensor, **outputs: Tensor) -> None:
+        """Sort the content and write the given outputs: ``values`` scattered by rank to ``out``, sorted content, ranks."""
 
     @classmethod
     def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
@@ -225,16 +226,10 @@ class chunks(_long_rows):
         return keys
 
     @staticmethod
-    def _sort_content(
-        x: Tensor,
-        *,
-        values: Tensor | None = None,
-        out: Tensor | None = None,
-        ordered: Tensor | None = None,
-        rank: Tensor | None = None,
-    ) -> None:
+    def _sort_content(x: Tensor, **outputs: Tensor) -> None:
         (keys, positions, run), launcher = chunks._sort_halves(x), chunk_launcher(x)
-        launcher.per_items("scatter_content", MERGE_ITEMS, keys, positions, x, values, out, ordered, rank, launcher.n, run)
+        written = map(outputs.get, _OUTPUTS)
+        launcher.per_items("scatter_content", MERGE_ITEMS, keys, positions, x, *written, launcher.n, run)
 
     @staticmethod
     def _sort_halves(x: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -284,26 +279,18 @@ class radix(_long_rows):
         return counts, counts.view(-1).cumsum(0)
 
     @staticmethod
-    def _sort_content(
-        x: Tensor,
-        *,
-        values: Tensor | None = None,
-        out: Tensor | None = None,
-        ordered: Tensor | None = None,
-        rank: Tensor | None = None,
-        order: Tensor | None = None,
-    ) -> None:
+    def _sort_content(x: Tensor, **outputs: Tensor) -> None:
         """Also write the positions to ``order`` if it is given."""
         keys, positions, kind, last = x, None, _CONTENT, x.dtype.itemsize - 1
         for byte in range(last):
             moved = torch.empty_like(x), _rank_like(x)
             counted = radix._count_digits(keys, kind, byte)
-            rest = (None, None, None, None, None, kind, byte)
-            tile_launcher(x).per_tile("move_content", keys, positions, *counted, *moved, *rest)
+            none = (None,) * (1 + len(_OUTPUTS))
+            tile_launcher(x).per_tile("move_content", keys, positions, *counted, *moved, *none, kind, byte)
             (keys, positions), kind = moved, _KEYS
         counted = radix._count_digits(keys, kind, last)
-        outputs = (None, order, x, values, out, ordered, rank)
-        tile_launcher(x).per_tile("move_content", keys, positions, *counted, *outputs, kind, last)
+        written = (None, outputs.get("order"), x, *map(outputs.get, _OUTPUTS))
+        tile_launcher(x).per_tile("move_content", keys, positions, *counted, *written, kind, last)
 
     @staticmethod
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
