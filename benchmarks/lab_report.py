@@ -50,7 +50,8 @@ def cost_table() -> str:
 
 
 PACS = ROOT / "results" / "pacs-resnet18" / "leave-one-out"
-MAIN = ("erm", "mixstyle", "efdmix", "efdmix-flow", "dsu", "crossnorm", "distribution-noise")  # the README's rows
+# the README's rows
+MAIN = ("erm", "mixstyle", "mixstyle-flow", "efdmix", "efdmix-flow", "dsu", "crossnorm", "distribution-noise")
 PAPER = "paper"  # the source of a published line starts with this word if it is the EFDM paper
 
 

@@ -103,9 +103,10 @@ def published(claim: Claim, lines: tuple[Published, ...], direction: str = "") -
 
 
 def _values(lines: tuple[Published, ...], row: str, selection: str) -> dict[str, float]:
-    """Return the paper's numbers of a row. Its EFDMix is that of the authors' code, so "-flow" rows share them."""
+    """Return the paper's numbers of a row. Both forms of EFDMix share them, with and without the gradient of its code."""
+    same = (row, row.removesuffix("-flow")) if row.startswith("efdmix") else (row,)
     for line in lines:
-        if line.row in (row, row.removesuffix("-flow")) and line.selection == selection and "MixStyle" not in line.source:
+        if line.row in same and line.selection == selection and "MixStyle" not in line.source:
             return {column: mean for column, (mean, _) in line.values.items()}
     return {}
 

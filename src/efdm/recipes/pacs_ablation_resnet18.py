@@ -4,9 +4,9 @@ claim     EFDMix works after several lower stages, with alpha = 0.1 and p = 0.5,
           distributions (EFDM).
 command   efdm dg run pacs_ablation_resnet18 --data PACS --weights resnet18.safetensors -o runs/ablation18 --lanes 4
 time      about 6 s a run on one H200, after a minute to read and compile
-expected  no published numbers in the main paper, which refers to its supplement. Measured (1 seed): efdmix-flow 83.2;
-          layer1-4 79.4, layer1 82.5, layer1-2 83.1; alpha 0.2 83.5, 0.3 83.6, 1 81.9; exchange 82.8; p 0.25 83.6,
-          0.75 83.0, 1 82.9
+expected  no published numbers in the main paper, which refers to its supplement. Measured: efdmix-flow 83.2; after layer1
+          82.1, layer1-2 83.0, layer1-4 80.2; alpha 0.2 83.4, 0.3 83.3, 1 82.1; exchange 83.2; p 0.25 83.0, 0.75 83.3,
+          1 82.2
 runs      144 (12 methods x 4 domains x 3 seeds)
 
 Every row changes one setting of efdmix-flow: layer1 to layer3, alpha 0.1, p 0.5. "exchange" keeps nothing of a sample's own
