@@ -103,9 +103,11 @@ def match_sorted(
 @checked
 def tie_bounds(values: Values) -> tuple[Positions, Positions]:
     """Return, for every value of sorted rows, the number of smaller values and the number of values not larger."""
-    is_new = values[..., 1:] != values[..., :-1]
-    group = torch.cat([torch.zeros_like(values[..., :1], dtype=torch.long), is_new.long().cumsum(-1)], -1)
-    # sums and scatters rather than searchsorted, which has no ONNX operator
-    length = torch.zeros_like(group).scatter_add(-1, group, torch.ones_like(group))
-    end = length.cumsum(-1).gather(-1, group)
-    return end - length.gather(-1, group), end
+    n = values.shape[-1]
+    is_last = torch.cat([values[..., 1:] != values[..., :-1], torch.ones_like(values[..., :1], dtype=torch.bool)], -1)
+    group = is_last.cumsum(-1) - is_last.long()  # number of distinct smaller values
+    # ends[i] counts the values in the first i groups, and ends[n + 1] is never read. searchsorted has no ONNX operator.
+    ends = group.new_zeros(*group.shape[:-1], n + 2)
+    count = torch.arange(1, n + 1, device=values.device).expand_as(group)
+    ends = ends.scatter(-1, torch.where(is_last, group + 1, n + 1), count)
+    return ends.gather(-1, group), ends.gather(-1, group + 1)
