@@ -7,9 +7,9 @@ the GIL, and cpu_threads.py distributes rows over threads.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +46,17 @@ def _words(t: Tensor) -> Any:
     return t.view(_WORDS[t.element_size()]).numpy().view(f"u{t.element_size()}")
 
 
+def _rows(array: Any) -> Any:
+    """Return a view of shape ``(rows, n)``."""
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
+
+
+def _run(kernel: Callable[..., None], arrays: Sequence[Any], *arguments: Any) -> None:
+    """Call ``kernel(*arrays, *arguments, first, last)`` on ranges that cover the rows of the first array, in threads."""
+    if arrays[0].size:
+        parallel_rows(lambda a, b: kernel(*arrays, *arguments, a, b), *arrays[0].shape)
+
+
 class Sorter:
     """The functions of `reference`, implemented by a module of compiled functions."""
 
@@ -56,25 +67,12 @@ class Sorter:
         # imported lazily: `import efdm` stays fast and works without numba
         return getattr(import_module(self._module), name)
 
-    def _run_on_words(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
-        first = inputs[0]
-        if first.numel() == 0:
-            return
-        kernel, infinity = self._compiled(name), INFINITY_BITS[first.dtype]
-        arrays = [_words(t).reshape(-1, t.shape[-1]) for t in (*inputs, *outputs)]
-        parallel_rows(lambda a, b: kernel(*arrays, infinity, a, b), *arrays[0].shape)
-
-    def _run_on_floats(self, name: str, inputs: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
-        """Run a function of values rather than of bits. Inputs that are arrays hold one number per sample."""
-        if outputs[0].numel() == 0:
-            return
-        arrays = [t.view(-1, t.shape[-1]).numpy() if isinstance(t, Tensor) else t for t in (*inputs, *outputs)]
-        kernel = self._compiled(name)
-        parallel_rows(lambda a, b: kernel(*arrays, a, b), *arrays[0].shape)
+    def _run_on_words(self, name: str, *tensors: Tensor) -> None:
+        _run(self._compiled(name), [_rows(_words(t)) for t in tensors], INFINITY_BITS[tensors[0].dtype])
 
     def _output(self, name: str, *inputs: Tensor) -> Tensor:
         out = torch.empty_like(inputs[0])
-        self._run_on_words(name, inputs, (out,))
+        self._run_on_words(name, *inputs, out)
         return out
 
     def sort_match(self, x: Tensor, y: Tensor) -> Tensor:
@@ -88,7 +86,7 @@ class Sorter:
 
     def sort_rank(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), torch.empty(x.shape, dtype=torch.int32, device=x.device)
-        self._run_on_words("sort_rank", (x,), (values, rank))
+        self._run_on_words("sort_rank", x, values, rank)
         return values, rank
 
     def take(self, values: Tensor, rank: Tensor) -> Tensor:
@@ -101,10 +99,8 @@ class Sorter:
         from efdm.kernels import cpu_tolerant
 
         out = torch.empty(content.shape, dtype=torch.float32)
-        if content.numel():
-            arrays = [t.detach().float().view(-1, t.shape[-1]).numpy() for t in (content, values, out)]
-            work = partial(cpu_tolerant.tolerant_values, *arrays, tolerance)
-            parallel_rows(work, *arrays[0].shape)
+        arrays = [_rows(t.detach().float().numpy()) for t in (content, values, out)]
+        _run(cpu_tolerant.tolerant_values, arrays, tolerance)
         return out.to(values.dtype)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -118,19 +114,21 @@ class Sorter:
 
     def _inverse(self, rank: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
         order = torch.zeros(rank.shape, dtype=dtype)  # valid positions also for rows that are no permutation
-        self._run_on_floats("inverse", (rank,), (order,))
+        _run(self._compiled("inverse"), [_rows(t.numpy()) for t in (rank, order)])
         return order
 
     def _mixed(self, x: Tensor, values: Tensor, rank: Tensor, samples: tuple[Any, Any]) -> Tensor:
         out = rank.view(torch.float32)  # each rank is read once, then its memory is reused for the output
         # 16-bit floats are sorted as 16-bit keys and interpolated in float32
-        self._run_on_floats("mix", (x.detach().float(), values.float(), rank, *samples), (out,))
+        content, style, ranks, mixed = (_rows(t.numpy()) for t in (x.detach().float(), values.float(), rank, out))
+        _run(self._compiled("mix"), [content, style, ranks, *samples, mixed])
         return out.to(x.dtype)
 
     def mix_backward(self, grad: Tensor, order: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         out = torch.empty(grad.shape, dtype=torch.float32)
         samples = _partners_and_weights(grad, partner, weight)
-        self._run_on_floats("mix_backward", (grad.detach().float(), order, *samples), (out,))
+        given, positions, received = (_rows(t.numpy()) for t in (grad.detach().float(), order, out))
+        _run(self._compiled("mix_backward"), [given, positions, *samples, received])
         return out.to(grad.dtype)
 
     def combine_order(self, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,20 +160,19 @@ class RadixSorter(Sorter):
         from efdm.kernels import cpu_buckets
 
         # memory of numpy, which is backed by huge pages: page faults took a third of the total time
-        out = getattr(cpu_buckets, name)(*(_words(t).reshape(-1, t.shape[-1]) for t in inputs), INFINITY_BITS[first.dtype])
+        out = getattr(cpu_buckets, name)(*(_rows(_words(t)) for t in inputs), INFINITY_BITS[first.dtype])
         return torch.from_numpy(out.view(f"i{first.element_size()}")).view(first.dtype).view(first.shape)
 
     def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         if _in_buckets(x):
             return self.match_sorted(x, self.tolerant_values(self.sort_rows(x), values, tolerance))
-        if x.dtype != torch.float32 or not x.numel():
+        if x.dtype != torch.float32:
             return super().tolerant_match(x, values, tolerance)
         from efdm.kernels import cpu_tolerant
 
         out = torch.empty_like(x)
-        arrays = [t.detach().view(-1, t.shape[-1]).numpy() for t in (x, values, out)]
-        work = partial(cpu_tolerant.tolerant_match, arrays[0].view("u4"), *arrays[1:], tolerance, INFINITY_BITS[x.dtype])
-        parallel_rows(work, *arrays[0].shape)
+        arrays = [_rows(_words(x)), *(_rows(t.detach().numpy()) for t in (values, out))]
+        _run(cpu_tolerant.tolerant_match, arrays, tolerance, INFINITY_BITS[x.dtype])
         return out
 
 

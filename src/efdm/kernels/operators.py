@@ -61,7 +61,6 @@ class Operator:
     fake: Callable[..., Any]
     second: Callable[[Tensor], torch.dtype] | None = lambda first: first.dtype  # dtype of the second argument, None for any
     samples: Samples | None = None
-    numbers: int = 0  # last arguments that are numbers
     backward: str | None = None  # the operator that computes the gradient, given an order
 
 
@@ -71,8 +70,8 @@ OPERATORS = {
     "sort_rows": Operator("(Tensor y) -> Tensor", _like),
     "sort_rank": Operator("(Tensor x) -> (Tensor, Tensor)", lambda x: (_like(x), _like(x).to(torch.int32))),
     "take": Operator("(Tensor values, Tensor rank) -> Tensor", _like, lambda _: torch.int32),
-    "tolerant_match": Operator("(Tensor x, Tensor values, float tolerance) -> Tensor", _like, numbers=1),
-    "tolerant_values": Operator("(Tensor content, Tensor values, float tolerance) -> Tensor", _like, numbers=1),
+    "tolerant_match": Operator("(Tensor x, Tensor values, float tolerance) -> Tensor", _like),
+    "tolerant_values": Operator("(Tensor content, Tensor values, float tolerance) -> Tensor", _like),
     "mix_partners": Operator("(Tensor x, Tensor partner, Tensor weight) -> Tensor", _in_format, _int64, _PARTNERS),
     "mix_order": Operator(
         "(Tensor x, Tensor partner, Tensor weight) -> (Tensor, Tensor)", _with_order, _int64, _PARTNERS,
@@ -91,8 +90,7 @@ OPERATORS = {
 def _run(name: str, *arguments: Any) -> Any:
     """Call the chosen kernel, on contiguous rows unless it supports other strides."""
     row, first = OPERATORS[name], arguments[0]
-    end = len(arguments) - row.numbers
-    tensors, numbers = arguments[:end], arguments[end:]
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
     # The kernels work on raw memory: mismatched shapes, dtypes or devices would read out of bounds.
     rows = tensors if row.samples is None else tensors[: -row.samples.count]
     fits = all(t.shape == first.shape for t in rows)
@@ -104,7 +102,7 @@ def _run(name: str, *arguments: Any) -> Any:
         raise ValueError(f"{name} of {first.dtype} expects a second argument of {expected}, got {tensors[1].dtype}")
     kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
-    out = getattr(kernel.functions, name)(*ready, *numbers)
+    out = getattr(kernel.functions, name)(*ready, *arguments[len(tensors) :])  # numbers follow the tensors
     if row.samples is None:
         return out
     return (_formatted(out[0], first), out[1]) if isinstance(out, tuple) else _formatted(out, first)
@@ -134,14 +132,6 @@ def _batched(name: str) -> Callable[..., Any]:
     return rule
 
 
-for _name, _row in OPERATORS.items():
-    _library.define(_name + _row.signature, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(_name, getattr(functions, _name), "CompositeExplicitAutograd")
-    torch.library.register_fake(f"efdm::{_name}", _row.fake, lib=_library)
-    if _row.samples is None:  # otherwise the samples of a batch depend on each other
-        torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
-
-
 def _save_order(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(output[1], *inputs[1:])
 
@@ -155,6 +145,11 @@ def _gradient(name: str) -> Callable[..., tuple[Tensor | None, ...]]:
 
 
 for _name, _row in OPERATORS.items():
+    _library.define(_name + _row.signature, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(_name, getattr(functions, _name), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"efdm::{_name}", _row.fake, lib=_library)
+    if _row.samples is None:  # otherwise the samples of a batch depend on each other
+        torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
     if _row.backward:
         torch.library.register_autograd(f"efdm::{_name}", _gradient(_row.backward), setup_context=_save_order, lib=_library)
 
