@@ -1,4 +1,4 @@
-// Sort-matching with one thread block per row, and of longer rows with one block per tile. Compiled at run time by cuda_launch.py, which defines
+// Sort-matching with one thread block per row, or several per longer row. Compiled at run time by cuda_launch.py, which defines
 //   THREADS  threads per block          ITEMS  elements per thread (THREADS * ITEMS >= row length)
 //   BLOCKS_BOTH_SIDES, BLOCKS_ONE_SIDE  desired blocks per multiprocessor, which cap the registers of kernels that sort
 //                                       content and style, or only one of them
@@ -16,12 +16,10 @@ typedef unsigned short half_word;
 #if HALF
 typedef half_word raw;
 #define SIGN 0x8000u
-#define NAN_FLOOR(u, infinity) (((u) & 0x7fffu) > (infinity))
 #define LAST_KEY 0xffffu
 #else
 typedef word raw;
 #define SIGN 0x80000000u
-#define NAN_FLOOR(u, infinity) (((u) & 0x7fffffffu) > (infinity))
 #define LAST_KEY 0xffffffffu
 #endif
 
@@ -40,15 +38,16 @@ union Shared {
   word exchange[CAPACITY];
 };
 
+__device__ __forceinline__ bool is_nan(word u, word infinity) { return (u & (SIGN - 1)) > infinity; }
 // Content: both zeros get one key and all NaN get the last key, so the position decides ties.
 __device__ __forceinline__ word content_key(word u, word infinity) {
-  if (NAN_FLOOR(u, infinity)) return LAST_KEY;
-  if ((u & ~SIGN & LAST_KEY) == 0) u = 0;
+  if (is_nan(u, infinity)) return LAST_KEY;
+  if ((u & (SIGN - 1)) == 0) u = 0;
   return (u & SIGN) ? (~u & LAST_KEY) : (u | SIGN);
 }
 // Style: invertible except for the sign of NaN, which is dropped.
 __device__ __forceinline__ word style_key(word u, word infinity) {
-  if (NAN_FLOOR(u, infinity)) u &= ~SIGN;
+  if (is_nan(u, infinity)) u &= ~SIGN;
   return (u & SIGN) ? (~u & LAST_KEY) : (u | SIGN);
 }
 __device__ __forceinline__ raw style_value(word k) { return (raw)((k & SIGN) ? (k ^ SIGN) : ~k); }
@@ -197,6 +196,11 @@ __device__ __forceinline__ Shared &shared_memory(word *&keys) {
 }
 
 #define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(THREADS, blocks)
+#define ROW_OF_BLOCK                    \
+  word *keys;                           \
+  Shared &shared = shared_memory(keys); \
+  size_t row = (size_t)blockIdx.x * n;  \
+  word items[ITEMS];
 
 // The second input is read after the first is sorted. Prefetching it hides the latency.
 __device__ __forceinline__ void prefetch(const raw *row, int n) {
@@ -206,10 +210,7 @@ __device__ __forceinline__ void prefetch(const raw *row, int n) {
 
 // out[position of the i-th smallest x] = i-th smallest y.
 KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int n, word infinity) {
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  size_t row = (size_t)blockIdx.x * n;
-  word items[ITEMS];
+  ROW_OF_BLOCK
   half_word where[ITEMS];
   prefetch(y + row, n);
   sort_content(x + row, n, infinity, items, shared, keys);
@@ -226,10 +227,7 @@ KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int 
 
 // match_style for a style that is already sorted.
 KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, int n, word infinity) {
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  size_t row = (size_t)blockIdx.x * n;
-  word items[ITEMS];
+  ROW_OF_BLOCK
   prefetch(sorted + row, n);
   sort_content(x + row, n, infinity, items, shared, keys);
   raw *matched = reinterpret_cast<raw *>(shared.exchange);
@@ -252,10 +250,7 @@ __device__ __forceinline__ bool all_weights_zero(const float *weights, int batch
 KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, half_word *order, const float *weights, int batch,
                                   int n, word infinity) {
   if (weights && all_weights_zero(weights, batch)) return;
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  size_t row = (size_t)blockIdx.x * n;
-  word items[ITEMS];
+  ROW_OF_BLOCK
   sort_content(x + row, n, infinity, items, shared, keys);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
@@ -271,10 +266,7 @@ KERNEL(BLOCKS_ONE_SIDE) sort_rank(const raw *x, raw *sorted, int *rank, half_wor
 }
 
 KERNEL(BLOCKS_ONE_SIDE) sort_rows(const raw *y, raw *out, int n, word infinity) {
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  size_t row = (size_t)blockIdx.x * n;
-  word items[ITEMS];
+  ROW_OF_BLOCK
   sort_style(y + row, n, infinity, items, shared);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
@@ -427,10 +419,7 @@ __device__ void average_values(Content content, Sum sum_to, const raw *values, c
 // match_sorted with a tolerance. Content that is already sorted is averaged in place.
 KERNEL(BLOCKS_BOTH_SIDES) match_tolerant(const raw *x, const raw *sorted, raw *out, double tolerance, int is_sorted, int n,
                                          word infinity) {
-  word *keys;
-  Shared &shared = shared_memory(keys);
-  size_t row = (size_t)blockIdx.x * n;
-  word items[ITEMS];
+  ROW_OF_BLOCK
   prefetch(sorted + row, n);
   if (is_sorted) load_content(x + row, n, infinity, items, keys);
   else sort_content(x + row, n, infinity, items, shared, keys);
@@ -622,17 +611,17 @@ MIX_KERNEL add_gradients(const raw *grad, const raw *ordered, const half_word *o
   FOR_FEATURES(out[feature] = lines[line])
 }
 
-// Rows of up to 65,536 values are split into chunks, one per block. Sorted chunks are merged in pairs, as keys, until the last merge writes the
-// result. Content carries its 16-bit position in the row.
-#define TILE_OF_BLOCK                   \
-  ROW_AND_TILE(CAPACITY)                \
+// Rows of up to 65,536 values are split into chunks, one per block. Sorted chunks are merged in pairs, as keys, until the last
+// merge writes the result. Content carries its 16-bit position in the row.
+#define TILE_OF_BLOCK                                           \
+  ROW_AND_TILE(CAPACITY)                                        \
   int first = tile * CAPACITY, size = min(CAPACITY, n - first); \
-  word *keys;                           \
-  Shared &shared = shared_memory(keys);
+  word *keys;                                                   \
+  Shared &shared = shared_memory(keys);                         \
+  word items[ITEMS];
 
 KERNEL(BLOCKS_ONE_SIDE) chunk_style(const raw *y, raw *sorted_keys, int n, word infinity) {
   TILE_OF_BLOCK
-  word items[ITEMS];
   sort_style(y + row + first, size, infinity, items, shared);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
@@ -641,7 +630,6 @@ KERNEL(BLOCKS_ONE_SIDE) chunk_style(const raw *y, raw *sorted_keys, int n, word 
 
 KERNEL(BLOCKS_ONE_SIDE) chunk_content(const raw *x, raw *sorted_keys, half_word *positions, int n, word infinity) {
   TILE_OF_BLOCK
-  word items[ITEMS];
   sort_content(x + row + first, size, infinity, items, shared, keys);
 #pragma unroll
   for (int k = 0; k < ITEMS; k++)
@@ -709,7 +697,7 @@ template <class T, class Write> __device__ void write_merged(T (&mine)[MERGE_ITE
 }
 
 #define MERGE_KERNEL extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
-#define MERGED_TILE(keys)                                                                     \
+#define MERGED_TILE(keys)                                                                       \
   ROW_AND_TILE(TILE)                                                                            \
   raw merged[MERGE_ITEMS];                                                                      \
   int from[MERGE_ITEMS];                                                                        \
@@ -763,7 +751,6 @@ __device__ __forceinline__ size_t digit_index(int digit, int tiles) {
 
 KERNEL(BLOCKS_ONE_SIDE) count_digits(const raw *x, int *counts, int kind, int byte, int n, word infinity) {
   TILE_OF_BLOCK
-  word items[ITEMS];
   load_tile(x + row + first, size, kind, infinity, items);
   int lane = threadIdx.x % 32;
   word *mine = shared.counts.warp[threadIdx.x / 32];
@@ -817,7 +804,7 @@ __device__ __forceinline__ void write_tile(const int (&targets)[ITEMS], const Sh
 KERNEL(BLOCKS_BOTH_SIDES) move_style(const raw *x, const int *counts, const long long *upto, raw *out, int kind, int byte, int n,
                                      word infinity) {
   TILE_OF_BLOCK
-  word items[ITEMS], ranks[ITEMS];
+  word ranks[ITEMS];
   int targets[ITEMS];
   load_tile(x + row + first, size, kind, infinity, items);
   sort_tile(items, ranks, targets, shared, counts, upto, byte, tiles, row);
@@ -832,7 +819,7 @@ KERNEL(BLOCKS_BOTH_SIDES) move_content(const raw *x, const int *positions, const
                                        int *out_positions, const raw *original, const raw *values, raw *out, raw *sorted,
                                        int *out_ranks, int kind, int byte, int n, word infinity) {
   TILE_OF_BLOCK
-  word items[ITEMS], ranks[ITEMS];
+  word ranks[ITEMS];
   int targets[ITEMS];
   load_tile(x + row + first, size, kind, infinity, items);
   sort_tile(items, ranks, targets, shared, counts, upto, byte, tiles, row);
