@@ -646,13 +646,8 @@ const int TILE = MERGE_THREADS * MERGE_ITEMS;
 
 // Returns how many of the first `diagonal` elements of the merged sequence come from a. Equal keys come from a first.
 template <class Keys> __device__ int split(Keys a, int a_size, Keys b, int b_size, int diagonal) {
-  int low = max(0, diagonal - b_size), high = min(diagonal, a_size);
-  while (low < high) {
-    int middle = (low + high) / 2;
-    if (a[middle] <= b[diagonal - 1 - middle]) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  auto precedes = [&](int i) { return a[i] <= b[diagonal - 1 - i]; };
+  return partition_point(max(0, diagonal - b_size), min(diagonal, a_size), precedes);
 }
 
 // Computes this block's TILE elements of the output of merging runs of `run` elements in pairs. Sets the keys of this thread
