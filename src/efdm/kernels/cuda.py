@@ -26,7 +26,7 @@ _TRANSPOSE_SIDE = 64  # of the squares in to_rows, as in sort_match.cu
 def _per_row(kernel: str, *inputs: Tensor) -> Tensor:
     """Launch a kernel whose only output is like its inputs, one block per row."""
     out = torch.empty_like(inputs[0])
-    block_launcher(out).per_row(kernel, *inputs, out)
+    block_launcher(out).per_tile(kernel, *inputs, out)
     return out
 
 
@@ -63,7 +63,7 @@ class block:
     @staticmethod
     def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), _rank_like(x)
-        block_launcher(x).per_row("sort_rank", x, values, rank, None, None, 0)
+        block_launcher(x).per_tile("sort_rank", x, values, rank, None, None, 0)
         return values, rank
 
     @staticmethod
@@ -105,7 +105,7 @@ class block:
             rows = torch.empty_like(values)
             squares = batch * -(-channels // _TRANSPOSE_SIDE) * -(-n // _TRANSPOSE_SIDE)
             launcher.module.launch("to_rows", squares, THREADS, 0, x, rows, weight, batch, channels, n)
-        launcher.per_row("sort_rank", rows, values, None, order, weight, batch)
+        launcher.per_tile("sort_rank", rows, values, None, order, weight, batch)
         return values, order
 
     @staticmethod

@@ -90,16 +90,11 @@ class Launcher:
         self.capacity = self.threads * items
         self.tiles = -(-n // self.capacity)
 
-    def per_row(self, kernel: str, x: Tensor, *others: Tensor | int | None, shared: int = 0) -> None:
-        """Launch one block per row."""
+    def per_tile(self, kernel: str, x: Tensor, *others: Tensor | int | None, shared: int = 0) -> None:
+        """Launch one block per tile of a row. A row that fits one block is a single tile."""
         if rows := x.numel() // self.n:
-            self.module.launch(kernel, rows, self.threads, shared or self.shared, x, *others, self.n, self.infinity)
-
-    def per_tile(self, kernel: str, x: Tensor, *others: Tensor | int | None) -> None:
-        """Launch one block per tile of a row."""
-        if rows := x.numel() // self.n:
-            numbers = (self.n, self.infinity)
-            self.module.launch(kernel, rows * self.tiles, self.threads, self.shared, x, *others, *numbers)
+            size, numbers = shared or self.shared, (self.n, self.infinity)
+            self.module.launch(kernel, rows * self.tiles, self.threads, size, x, *others, *numbers)
 
     def per_group(self, kernel: str, features: Tensor, *others: Tensor) -> None:
         """Launch one block per sample and group of channels, for contiguous or channels-last features ``(b, c, n)``."""

@@ -15,7 +15,7 @@ def match_in_block(x: Tensor, values: Tensor, tolerance: float, content: Literal
     """Average sorted values over similar content in one launch, which sorts the content unless it is sorted already."""
     launcher, out = block_launcher(x), torch.empty_like(values)
     numbers = (_bits(tolerance), int(content == "sorted"))
-    launcher.per_row("match_tolerant", x, values, out, *numbers, shared=launcher.tolerant_shared)
+    launcher.per_tile("match_tolerant", x, values, out, *numbers, shared=launcher.tolerant_shared)
     return out
 
 
