@@ -112,20 +112,3 @@ def test_kernel_by_dtype_and_length() -> None:
         assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_536).name == "cuda_chunks"
         assert kernels.choose_kernel(torch.device("cuda"), dtype, 65_537).name == "cuda_radix"
     assert kernels.choose_kernel(torch.device("cuda"), torch.float64, 10).name == "torch"
-
-
-def test_torch_kernel_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    from efdm.kernels import dispatch
-
-    rows = tuple(
-        dispatch.Kernel(**{**k.__dict__, "unavailable_reason": lambda: "no compiler"}) if k.name.startswith("cuda") else k
-        for k in dispatch.KERNELS
-    )
-    monkeypatch.setattr(dispatch, "KERNELS", rows)
-    dispatch._decide.cache_clear()
-    try:
-        x, y = torch.randn(4, 64, device="cuda"), torch.randn(4, 64, device="cuda")
-        assert dispatch.choose_kernel(x.device, x.dtype, 64).name == "torch"
-        assert torch.equal(kernels.sort_match(x, y), reference.sort_match(x, y))
-    finally:
-        dispatch._decide.cache_clear()

@@ -83,13 +83,6 @@ def test_p_0_mixes_nothing(device: torch.device) -> None:
     assert all(torch.equal(x, images) for x in seen)
 
 
-def test_eval_mode_mixes_nothing(device: torch.device) -> None:
-    mixup = ManifoldMixup(2)
-    model = mix_after(TwoStages(), ["one", "two"], mixup.layers).eval()
-    images, _ = batch(device)
-    assert model(images)[2] is images
-
-
 def test_features_without_a_draw_raise(device: torch.device) -> None:
     mixup = ManifoldMixup(2)
     model = mix_after(TwoStages(), ["one", "two"], mixup.layers)

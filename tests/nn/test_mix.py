@@ -21,24 +21,16 @@ def test_every_row_is_a_layer(method: str, device: torch.device) -> None:
 
 
 def test_equals_efdmix_of_the_draws(device: torch.device) -> None:
-    x = features(device)
+    x = features(device).requires_grad_()
     out = EFDMix(p=1.0, generator=torch.Generator(device).manual_seed(5))(x)
     g = torch.Generator(device).manual_seed(5)
     torch.rand((), device=device, generator=g)
     lam = draw.beta(0.1, 6, device, g)
     partner = torch.randperm(6, device=device, generator=g)
-    close(out, efdmix(x, x[partner], lam))
-
-
-@pytest.mark.parametrize("pairing", ["random", "crossdomain", "halves"])
-@pytest.mark.parametrize("batch", [1, 2, 5])
-def test_small_and_odd_batches(batch: int, pairing: str, device: torch.device) -> None:
-    x = features(device, batch)
-    with domains_of_batch(torch.arange(batch) % 3):
-        out = EFDMix(p=1.0, pairing=pairing)(x)
-    assert out.isfinite().all()
-    if batch == 1:
-        assert torch.equal(out, x)
+    expected = efdmix(x, x[partner], lam, style_grad="flow")
+    close(out, expected)
+    grad = torch.randn_like(x)
+    close(torch.autograd.grad(out, x, grad)[0], torch.autograd.grad(expected, x, grad)[0])
 
 
 def test_a_closed_gate_draws_as_much_as_an_open_one(device: torch.device) -> None:
@@ -102,14 +94,6 @@ def test_the_gradient_to_the_content_is_1(device: torch.device) -> None:
     x = features(device).bfloat16().requires_grad_()
     EFDMix(p=1.0, style_grad="stop")(x).sum().backward()
     assert torch.equal(x.grad, torch.ones_like(x))
-
-
-def test_flow_reaches_the_partners(device: torch.device) -> None:
-    x = features(device).requires_grad_()
-    with domains_of_batch(torch.arange(6)):
-        EFDMix(p=1.0, alpha=5.0, pairing="crossdomain")(x).sum().backward()
-    assert not torch.equal(x.grad, torch.ones_like(x))
-    assert x.grad.sum().item() > x.numel()
 
 
 def test_labels_are_dropped_after_the_block(device: torch.device) -> None:
@@ -217,11 +201,3 @@ def test_vmap_draws_for_every_batch() -> None:
     ordered, known = out.flatten(3).sort(-1).values, x[0].flatten(2).sort(-1).values
     assert all(any(torch.equal(sample, style) for style in known) for batch in ordered for sample in batch)
     assert len({tuple(batch[:, 0, 0].tolist()) for batch in ordered}) > 2  # closed gates, and more than one pairing
-
-
-def test_the_gate_opens_with_probability_p(device: torch.device) -> None:
-    x = features(device, 2)
-    layer = EFDMix(p=0.3, alpha=50.0, pairing="crossdomain")
-    with domains_of_batch(torch.tensor([0, 1])):
-        opened = sum(not torch.equal(layer(x), x) for _ in range(400))
-    assert 85 < opened < 160  # 120 expected, standard deviation 9

@@ -72,11 +72,6 @@ def test_unknown_method_lists_the_matchers() -> None:
         mix_features(torch.rand(1, 1, 3), torch.rand(1, 1, 3), 0.5, "gatys")
 
 
-def test_efdmix_formula(device: torch.device) -> None:
-    x, y = torch.randn(2, 3, 30, device=device), torch.randn(2, 3, 30, device=device)
-    close(efdmix(x, y, 0.3), x + 0.7 * (efdm(x, y) - x))
-
-
 def test_interpolate_styles(device: torch.device) -> None:
     x, a, b = (torch.randn(1, 3, 6, 6, device=device) for _ in range(3))
     close(interpolate_styles(x, [a, prepare(b)], [1, 3]), 0.25 * efdm(x, a) + 0.75 * efdm(x, b))

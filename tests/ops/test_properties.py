@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tolerances import close
 from torch import Tensor
 
-from efdm import MATCHERS, blend, channel_stats, efdm, efdmix, histogram_match, prepare, tied_share
+from efdm import MATCHERS, blend, channel_stats, efdm, efdmix, prepare, tied_share
 from efdm.ops.choices import options_of
 
 settings.register_profile("short", max_examples=40)
@@ -75,13 +75,6 @@ def test_blend_ends(pair: tuple[Tensor, Tensor], strength: float) -> None:
     tolerance = 1e-6 * torch.maximum(x.abs(), matched.abs())
     assert bool((between >= torch.minimum(x, matched) - tolerance).all())
     assert bool((between <= torch.maximum(x, matched) + tolerance).all())
-
-
-@given(row_pairs())
-def test_hm_equals_efdm_without_ties(pair: tuple[Tensor, Tensor]) -> None:
-    x, y = pair
-    if tied_share(x).item() == 0 and tied_share(y).item() == 0:
-        assert torch.equal(histogram_match(x, y), efdm(x, y))
 
 
 @given(st.integers(0, 2**31), st.sampled_from(list(MATCHERS)))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import copy
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -139,23 +141,32 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return used
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("steps", [0, 2])
-def test_capturing_changes_nothing(pretend: list[Any], optimizer: str, steps: int) -> None:
-    """Weights, buffers, the optimizer and both generators are restored, with earlier optimizer state or without."""
+@contextmanager
+def unchanged(optimizer: str, steps: int) -> Iterator[Learner]:
+    """Yield a learner after some steps, and check that the block changes nothing that a later step depends on.
+
+    Weights, buffers, the optimizer and both generators are compared, the optimizer by its effect on further steps.
+    """
     one, two = Learner(CPU, "plain", optimizer), Learner(CPU, "plain", optimizer)
     for i in range(steps):
         one(i), two(i)
-    images = torch.rand(4, 3, 8, 8)
     before, drawn = two.state(), [two.generator.get_state(), torch.get_rng_state()]
-    two.run._record([images])
+    yield two
     assert all(torch.equal(value, before[name]) for name, value in two.state().items())
     assert torch.equal(two.generator.get_state(), drawn[0])
     assert torch.equal(torch.get_rng_state(), drawn[1])
-    assert two.run.graph.generators == [two.generator]  # type: ignore[union-attr]
     for i in range(steps, steps + 3):
         assert torch.equal(one(i)["loss"], two(i)["loss"])
     assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("steps", [0, 2])
+def test_capturing_changes_nothing(pretend: list[Any], optimizer: str, steps: int) -> None:
+    images = torch.rand(4, 3, 8, 8)
+    with unchanged(optimizer, steps) as learner:
+        learner.run._record([images])
+    assert learner.run.graph.generators == [learner.generator]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -165,28 +176,18 @@ def test_capturing_changes_nothing(pretend: list[Any], optimizer: str, steps: in
 def test_a_failed_preparation_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, optimizer: str, steps: int, fails: BaseException, where: str
 ) -> None:
-    one, two = Learner(CPU, "plain", optimizer), Learner(CPU, "plain", optimizer)
-    for i in range(steps):
-        one(i), two(i)
     images = torch.rand(4, 3, 8, 8)
-    before, drawn = two.state(), [two.generator.get_state(), torch.get_rng_state()]
-    update = two.optimizer.step
+    with unchanged(optimizer, steps) as learner, monkeypatch.context() as patch:
+        update = learner.optimizer.step
 
-    def failing() -> None:
-        if where == "after it":
-            update()
-        raise fails
+        def failing() -> None:
+            if where == "after it":
+                update()
+            raise fails
 
-    with monkeypatch.context() as patch:
-        patch.setattr(two.optimizer, "step", failing)
+        patch.setattr(learner.optimizer, "step", failing)
         with pytest.raises(type(fails)):
-            two.run.prepare(images)
-    assert all(torch.equal(value, before[name]) for name, value in two.state().items())
-    assert torch.equal(two.generator.get_state(), drawn[0])
-    assert torch.equal(torch.get_rng_state(), drawn[1])
-    for i in range(steps, steps + 2):  # equal momentum, no leftover gradients
-        one(i), two(i)
-    assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+            learner.run.prepare(images)
 
 
 def test_the_first_error_of_a_lost_device_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,19 +318,3 @@ def test_capturing_does_not_wait_for_other_streams() -> None:
         second.run(images)["loss"].item()
     assert not busy.query()
     torch.cuda.synchronize()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_capturing_on_a_gpu_changes_nothing(optimizer: str) -> None:
-    learner = Learner(torch.device("cuda"), "graph", optimizer)
-    before = learner.state()
-    learner.generator.manual_seed(5)
-    with torch.cuda.device(learner.generator.device):
-        learner.run._record([torch.rand(4, 3, 8, 8, device="cuda")])
-    torch.cuda.synchronize()
-    for key, value in learner.state().items():
-        assert torch.equal(value, before[key]), key
-    assert learner.generator.initial_seed() == 5
-    assert all(not s.any() for state in learner.optimizer.state.values() for s in state.values())
