@@ -12,7 +12,7 @@ from tolerances import close
 from efdm import Partners, efdmix, kernels
 from efdm.kernels import reference
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+pytestmark = pytest.mark.gpu
 
 SIZES = (4096, 20_000, 70_000)  # one thread block, chunks, and tiles
 

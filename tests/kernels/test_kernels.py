@@ -14,12 +14,10 @@ from efdm import kernels
 from efdm.kernels import cpu, reference
 from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, Kernel
 
-GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-
 
 def _kernels_on_devices(dtypes: str) -> Iterator[object]:
     for kernel in KERNELS:
-        for device, marks in (("cpu", []), ("cuda", GPU)):
+        for device, marks in (("cpu", []), ("cuda", [pytest.mark.gpu])):
             if kernel.device in ("any", device):
                 for dtype in kernel.dtypes if dtypes == "all" else (torch.float32,):
                     name = f"{kernel.name}-{device}-{dtype}".replace("torch.", "")
@@ -218,7 +216,6 @@ def test_buckets(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("n", [1, 33, 513, 12_321, 16_384, 40_000, 65_536, 100_000])
 def test_cpu_and_gpu_agree(n: int) -> None:
     for dtype in (torch.float32, torch.float16, torch.bfloat16):

@@ -113,7 +113,6 @@ def test_nothing_is_saved_for_backward(call: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_match_allocates_only_its_output() -> None:
     x, y = features(8, 64, 64, 64, device=torch.device("cuda")), torch.randn(8, 64, 64, 64, device="cuda")
     efdm(x, y)

@@ -15,7 +15,6 @@ from efdm.training import Capture
 from efdm.training.step import set_lr
 
 CPU = torch.device("cpu")
-ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 ON_SECOND_GPU = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no second CUDA device")]
 OPTIMIZERS = {
     "sgd": lambda p, lr, gpu: torch.optim.SGD(p, lr=lr, momentum=0.9, weight_decay=0.1, fused=gpu or None),
@@ -283,7 +282,7 @@ def test_a_released_step_cannot_be_called() -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", [pytest.param("cuda", marks=ON_GPU), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
+@pytest.mark.parametrize("name", [pytest.param("cuda", marks=pytest.mark.gpu), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
 @pytest.mark.parametrize("stream", ["default", "own"])
 def test_a_replayed_graph_equals_plain_steps(name: str, optimizer: str, stream: str) -> None:
     """The draws are equal bit for bit; the learning rate changes in every step."""
@@ -305,7 +304,6 @@ def test_a_replayed_graph_equals_plain_steps(name: str, optimizer: str, stream: 
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_capturing_does_not_wait_for_other_streams() -> None:
     learner, images = Learner(torch.device("cuda"), "graph"), torch.rand(4, 3, 8, 8, device="cuda")
     learner.run.prepare(images)  # libraries are loaded

@@ -13,7 +13,6 @@ from efdm.training.distributed import mean_losses, processes
 from efdm.training.step import Step, restore_optimizer, seeds_of, set_lr
 
 CPU = torch.device("cpu")
-ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 ON_SECOND_GPU = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no second CUDA device")]
 
 
@@ -129,7 +128,7 @@ def test_a_single_process_has_rank_0_of_1() -> None:
     assert mean_losses({"loss": torch.tensor(2.5), "content": torch.tensor(1)}) == {"loss": 2.5, "content": 1.0}
 
 
-@pytest.mark.parametrize("name", [pytest.param("cuda", marks=ON_GPU), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
+@pytest.mark.parametrize("name", [pytest.param("cuda", marks=pytest.mark.gpu), pytest.param("cuda:1", marks=ON_SECOND_GPU)])
 def test_a_captured_graph_trains_as_plain_steps(name: str) -> None:
     device, one = torch.device(name), Toy()
     two = copy.deepcopy(one)
@@ -146,7 +145,6 @@ def test_a_captured_graph_trains_as_plain_steps(name: str) -> None:
 @pytest.mark.parametrize(("before", "after"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda", "cuda")])
 @pytest.mark.parametrize("speed", ["plain", "graph"])
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_step_continues_on_another_device(before: str, after: str, speed: str) -> None:
     options: dict[str, Any] = {"weight_decay": 0.01, "ema_decay": 0.9, "speed": speed}
     here, there = torch.device(before), torch.device(after)
