@@ -87,20 +87,14 @@ class Capture:
         graph = torch.cuda.CUDAGraph()
         if self.generator is not None:
             graph.register_generator_state(self.generator)
-        first: list[BaseException] = []  # if the step fails, ending the capture fails as well and hides the first error
         try:
             with torch.cuda.stream(stream), _capturing(graph):
-                try:
-                    self.outputs = self.step(*self.inputs)
-                except BaseException as error:
-                    first.append(error)
-                    raise
+                self.outputs = self.step(*self.inputs)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
-            cause = first[0] if first else error
-            if not isinstance(cause, RuntimeError) or isinstance(cause, torch.OutOfMemoryError):
-                raise cause from None
             hint = "use speed='plain' or 'compile'"
-            raise RuntimeError(f"this step cannot be captured as a CUDA graph; {hint}. The error was: {cause}") from cause
+            raise RuntimeError(f"this step cannot be captured as a CUDA graph; {hint}. The error was: {error}") from error
         return graph
 
     @contextmanager
@@ -157,8 +151,11 @@ def _capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
         graph.capture_begin()
         try:
             yield
-        finally:
-            graph.capture_end()
+        except BaseException:
+            with suppress(RuntimeError):  # ending a failed capture fails as well, and would hide the first error
+                graph.capture_end()
+            raise
+        graph.capture_end()
     finally:
         if was:
             gc.enable()
