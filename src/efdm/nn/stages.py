@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -182,7 +183,7 @@ def _input_shape(model: nn.Module) -> tuple[int, int, int]:
 
 
 @torch.no_grad()
-def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, ...]:
+def stages_at(model: nn.Module) -> tuple[str, ...]:
     """Return the names of the last stages at strides 4, 8 and 16, where the paper mixes a ResNet-18.
 
     A blank image is passed through the model to measure the strides. The result is empty for unknown families and for
@@ -191,16 +192,14 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
     family = family_of(model)
     if family is None:
         return ()
-    heights, hooks = dict[str, int](), []
+    heights, shape = dict[str, int](), _input_shape(model)
     height_dim = 1 if family.channel_dim == -1 else 2
-    for name in family.stages(model):
 
-        def measure(module: nn.Module, inputs: object, output: object, name: str = name) -> None:
-            if isinstance(output, Tensor) and output.ndim == 4:
-                heights[name] = output.shape[height_dim]
+    def measure(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim == 4:
+            heights[name] = output.shape[height_dim]
 
-        hooks.append(model.get_submodule(name).register_forward_hook(measure))
-    shape = _input_shape(model)
+    hooks = [model.get_submodule(name).register_forward_hook(partial(measure, name)) for name in family.stages(model)]
     try:
         first = next(model.parameters())
         with eval_mode(model):
@@ -209,4 +208,4 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
         for hook in hooks:
             hook.remove()
     ends = {round(shape[1] / height): name for name, height in heights.items()}  # keeps the last stage at each stride
-    return tuple(ends[stride] for stride in strides if stride in ends)
+    return tuple(ends[stride] for stride in STRIDES if stride in ends)
