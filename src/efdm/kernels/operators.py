@@ -41,26 +41,19 @@ def _with_order(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), _like(x).to(_order_dtype(x))
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The last arguments of an operator on ``(b, c, n)`` values whose samples depend on each other."""
-
-    count: int
-    shapes: Callable[[int, int], tuple[tuple[int, ...], ...]]  # accepted ones, for b samples of c channels
-
-
-_PARTNERS = Samples(2, lambda b, c: ((b,),))  # partners and weights
-_MATRIX = Samples(1, lambda b, c: ((b, b), (c, b, b)))  # for all channels or for each
+Shapes = Callable[[int, int], tuple[tuple[int, ...], ...]]  # accepted shapes, for b samples of c channels
+_PARTNERS: tuple[Shapes, ...] = (lambda b, c: ((b,),),) * 2  # partners and weights
+_MATRIX: tuple[Shapes, ...] = (lambda b, c: ((b, b), (c, b, b)),)  # for all channels or for each
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A row of the operator table. The second argument has the shape of the first one unless it describes the samples."""
+    """A row of the operator table. All tensors have the shape of the first one, except the last ones, the ``samples``."""
 
     signature: str
     fake: Callable[..., Any]
     second: Callable[[Tensor], torch.dtype] | None = lambda first: first.dtype  # dtype of the second argument, None for any
-    samples: Samples | None = None
+    samples: tuple[Shapes, ...] = ()  # the tensors that relate the samples of ``(b, c, n)`` values to each other
     backward: str | None = None  # the operator that computes the gradient, given an order
 
 
@@ -92,18 +85,20 @@ def _run(name: str, *arguments: Any) -> Any:
     row, first = OPERATORS[name], arguments[0]
     tensors = [a for a in arguments if isinstance(a, Tensor)]
     # The kernels work on raw memory: mismatched shapes, dtypes or devices would read out of bounds.
-    rows = tensors if row.samples is None else tensors[: -row.samples.count]
-    fits = all(t.shape == first.shape for t in rows)
-    if not fits or (row.samples and any(t.shape not in row.samples.shapes(*first.shape[:2]) for t in tensors[len(rows) :])):
+    shape, device, count = first.shape, first.device, len(tensors) - len(row.samples)
+    fits = all(t.shape == shape for t in tensors[:count])
+    if row.samples:
+        fits &= all(t.shape in shapes(*shape[:2]) for t, shapes in zip(tensors[count:], row.samples, strict=True))
+    if not fits:
         raise ValueError(f"{name} received mismatched shapes {[tuple(t.shape) for t in tensors]}")
-    if any(t.device != first.device for t in tensors):
+    if any(t.device != device for t in tensors):
         raise ValueError(f"{name} received tensors on {[str(t.device) for t in tensors]}; move them to one device")
     if len(tensors) > 1 and row.second and tensors[1].dtype != (expected := row.second(first)):
         raise ValueError(f"{name} of {first.dtype} expects a second argument of {expected}, got {tensors[1].dtype}")
-    kernel = choose_kernel(first.device, first.dtype, first.shape[-1])
+    kernel = choose_kernel(device, first.dtype, shape[-1])
     ready = tensors if name in kernel.strided else [t.contiguous() for t in tensors]
     out = getattr(kernel.functions, name)(*ready, *arguments[len(tensors) :])  # numbers follow the tensors
-    if row.samples is None:
+    if not row.samples:
         return out
     return (_formatted(out[0], first), out[1]) if isinstance(out, tuple) else _formatted(out, first)
 
@@ -148,7 +143,7 @@ for _name, _row in OPERATORS.items():
     _library.define(_name + _row.signature, tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, getattr(functions, _name), "CompositeExplicitAutograd")
     torch.library.register_fake(f"efdm::{_name}", _row.fake, lib=_library)
-    if _row.samples is None:  # otherwise the samples of a batch depend on each other
+    if not _row.samples:  # otherwise the samples of a batch depend on each other
         torch.library.register_vmap(f"efdm::{_name}", _batched(_name), lib=_library)
     if _row.backward:
         torch.library.register_autograd(f"efdm::{_name}", _gradient(_row.backward), setup_context=_save_order, lib=_library)
