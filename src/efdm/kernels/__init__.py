@@ -17,26 +17,10 @@ from efdm.kernels.dispatch import ENV_VARIABLE, KERNELS, choose_kernel, explain
 from efdm.shapes import Matrix, Order, Partner, Ranks, Values, Weight, checked
 
 __all__ = [
-    "ENV_VARIABLE",
-    "KERNELS",
-    "choose_kernel",
-    "combine_backward",
-    "combine_order",
-    "explain",
-    "in_func_transform",
-    "is_eager",
-    "is_exporting",
-    "match_sorted",
-    "mix_backward",
-    "mix_order",
-    "mix_partners",
-    "sort_match",
-    "sort_rank",
-    "sort_rows",
-    "take",
-    "tolerant_match",
-    "tolerant_values",
-]
+    "ENV_VARIABLE", "KERNELS", "choose_kernel", "combine_backward", "combine_order", "explain", "in_func_transform",
+    "is_eager", "is_exporting", "match_sorted", "mix_backward", "mix_order", "mix_partners", "sort_match", "sort_rank",
+    "sort_rows", "take", "tolerant_match", "tolerant_values",
+]  # fmt: skip
 
 
 # Up to torch 2.11, torch.compiler.is_exporting() is also true inside torch.compile; the flag is not. Torch 2.6 has a single

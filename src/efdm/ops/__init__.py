@@ -10,28 +10,7 @@ from efdm.ops.styles import Partners, PreparedStyle, Style, prepare
 from efdm.ops.table import MATCHERS, Matcher
 
 __all__ = [
-    "MATCHERS",
-    "ChannelStats",
-    "Matcher",
-    "Partners",
-    "PreparedStyle",
-    "Style",
-    "adain",
-    "adamean",
-    "adastd",
-    "blend",
-    "channel_stats",
-    "distribution_noise",
-    "efdm",
-    "efdmix",
-    "histogram_match",
-    "interpolate_styles",
-    "match_jointly",
-    "match_principal",
-    "mix_features",
-    "mixstyle",
-    "prepare",
-    "project",
-    "tied_share",
-    "wct",
-]
+    "MATCHERS", "ChannelStats", "Matcher", "Partners", "PreparedStyle", "Style", "adain", "adamean", "adastd", "blend",
+    "channel_stats", "distribution_noise", "efdm", "efdmix", "histogram_match", "interpolate_styles", "match_jointly",
+    "match_principal", "mix_features", "mixstyle", "prepare", "project", "tied_share", "wct",
+]  # fmt: skip
