@@ -98,8 +98,6 @@ class Device:
         device = self
 
         class Event:
-            def __init__(self, blocking: bool = False) -> None: ...
-
             def record(self) -> None:
                 self.at = device.busy_until.get(device.current, 0.0)
 

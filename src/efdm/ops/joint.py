@@ -136,14 +136,12 @@ def match_principal(
 ) -> Tensor:
     """Match exactly along the principal axes of the style instead of its channels.
 
-    Arguments and gradients are those of `match_jointly`.
+    This is `match_jointly` with the principal axes as its only rotation. Arguments and gradients are the same.
     """
-
-    def match(x: Rows, target: _Target) -> Tensor:
-        axes, rotated = target.principal()
-        return axes @ _match_exactly(axes.mT @ x.values, x, rotated)
-
-    return _apply(match, content, style, content_grad, channel_dim, content_mask, style_mask)
+    return match_jointly(
+        content, style, rotations=1, axes="principal", start="none", finish="none",
+        content_grad=content_grad, channel_dim=channel_dim, content_mask=content_mask, style_mask=style_mask,
+    )  # fmt: skip
 
 
 class _Target:
