@@ -93,7 +93,7 @@ class Sorter:
         return self._output("take", values, rank)
 
     def tolerant_match(self, x: Tensor, values: Tensor, tolerance: float) -> Tensor:
-        return reference.tolerant_match(x, values, tolerance, self.sort_rank, self.take, self.tolerant_values)
+        return reference.tolerant_match(x, values, tolerance, self)
 
     def tolerant_values(self, content: Tensor, values: Tensor, tolerance: float) -> Tensor:
         from efdm.kernels import cpu_tolerant
@@ -109,10 +109,10 @@ class Sorter:
     def mix_order(self, x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         samples = _partners_and_weights(x, partner, weight)
         values, rank = self.sort_rank(x)
-        order = self._inverse(rank, order_dtype(x.shape[-1]))  # first: mixing reuses the memory of the ranks
+        order = self.inverse(rank, order_dtype(x.shape[-1]))  # first: mixing reuses the memory of the ranks
         return self._mixed(x, values, rank, samples), order
 
-    def _inverse(self, rank: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
+    def inverse(self, rank: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
         order = torch.zeros(rank.shape, dtype=dtype)  # valid positions also for rows that are no permutation
         _run(self._compiled("inverse"), [_rows(t.numpy()) for t in (rank, order)])
         return order
@@ -132,10 +132,10 @@ class Sorter:
         return out.to(grad.dtype)
 
     def combine_order(self, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        return reference.combine_order(x, matrix, self.sort_rank, self.take, self._inverse)
+        return reference.combine_order(x, matrix, self)
 
     def combine_backward(self, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
-        return reference.combine_backward(grad, order, matrix, self.take, self._inverse)
+        return reference.combine_backward(grad, order, matrix, self)
 
 
 def _partners_and_weights(x: Tensor, partner: Tensor, weight: Tensor) -> tuple[Any, Any]:

@@ -181,6 +181,7 @@ class _long_rows(ABC):
         tile_launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
         return out
 
+    inverse = staticmethod(reference.inverse)
     tolerant_values = staticmethod(average_in_tiles)
 
     @classmethod
@@ -204,11 +205,11 @@ class _long_rows(ABC):
 
     @classmethod
     def combine_order(cls, x: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        return reference.combine_order(x, matrix, cls.sort_rank, cls.take)
+        return reference.combine_order(x, matrix, cls)
 
     @classmethod
     def combine_backward(cls, grad: Tensor, order: Tensor, matrix: Tensor) -> Tensor:
-        return reference.combine_backward(grad, order, matrix, cls.take)
+        return reference.combine_backward(grad, order, matrix, cls)
 
 
 class chunks(_long_rows):

@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.kernels.floats import upcast
+
+_THIS = sys.modules[__name__]  # the default of ``functions``, where other kernels take the parts of a function from
 
 
 def sort_order(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,17 +76,10 @@ def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor
     return torch.where(finite & (end - first > 1), mean.to(values.dtype), values)
 
 
-def tolerant_match(
-    x: Tensor,
-    values: Tensor,
-    tolerance: float,
-    sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
-    take: Callable[[Tensor, Tensor], Tensor] = take,
-    tolerant_values: Callable[[Tensor, Tensor, float], Tensor] = tolerant_values,
-) -> Tensor:
+def tolerant_match(x: Tensor, values: Tensor, tolerance: float, functions: Any = _THIS) -> Tensor:
     """Return `tolerant_values` in the order of ``x``: equal content receives equal values."""
-    content, rank = sort_rank(x)
-    return take(tolerant_values(content, values, tolerance), rank)
+    content, rank = functions.sort_rank(x)
+    return functions.take(functions.tolerant_values(content, values, tolerance), rank)  # type: ignore[no-any-return]
 
 
 def sum_ranks(values: Tensor, first: Tensor, end: Tensor) -> Tensor:
@@ -181,32 +177,20 @@ def combined(values: Tensor, matrix: Tensor) -> Tensor:
         return (matrix @ values.transpose(0, 1)).transpose(0, 1).contiguous()
 
 
-def combine_order(
-    x: Tensor,
-    matrix: Tensor,
-    sort_rank: Callable[[Tensor], tuple[Tensor, Tensor]] = sort_rank,
-    take: Callable[[Tensor, Tensor], Tensor] = take,
-    inverse: Callable[[Tensor], Tensor] = inverse,
-) -> tuple[Tensor, Tensor]:
+def combine_order(x: Tensor, matrix: Tensor, functions: Any = _THIS) -> tuple[Tensor, Tensor]:
     """Add ``matrix @ sorted(x)`` to the sorted samples, return them in their original order, and the position of every rank.
 
     A matrix of zeros returns ``x`` exactly. Kernels may then leave the positions undefined.
     """
-    values, rank = sort_rank(x)
-    moved = take(combined(values, matrix), rank)
+    values, rank = functions.sort_rank(x)
+    moved = functions.take(combined(values, matrix), rank)
     moved = torch.where((matrix != 0).any(), moved, x)  # zero times infinity is NaN
-    return moved, inverse(rank).to(order_dtype(x.shape[-1]))
+    return moved, functions.inverse(rank).to(order_dtype(x.shape[-1]))
 
 
-def combine_backward(
-    grad: Tensor,
-    order: Tensor,
-    matrix: Tensor,
-    take: Callable[[Tensor, Tensor], Tensor] = take,
-    inverse: Callable[[Tensor], Tensor] = inverse,
-) -> Tensor:
+def combine_backward(grad: Tensor, order: Tensor, matrix: Tensor, functions: Any = _THIS) -> Tensor:
     """Return the gradient of `combine_order` with respect to ``x``: the same combination with the transposed matrix."""
     active = (matrix != 0).any()
     order = torch.where(active, order, 0).to(torch.int32)
-    moved = take(combined(take(grad, order), matrix.mT), inverse(order))
+    moved = functions.take(combined(functions.take(grad, order), matrix.mT), functions.inverse(order))
     return torch.where(active, moved, grad)
