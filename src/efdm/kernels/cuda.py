@@ -8,12 +8,14 @@ Longer rows are split into tiles, one per block, and sorted byte by byte.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from efdm.kernels import reference
-from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, block_launcher, chunk_launcher, tile_launcher
+from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, Launcher, block_launcher, chunk_launcher, tile_launcher
 from efdm.kernels.cuda_tolerant import average_in_tiles, match_in_block
 
 MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px image; positions have 16 bits
@@ -27,6 +29,12 @@ def _per_row(kernel: str, *inputs: Tensor) -> Tensor:
     """Launch a kernel whose only output is like its inputs, one block per row."""
     out = torch.empty_like(inputs[0])
     block_launcher(out).per_tile(kernel, *inputs, out)
+    return out
+
+
+def _take(launcher: Callable[[Tensor], Launcher], values: Tensor, rank: Tensor) -> Tensor:
+    out = torch.empty_like(values)
+    launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
     return out
 
 
@@ -48,29 +56,16 @@ def _themselves(matrix: Tensor) -> tuple[Tensor, Tensor]:
 class block:
     """Functions of `reference` for rows that fit one thread block."""
 
-    @staticmethod
-    def sort_match(x: Tensor, y: Tensor) -> Tensor:
-        return _per_row("match_style", x, y)
-
-    @staticmethod
-    def match_sorted(x: Tensor, values: Tensor) -> Tensor:
-        return _per_row("match_sorted", x, values)
-
-    @staticmethod
-    def sort_rows(y: Tensor) -> Tensor:
-        return _per_row("sort_rows", y)
+    sort_match = staticmethod(partial(_per_row, "match_style"))
+    match_sorted = staticmethod(partial(_per_row, "match_sorted"))
+    sort_rows = staticmethod(partial(_per_row, "sort_rows"))
+    take = staticmethod(partial(_take, block_launcher))
 
     @staticmethod
     def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
         values, rank = torch.empty_like(x), _rank_like(x)
         block_launcher(x).per_tile("sort_rank", x, values, rank, None, None, 0)
         return values, rank
-
-    @staticmethod
-    def take(values: Tensor, rank: Tensor) -> Tensor:
-        out = torch.empty_like(values)
-        block_launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
-        return out
 
     @staticmethod
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
@@ -175,12 +170,7 @@ class _long_rows(ABC):
         cls._sort_content(x, ordered=values, rank=rank)
         return values, rank
 
-    @staticmethod
-    def take(values: Tensor, rank: Tensor) -> Tensor:
-        out = torch.empty_like(values)
-        tile_launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
-        return out
-
+    take = staticmethod(partial(_take, tile_launcher))
     inverse = staticmethod(reference.inverse)
     tolerant_values = staticmethod(average_in_tiles)
 
