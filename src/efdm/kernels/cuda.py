@@ -7,7 +7,6 @@ Longer rows are split into tiles, one per block, and sorted byte by byte.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -141,18 +140,14 @@ class block:
         return block._mix_sorted(grad, reference.combined(ordered, matrix.mT), order, themselves, weight)
 
 
-class _long_rows(ABC):
-    """Functions of `reference` for rows that several blocks sort. Subclasses define how."""
+class _long_rows:
+    """Functions of `reference` for rows that several blocks sort. Subclasses define ``sort_rows`` and ``_sort_content``.
 
-    @staticmethod
-    @abstractmethod
-    def sort_rows(y: Tensor) -> Tensor:
-        """Sort every row."""
+    The latter writes those `_OUTPUTS` that are given: ``values`` scattered by rank to ``out``, sorted content, ranks.
+    """
 
-    @staticmethod
-    @abstractmethod
-    def _sort_content(x: Tensor, **outputs: Tensor) -> None:
-        """Sort the content and write the given outputs: ``values`` scattered by rank to ``out``, sorted content, ranks."""
+    sort_rows: Callable[[Tensor], Tensor]
+    _sort_content: Callable[..., None]
 
     @classmethod
     def sort_match(cls, x: Tensor, y: Tensor) -> Tensor:
