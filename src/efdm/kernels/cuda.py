@@ -7,15 +7,16 @@ Longer rows are split into tiles, one per block, and sorted byte by byte.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from efdm.kernels import reference
 from efdm.kernels.cuda_launch import MERGE_ITEMS, THREADS, Launcher, block_launcher, chunk_launcher, tile_launcher
-from efdm.kernels.cuda_tolerant import average_in_tiles, match_in_block
 
 MAX_CHUNKED_LENGTH = 65_536  # relu1_1 of a 256 px image; positions have 16 bits
 MAX_LENGTH = 1 << 30  # sums of two indices fit 32 bits
@@ -35,6 +36,32 @@ def _take(launcher: Callable[[Tensor], Launcher], values: Tensor, rank: Tensor) 
     out = torch.empty_like(values)
     launcher(values).per_items("take", 1, values, rank, out, values.shape[-1])
     return out
+
+
+def _match_in_block(x: Tensor, values: Tensor, tolerance: float, content: Literal["sorted", "unsorted"]) -> Tensor:
+    """Average sorted values over similar content in one launch, which sorts the content unless it is sorted already."""
+    launcher, out = block_launcher(x), torch.empty_like(values)
+    numbers = (_bits(tolerance), int(content == "sorted"))
+    launcher.per_tile("match_tolerant", x, values, out, *numbers, shared=launcher.tolerant_shared)
+    return out
+
+
+def _average_in_tiles(content: Tensor, values: Tensor, tolerance: float, positions: Tensor | None = None) -> Tensor:
+    """Average sorted values over similar sorted content, and move them to its positions unless they are None."""
+    n, out = values.shape[-1], torch.empty_like(values)
+    launcher, tiles = tile_launcher(values), -(-n // (THREADS * MERGE_ITEMS))
+    sums = torch.empty(values.shape, dtype=torch.float64, device=values.device)
+    totals = torch.empty(values.numel() // n, tiles, 4, dtype=torch.float64, device=values.device)
+    numbers = (n, launcher.infinity)
+    launcher.per_items("sum_tiles", MERGE_ITEMS, content, values, sums, totals, *numbers)
+    short = positions is not None and positions.dtype == torch.int16
+    tensors = (content, values, sums, totals.cumsum(1), positions if short else None, None if short else positions, out)
+    launcher.per_items("average_tiles", MERGE_ITEMS, *tensors, _bits(tolerance), *numbers)
+    return out
+
+
+def _bits(number: float) -> int:
+    return int.from_bytes(struct.pack("<d", number), "little")  # every argument is passed as 64 bits
 
 
 def _rank_like(x: Tensor) -> Tensor:
@@ -69,14 +96,14 @@ class block:
     @staticmethod
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         if block_launcher(x).has_tolerant:
-            return match_in_block(x, values, tolerance, "unsorted")
+            return _match_in_block(x, values, tolerance, "unsorted")
         return chunks.tolerant_match(x, values, tolerance)
 
     @staticmethod
     def tolerant_values(content: Tensor, values: Tensor, tolerance: float) -> Tensor:
         if block_launcher(content).has_tolerant:
-            return match_in_block(content, values, tolerance, "sorted")
-        return average_in_tiles(content, values, tolerance)
+            return _match_in_block(content, values, tolerance, "sorted")
+        return _average_in_tiles(content, values, tolerance)
 
     @staticmethod
     def mix_partners(x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -167,7 +194,7 @@ class _long_rows:
 
     take = staticmethod(partial(_take, tile_launcher))
     inverse = staticmethod(reference.inverse)
-    tolerant_values = staticmethod(average_in_tiles)
+    tolerant_values = staticmethod(_average_in_tiles)
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
@@ -240,7 +267,7 @@ class chunks(_long_rows):
     @staticmethod
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         content, positions = chunks._merge(*chunks._sort_halves(x))
-        return average_in_tiles(content, values, tolerance, positions)
+        return _average_in_tiles(content, values, tolerance, positions)
 
 
 class radix(_long_rows):
@@ -282,4 +309,4 @@ class radix(_long_rows):
     def tolerant_match(x: Tensor, values: Tensor, tolerance: float) -> Tensor:
         content, order = torch.empty_like(x), _rank_like(x)
         radix._sort_content(x, ordered=content, order=order)
-        return average_in_tiles(content, values, tolerance, order)
+        return _average_in_tiles(content, values, tolerance, order)
