@@ -148,8 +148,8 @@ class Module:
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             with torch.cuda.device(self._device):
                 self._call("cuModuleLoadData", ctypes.byref(module), _binary(only_kernel(self._source, name), self._options))
-            self._call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
-            self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, self._max_shared)
+                self._call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+                self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, self._max_shared)
             self._functions[name] = function
         return function
 
@@ -160,15 +160,11 @@ class Module:
         values, pointers = _slots(len(arguments))
         values[:] = [a if type(a) is int else a.data_ptr() if a is not None else 0 for a in arguments]  # type: ignore[union-attr]
         stream = torch._C._cuda_getCurrentRawStream(self._device)
-        if torch.cuda.current_device() == self._device:
-            code = self._launch(
-                self._function(name), blocks, 1, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None
-            )
-            if code == 0:
-                return
+        launch = (self._function(name), blocks, 1, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None)
+        if torch.cuda.current_device() == self._device and self._launch(*launch) == 0:
+            return
         with torch.cuda.device(self._device):  # another device is current, or this thread has no context
-            rest = (blocks, 1, 1, threads, 1, 1, shared, ctypes.c_void_p(stream), pointers, None)
-            self._call("cuLaunchKernel", self._function(name), *rest)
+            self._call("cuLaunchKernel", *launch)
 
 
 class _Slots(threading.local):
