@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -183,8 +183,8 @@ def _input_shape(model: nn.Module) -> tuple[int, int, int]:
 
 
 @torch.no_grad()
-def stages_at(model: nn.Module) -> tuple[str, ...]:
-    """Return the names of the last stages at strides 4, 8 and 16, where the paper mixes a ResNet-18.
+def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, ...]:
+    """Return the names of the last stages at the given strides, by default 4, 8 and 16, where the paper mixes a ResNet-18.
 
     A blank image is passed through the model to measure the strides. The result is empty for unknown families and for
     families of constant resolution (ViT).
@@ -208,4 +208,4 @@ def stages_at(model: nn.Module) -> tuple[str, ...]:
         for hook in hooks:
             hook.remove()
     ends = {round(shape[1] / height): name for name, height in heights.items()}  # keeps the last stage at each stride
-    return tuple(ends[stride] for stride in STRIDES if stride in ends)
+    return tuple(ends[stride] for stride in strides if stride in ends)
