@@ -16,7 +16,7 @@ _REMEMBERED = 256  # draws whose labels are stored for checkpointed forwards, wh
 
 
 class _Calls:
-    """Labels and call stacks are attributes of an object because torch.compile can set tensors on objects only."""
+    """The state of running model calls, in an object because torch.compile can set tensors on objects only."""
 
     def __init__(self) -> None:
         self.labels: Tensor | None = None

@@ -22,7 +22,7 @@ DEFAULT_STAGES = ("stage1", "stage2", "stage3")  # paper: ResNet-18, after the f
 
 
 class _Hook:
-    """Base class of the hooks. Objects and not closures, so that models can be pickled and copied."""
+    """Base class of the hooks, which are objects rather than closures so that models can be pickled and copied."""
 
     attached = True  # until `unmix`
     handle: RemovableHandle | None = None  # pickled with the model, because unpickling reserves the id of the hook

@@ -70,8 +70,7 @@ class _MixedAt(FeatureLayer):
 
 
 class ManifoldMixup:
-    """Manifold mixup (Verma et al., ICML 2019): average images or the features after one stage, and average targets in the
-    same way.
+    """Manifold mixup (Verma et al., ICML 2019): average pairs of images, or of features after one stage, and their targets.
 
     A call draws partners, one weight from ``Beta(alpha, alpha)`` and one depth for a batch: 0 mixes the images, 1 the
     features after the first stage, and so on. The call returns mixed targets, and mixed images at depth 0. The ``layers``,

@@ -54,8 +54,7 @@ def _selected_first(mask: Tensor) -> Tensor:
 
 
 def _presort(content: Rows, ties: Ties, generator: torch.Generator | None) -> Tensor | None:
-    """Return the order of the values before the stable sort by value, as indices ``(b, c, n)``, or None for the order of
-    positions.
+    """Return the order before the stable sort by value as indices ``(b, c, n)``, or None for the order of positions.
 
     The sort treats values outside the mask as NaN. Selected values are therefore placed first, so selected NaN precede
     unselected values.
