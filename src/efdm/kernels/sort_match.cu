@@ -208,6 +208,18 @@ __device__ __forceinline__ void prefetch(const raw *row, int n) {
   for (int i = threadIdx.x * line; i < n; i += THREADS * line) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
 }
 
+// Writes value(k) of the item of rank position(k) to its position home(k) in the row, in shared memory first, so that writes
+// are coalesced.
+template <class Home, class Value>
+__device__ __forceinline__ void scatter_row(Shared &shared, raw *out, int n, Home home, Value value) {
+  raw *scattered = reinterpret_cast<raw *>(shared.exchange);
+#pragma unroll
+  for (int k = 0; k < ITEMS; k++)
+    if (position(k) < n) scattered[home(k)] = value(k);
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += THREADS) out[i] = scattered[i];
+}
+
 // out[position of the i-th smallest x] = i-th smallest y.
 KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int n, word infinity) {
   ROW_OF_BLOCK
@@ -217,12 +229,7 @@ KERNEL(BLOCKS_BOTH_SIDES) match_style(const raw *x, const raw *y, raw *out, int 
 #pragma unroll
   for (int k = 0; k < ITEMS; k++) where[k] = items[k];
   sort_style(y + row, n, infinity, items, shared);
-  raw *matched = reinterpret_cast<raw *>(shared.exchange);
-#pragma unroll
-  for (int k = 0; k < ITEMS; k++)
-    if (position(k) < n) matched[where[k]] = style_value(items[k]);
-  __syncthreads();
-  for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
+  scatter_row(shared, out + row, n, [&](int k) { return where[k]; }, [&](int k) { return style_value(items[k]); });
 }
 
 // match_style for a style that is already sorted.
@@ -230,12 +237,7 @@ KERNEL(BLOCKS_ONE_SIDE) match_sorted(const raw *x, const raw *sorted, raw *out, 
   ROW_OF_BLOCK
   prefetch(sorted + row, n);
   sort_content(x + row, n, infinity, items, shared, keys);
-  raw *matched = reinterpret_cast<raw *>(shared.exchange);
-#pragma unroll
-  for (int k = 0; k < ITEMS; k++)
-    if (position(k) < n) matched[items[k] & 0xffff] = sorted[row + position(k)];
-  __syncthreads();
-  for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
+  scatter_row(shared, out + row, n, [&](int k) { return items[k] & 0xffff; }, [&](int k) { return sorted[row + position(k)]; });
 }
 
 // Returns true if the weights of all samples are zero, so nothing is mixed.
@@ -438,12 +440,8 @@ KERNEL(BLOCKS_BOTH_SIDES) match_tolerant(const raw *x, const raw *sorted, raw *o
   average_values<ITEMS>(ordered, [&](int i) { return sums[padded(i)]; }, sorted + row, totals, tolerance, position(0) & ~31, n,
                         infinity, [&](int k, int, raw value) { results[k] = value; });
   __syncthreads();
-  raw *matched = reinterpret_cast<raw *>(shared.exchange);
-#pragma unroll
-  for (int k = 0; k < ITEMS; k++)
-    if (position(k) < n) matched[where[k / 2] >> k % 2 * 16 & 0xffff] = results[k];
-  __syncthreads();
-  for (int i = threadIdx.x; i < n; i += THREADS) out[row + i] = matched[i];
+  auto home = [&](int k) { return where[k / 2] >> k % 2 * 16 & 0xffff; };
+  scatter_row(shared, out + row, n, home, [&](int k) { return results[k]; });
 }
 
 // (1 - weight) * mine + weight * theirs. Equal infinities are returned unchanged because their difference is NaN.
