@@ -79,8 +79,11 @@ def mixstyle(x: Tensor, y: Tensor, lam: Tensor, eps: float) -> Tensor:
 
 
 def efdmix(x: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
-    """EFDMix of ``(b, c, h, w)`` as published: sort, look up the partner's values by rank, and interpolate."""
+    """EFDMix of ``(b, c, *space)`` as published: sort, look up the partner's values by rank, and interpolate.
+
+    The gradient is that of the sort and of the selection of partners. Ties are ordered by position.
+    """
     rows = x.flatten(2)
-    values, order = rows.sort(dim=-1)
+    values, order = rows.sort(dim=-1, stable=True)
     matched = values[partner].gather(-1, order.argsort(-1))
     return (rows + (matched - rows.detach()) * (1 - lam.view(-1, 1, 1))).view_as(x)
