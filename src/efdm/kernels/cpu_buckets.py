@@ -83,8 +83,8 @@ def next_offset(offsets, bucket):
 
 
 @_jit
-def scatter_keys(x, buckets, starts, keys, shift, infinity, style, first, last):
-    """Write keys to their buckets in order of position."""
+def visit_buckets(x, buckets, starts, keys, out, shift, infinity, style, first, last):
+    """Write keys to their buckets in order of position or, given ``out``, read the values that replaced them."""
     block = np.empty(BLOCK, x.dtype)
     for task in range(first, last):
         row, start, end = part_of_row(x.shape[1], starts.shape[1], task)
@@ -94,22 +94,10 @@ def scatter_keys(x, buckets, starts, keys, shift, infinity, style, first, last):
             write_keys(words, infinity, style, block)
             for i in range(words.size):
                 offset = next_offset(offsets, buckets[row, uint64(block[i]) >> shift])
-                keys[row, offset] = block[i]
-
-
-@_jit
-def gather_values(x, buckets, starts, values, out, shift, infinity, style, first, last):
-    """Read the values of each bucket in the order of `scatter_keys`, so that they return to the positions of their keys."""
-    block = np.empty(BLOCK, x.dtype)
-    for task in range(first, last):
-        row, start, end = part_of_row(x.shape[1], starts.shape[1], task)
-        offsets = starts[row, task % starts.shape[1]].copy()
-        for at in range(start, end, BLOCK):
-            words = x[row, at : min(at + BLOCK, end)]
-            write_keys(words, infinity, style, block)
-            for i in range(words.size):
-                offset = next_offset(offsets, buckets[row, uint64(block[i]) >> shift])
-                out[row, at + i] = values[row, offset]
+                if out is None:
+                    keys[row, offset] = block[i]
+                else:
+                    out[row, at + i] = keys[row, offset]
 
 
 @_jit
@@ -190,7 +178,7 @@ class Buckets:
         self.starts = np.empty((rows, self.parts, n // BUCKET_SIZE + 2), np.uint32)
         self._each_part(count_bins, counts)
         parallel_rows(partial(join_bins, counts, self.buckets, self.starts), rows, BINS * self.parts)
-        self._each_part(scatter_keys, self.buckets, self.starts, keys)
+        self._each_part(visit_buckets, self.buckets, self.starts, keys, None)
 
     def _each_part(self, work, *arrays):
         rows, n = self.words.shape
@@ -209,7 +197,7 @@ class Buckets:
     def match(self, values, out):
         """Write the values of the ranks of content."""
         self._each_bucket(match_buckets, values)
-        self._each_part(gather_values, self.buckets, self.starts, self.keys, out)
+        self._each_part(visit_buckets, self.buckets, self.starts, self.keys, out)
 
 
 def _groups(rows):
