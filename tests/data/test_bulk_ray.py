@@ -1,6 +1,7 @@
 """Jobs on a local Ray with two workers: the pictures of the plain engine, none lost and none twice."""
 
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +21,11 @@ pytestmark = pytest.mark.long
 def two_workers() -> Iterator[None]:
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     environment = {"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}}
+    handler = signal.getsignal(signal.SIGTERM)
     ray.init(num_cpus=2, num_gpus=0, runtime_env=environment, **quiet)
     yield
     ray.shutdown()
+    signal.signal(signal.SIGTERM, handler)  # which ray.init replaces
 
 
 def test_the_pictures_of_the_plain_engine(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ def test_another_style_network_or_option_is_another_job(place: Path, network, tm
 @pytest.mark.long
 def test_ray_gives_the_same_bits(place: Path, network, tmp_path: Path) -> None:
     pytest.importorskip("ray.data")
-    threads = torch.get_num_threads()
+    threads, handler = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
     torch.set_num_threads(1)
     try:
         for engine in ("plain", "ray"):
@@ -112,3 +113,4 @@ def test_ray_gives_the_same_bits(place: Path, network, tmp_path: Path) -> None:
     finally:
         torch.set_num_threads(threads)
     assert files(tmp_path / "plain") == files(tmp_path / "ray")
+    assert signal.getsignal(signal.SIGTERM) is handler  # which ray.init replaces

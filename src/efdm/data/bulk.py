@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import pickle
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -245,7 +246,7 @@ def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, wor
         import ray
         import ray.data
 
-    started = not ray.is_initialized()
+    started, handler = not ray.is_initialized(), signal.getsignal(signal.SIGTERM)
     if started:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -270,6 +271,8 @@ def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, wor
     finally:
         if started:
             ray.shutdown()
+            if signal.getsignal(signal.SIGTERM) is not handler:
+                signal.signal(signal.SIGTERM, handler)  # ray.init replaces it in the main thread
 
 
 ENGINES: Mapping[str, Callable[..., Iterator[Done]]] = MappingProxyType({"plain": _run_plain, "ray": _run_ray})
