@@ -169,6 +169,19 @@ def test_each_failure_is_explained(tmp_path: Path) -> None:
         assert str(tmp_path / name) in str(caught.value)
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 3)], ids=["gray", "rgb"])
+def test_float_tiff_without_tifffile_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    photometric = "rgb" if len(shape) == 3 else "minisblack"
+    pytest.importorskip("tifffile").imwrite(tmp_path / "f.tif", np.zeros(shape, np.float32), photometric=photometric)
+    for installed in (True, False):
+        monkeypatch.setattr(images_file, "find_spec", lambda name, found=installed: found or None)
+        with pytest.raises(PictureError, match=r"f\.tif") as caught:
+            read_picture(tmp_path / "f.tif")
+        assert ('pip install "efdm[tiff]"' in str(caught.value)) != installed
+
+
 @pytest.mark.parametrize("name", ["t.png", "t.jpg", "t.webp", "t.gif", "t.bmp", "t.tif", "t16.png"])
 def test_truncated(tmp_path: Path, name: str) -> None:
     path = saved(tmp_path, Image.fromarray(noise(64, 64)), name)

@@ -168,7 +168,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         except SyntaxError as error:  # Pillow has no mode for the pixels, such as colours of 32-bit floats
             if "pixel mode" not in str(error):
                 raise
-            raise PictureError(f"{name} has unsupported pixels; save it with 8 or 16 bits per channel") from error
+            raise _unsupported(name, "unsupported pixels") from error
         width, height = image.size
         if width * height > max_pixels:
             raise PictureError(f"{name} has {width} x {height} pixels, at most {max_pixels} are allowed; make it smaller")
@@ -199,9 +199,15 @@ def _pixels_of(image: Image.Image) -> Array:
     if image.mode.startswith("I") or image.mode == "F":
         wide = np.asarray(image)
         if image.mode == "F" or wide.min() < 0 or wide.max() > 65535:
-            raise PictureError(f"{getattr(image, 'filename', 'picture')} has 32 bits per channel; save it with 8 or 16")
+            raise _unsupported(getattr(image, "filename", "picture"), "32 bits per channel")
         return np.repeat(wide.astype(np.uint16)[..., None], 3, axis=2)
     return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))
+
+
+def _unsupported(name: str, found: str) -> PictureError:
+    missing = Path(name).suffix.lower() in (".tif", ".tiff") and find_spec("tifffile") is None
+    remedy = ', or match its colours after pip install "efdm[tiff]"' if missing else ""
+    return PictureError(f"{name} has {found}; save it with 8 or 16 bits per channel{remedy}")
 
 
 # EXIF orientation -> (transpose first, then step along rows and columns)
