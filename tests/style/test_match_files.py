@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from efdm.errors import SettingError
 from efdm.progress import Progress
 from efdm.style import match_files as module
 from efdm.style import match_picture
-from efdm.style.color_match import content_bins, match_chunks, prepare_reference
+from efdm.style.color_match import content_bins, count_chunks, match_chunk, prepare_reference
 from efdm.style.jobs import Result
 from efdm.style.match_files import match_files
 from efdm.style.options import MatchOptions
@@ -134,13 +135,16 @@ def test_a_video_is_one_distribution_and_keeps_its_sound(
     av = pytest.importorskip("av")
     from efdm.data.video import VideoReader, VideoWriter
 
-    video, written, write = clip(tmp_path / "in.mp4", frames=5), list[torch.Tensor](), VideoWriter.write
+    times, written, write = [0, 1, 4, 5, 9], list[torch.Tensor](), VideoWriter.write
+    video = clip(tmp_path / "in.mp4", frames=5, times=times)
     monkeypatch.setattr(VideoWriter, "write", lambda self, rgb, time: written.append(rgb) or write(self, rgb, time))
     seen: list[Progress] = []
     assert match_files(video, [reference], tmp_path / "out.mp4", progress=seen.append) == Result(5)
     assert [(each.done, each.total) for each in seen] == [(i, 10) for i in range(1, 11)]
     with av.open(str(tmp_path / "out.mp4")) as file:
         assert len(file.streams.audio) == 1
+    with VideoReader(tmp_path / "out.mp4") as reader:
+        assert [frame.time for frame in reader] == [Fraction(time, 16) for time in times]
     with VideoReader(video) as reader:
         decoded = torch.cat([frame.rgb for frame in reader], 1).permute(1, 2, 0).numpy()
     expected = match_picture(decoded, noise(3)).reshape(-1, 3)
@@ -165,6 +169,7 @@ def test_static_parts_of_a_video_do_not_flicker() -> None:
     other = still.copy()
     other[:20] = 255  # beyond the window of the local mean, nothing may change
     chunks = [(planes, content_bins(planes, "rgb", "smooth", 0)) for planes in map(from_array, (still, other))]
-    first, second = (x[:, 36:] for x in match_chunks(lambda: chunks, 256, prepare_reference(noise(3)), 0.0, 1.0))
+    match = count_chunks([bins for _, bins in chunks], 256, prepare_reference(noise(3)), 0.0)
+    first, second = (match_chunk(match, planes, bins, "rgb", 1.0)[:, 36:] for planes, bins in chunks)
     assert (first != second).float().mean() < 0.05
     assert (first <= second).all(), "values that share a bin are ranked by time, so they change at most in one direction"

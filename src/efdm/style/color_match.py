@@ -8,7 +8,7 @@ converted back to RGB, which rounds, and clips colours outside the gamut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -198,20 +198,23 @@ def match_picture(
     elif reference.space == "rgb" and not planes.levels:
         values = replace_valid(planes, _match_floats(planes, reference, ties, seed, tolerance), strength)
     else:
-        whole = planes, content_bins(planes, reference.space, ties, seed)
-        (values,) = match_chunks(lambda: [whole], planes.levels, reference, tolerance, strength)
+        bins = content_bins(planes, reference.space, ties, seed)
+        match = count_chunks([bins], planes.levels, reference, tolerance)
+        values = match_chunk(match, planes, bins, reference.space, strength)
     return convert_planes(values, content, opened)
 
 
-def match_chunks(
-    read: Callable[[], Iterable[tuple[Planes, Tensor]]], levels: int, reference: Reference, tolerance: float, strength: float
-) -> Iterator[Tensor]:
-    """Yield the matched values of chunks that form one distribution; ``read``, called twice, yields planes and bins."""
-    counter = LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
-    for _, bins in read():
-        counter.count(bins)
-    for planes, bins in read():
-        yield replace_valid(planes, from_space(counter.map(bins), planes, reference.space), strength)
+def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> LevelMatch:
+    """Return the match of chunks that form one distribution, given the bins of each."""
+    match = LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
+    for bins in chunks:
+        match.count(bins)
+    return match
+
+
+def match_chunk(match: LevelMatch, planes: Planes, bins: Tensor, space: str, strength: float) -> Tensor:
+    """Return the matched values of a chunk. Chunks must be passed in the order in which they were counted."""
+    return replace_valid(planes, from_space(match.map(bins), planes, space), strength)
 
 
 def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
@@ -274,9 +277,8 @@ def _match_joint(planes: Planes, reference: Reference, ties: str, seed: int) -> 
     matched = match_jointly(x[None], y[None], rotations=ROTATIONS, start="none", generator=generator)[0]
     if reference.space != "rgb" or not planes.levels:
         return from_space(matched, planes, reference.space)
-    counter, bins = LevelMatch(reference.at(planes.levels)), to_bins(matched)
-    counter.count(bins)
-    return counter.map(bins)
+    bins = to_bins(matched)
+    return count_chunks([bins], planes.levels, reference, 0.0).map(bins)
 
 
 def check_fit(channels: int, reference: Reference) -> None:

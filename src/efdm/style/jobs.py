@@ -14,13 +14,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
-from fractions import Fraction
 from functools import partial
+from itertools import tee
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from efdm.data import Source
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
@@ -129,15 +128,10 @@ def stylize_video(
     """Stylize a video file and return the number of frames. An incomplete video is written under another name."""
     sound = source if options.audio == "keep" else None
     with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect) as writer:
-        times: list[Fraction] = []
-
-        def frames() -> Iterator[Tensor]:
-            for frame in reader:
-                times.append(frame.time)
-                yield frame.rgb
-
-        for rgb in stylize_frames(stylizer, frames(), style, regions=regions, options=options):
-            writer.write(rgb, times.pop(0))
+        frames, originals = tee(reader)
+        made = stylize_frames(stylizer, (frame.rgb for frame in frames), style, regions=regions, options=options)
+        for rgb, original in zip(made, originals, strict=True):
+            writer.write(rgb, original.time)
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
     return writer.frames
 

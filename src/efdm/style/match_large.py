@@ -18,7 +18,7 @@ from efdm.data.video import VideoReader, VideoWriter
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
-from efdm.style.color_match import Reference, check_fit, content_bins, match_chunks, replace_valid
+from efdm.style.color_match import Reference, check_fit, content_bins, count_chunks, match_chunk, replace_valid
 from efdm.style.levels import HALO, TIES, take_ranks
 from efdm.style.options import MatchOptions, check_strength
 from efdm.style.planes import LEVELS_OF, Planes, from_array
@@ -74,9 +74,9 @@ def match_array(
             wide, inside = _planes(content, mask, nodata, above, bottom + HALO, device), (top - above, bottom - above)
             yield wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
 
-    chunks = match_chunks(read, levels, reference.to(torch.device(device)), tolerance, strength)
-    for top, values in zip(tops, chunks, strict=True):
-        _write(out, top, values)
+    match = count_chunks((bins for _, bins in read()), levels, reference.to(torch.device(device)), tolerance)
+    for top, (planes, bins) in zip(tops, read(), strict=True):
+        _write(out, top, match_chunk(match, planes, bins, reference.space, strength))
     progress(Progress("matching", 2 * len(tops), 2 * len(tops)))
 
 
@@ -91,14 +91,13 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     if options.mask is not None:
         raise SettingError("masks are for pictures, not for a video", "mask")
     check_fit(3, reference)
-    done, times = count(1), list[Fraction]()
+    done = count(1)
 
-    def read() -> Iterator[tuple[Planes, Tensor]]:
+    def read() -> Iterator[tuple[Fraction, Planes, Tensor]]:
         with VideoReader(source) as reader:
             for frame in reader:
-                times.append(frame.time)
                 planes = Planes(frame.rgb.to(options.device).int(), 256, None)
-                yield planes, content_bins(planes, reference.space, options.ties, options.seed)
+                yield frame.time, planes, content_bins(planes, reference.space, options.ties, options.seed)
                 progress(Progress(source.name, now := next(done), max(2 * (reader.frames or 0), now)))
 
     with VideoReader(source) as reader:
@@ -106,8 +105,9 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
         writer = VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect)
     with writer:
         moved = reference.to(torch.device(options.device))
-        for values in match_chunks(read, 256, moved, options.tolerance, options.strength):
-            writer.write(values.byte(), times[-1])
+        match = count_chunks((bins for _, _, bins in read()), 256, moved, options.tolerance)
+        for time, planes, bins in read():
+            writer.write(match_chunk(match, planes, bins, reference.space, options.strength).byte(), time)
     return writer.frames
 
 
