@@ -131,7 +131,7 @@ def test_recolouring_uses_selected_pixels_only(stylizer: Stylizer) -> None:
 
     def colours(content: Tensor, style: Tensor) -> Tensor:
         look = stylizer.prepare(style, masks=mask)
-        made = stylizer._recolored(look, recolor, content[None], mask, "auto").pictures[0]
+        made = stylizer._recolored(look, recolor, content[None], mask).pictures[0]
         return made[..., mask]
 
     def tinted(picture: Tensor) -> Tensor:

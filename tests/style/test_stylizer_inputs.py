@@ -12,7 +12,7 @@ from PIL import Image
 from style.test_tiles import randomized
 from torch import Tensor
 
-from efdm.data import Picture, write_picture
+from efdm.data import Picture, memory, write_picture
 from efdm.errors import SettingError
 from efdm.models import build
 from efdm.models.weights import save_network
@@ -260,6 +260,21 @@ def test_weights_need_a_positive_finite_sum(weights: list[float]) -> None:
 )
 def test_working_size(shape: tuple[int, int], size: object, expected: tuple[int, int]) -> None:
     assert working_size(torch.empty(1, 3, *shape, device="meta"), size) == expected
+
+
+def test_sizes_beyond_the_free_memory_are_refused(stylizer: Stylizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 10**9)
+    look = stylizer.prepare(PICTURE)
+    for name in ("run_stage", "run_network"):
+        monkeypatch.setattr(f"efdm.style.stylizer.{name}", lambda *_: pytest.fail("ran"))
+    calls = {
+        "content": lambda: stylizer.stylize(PICTURE, look, size=3000),
+        "style": lambda: stylizer.prepare(PICTURE, size=3000),
+        "video": lambda: next(stylize_frames(stylizer, [PICTURE], look, size=3000)),
+    }
+    for role, call in calls.items():
+        with pytest.raises(SettingError, match=rf"3000 x 3000 pixels of the {role} need 1\.44 GB .* 1 GB are free"):
+            call()
 
 
 @pytest.mark.parametrize("size", [0, "large", 20_000, 1.5])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -11,7 +14,7 @@ from torch import Tensor, nn
 
 from efdm.models import NetworkSpec, StyleNetwork, build, vgg
 from efdm.ops import efdm
-from efdm.style.pipeline import LARGE, TILE, map_channels, run_network, run_stage, spans, tile_side
+from efdm.style.pipeline import map_channels, run_network, run_stage, spans
 from efdm.style.stylizer import Stylizer
 
 CHANNELS = {"small": 80, "vgg16": 16, "stride16": 4}
@@ -56,17 +59,26 @@ def steps(network: StyleNetwork) -> list[tuple[nn.Module, int, int, int]]:
     return [(m, 3 if d == 0 else CHANNELS[network.name], strides[d], strides[d + 1]) for d, m in enumerate(modules)]
 
 
-def all_steps(network: StyleNetwork, x: Tensor, size: tuple[int, int], tile: int | None) -> list[Tensor]:
+def all_steps(network: StyleNetwork, x: Tensor, size: tuple[int, int]) -> list[Tensor]:
     found = []
     for depth in range(len(network.stages) + 1):
-        found.append(run_stage(network, depth, found[-1] if found else x, size, tile))
+        found.append(run_stage(network, depth, found[-1] if found else x, size))
     return found
+
+
+@contextmanager
+def tiles(side: int) -> Iterator[None]:
+    """Cut images of any size into tiles."""
+    with mock.patch.multiple("efdm.style.pipeline", LARGE=0, TILE=side):
+        yield
 
 
 @pytest.mark.parametrize(("size", "tile"), [((93, 57), 41), ((40, 131), 24), ((8, 120), 64)], ids=str)
 def test_tiled_and_untiled_stages_agree(network: StyleNetwork, size: tuple[int, int], tile: int) -> None:
     picture = torch.rand(1, 3, *size, dtype=torch.float64)
-    whole, tiled = (all_steps(network, picture, size, t) for t in (None, tile))
+    whole = all_steps(network, picture, size)
+    with tiles(tile):
+        tiled = all_steps(network, picture, size)
     for one, other in zip(whole, tiled, strict=True):
         torch.testing.assert_close(other, one, rtol=0, atol=1e-12)
     assert tiled[-1].shape == picture.shape
@@ -88,8 +100,9 @@ def test_tiles_without_overlap_leave_seams(network: StyleNetwork, monkeypatch: p
     size = (40, 72)
     picture = torch.rand(1, 3, *size, dtype=torch.float64)
     monkeypatch.setattr(network, "receptive_field", (0,) * len(network.receptive_field))
-    cut = run_stage(network, 0, picture, size, 32)
-    assert (cut - run_stage(network, 0, picture, size, None)).abs().max() > 1e-3
+    with tiles(32):
+        cut = run_stage(network, 0, picture, size)
+    assert (cut - run_stage(network, 0, picture, size)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(("name", "strength"), [("small", 1.0), ("small", 0.5), ("stride16", 1.0)])
@@ -97,16 +110,19 @@ def test_tiled_and_untiled_transfer_agree(name: str, strength: float) -> None:
     network = randomized(name)
     content, style = torch.rand(1, 3, 75, 101, dtype=torch.float64), torch.rand(1, 3, 40, 50, dtype=torch.float64)
     styles = network.features(style)
-    whole, tiled = (
-        run_network(network, content, lambda depth, x: efdm(x, styles[depth]), tile, strength) for tile in ("none", 32)
-    )
+    run = partial(run_network, network, content, lambda depth, x: efdm(x, styles[depth]), strength)
+    whole = run()
+    with tiles(32):
+        tiled = run()
     torch.testing.assert_close(tiled, whole, rtol=0, atol=1e-10)
 
 
 def test_tiled_and_untiled_stylizer_agree() -> None:
     stylizer = Stylizer(randomized("small", torch.float32), "cpu")
     content, look = torch.rand(3, 75, 101), stylizer.prepare(torch.rand(3, 64, 50))
-    whole, tiled = (stylizer.stylize(content, look, tile=tile) for tile in ("none", 32))
+    whole = stylizer.stylize(content, look)
+    with tiles(32):
+        tiled = stylizer.stylize(content, look)
     # roundings in float32 may swap neighbouring ranks
     assert (tiled - whole).abs().mean() < 1e-3
 
@@ -121,16 +137,6 @@ def test_spans_cover_every_pixel_once(grid: int) -> None:
             assert (inner.start, inner.stop) == (core.start - padded.start, core.stop - padded.start)
             assert padded.start == 0 or core.start - padded.start >= 12
             assert padded.stop == length or padded.stop - core.stop >= 12
-
-
-def test_tile_side_of_large_and_small_images() -> None:
-    assert tile_side("auto", (3000, 4000)) == TILE
-    assert tile_side("auto", (1000, LARGE // 1000)) is None
-    assert tile_side("none", (3000, 4000)) is None
-    assert tile_side(100, (10, 10)) == 100
-    for wrong in ("yes", 0, -5, True):
-        with pytest.raises(ValueError, match="'auto', 'none' or a side in pixels"):
-            tile_side(wrong, (10, 10))
 
 
 def test_channels_are_processed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

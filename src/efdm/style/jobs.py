@@ -2,7 +2,8 @@
 
 >>> from efdm.style import Stylizer
 >>> from efdm.style.jobs import stylize_files
->>> from efdm.style.plan import plan_files
+>>> from efdm.style.pictures import AUTO_SIDE
+from efdm.style.plan import plan_files
 >>> stylize_files(plan_files("photos/", ["paintings/"], "results/"), Stylizer.from_pretrained())  # doctest: +SKIP
 Result(done=12, failed=0, skipped=0)
 """
@@ -29,6 +30,7 @@ from efdm.models import StyleNetwork
 from efdm.progress import Progress, Report, ignore
 from efdm.style.look import Look
 from efdm.style.options import StylizeOptions
+from efdm.style.pictures import AUTO_SIDE
 from efdm.style.plan import LookSpec, Mix, PathLike, Plan, find_styles, make_looks
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
@@ -104,7 +106,8 @@ def _workers(stylizer: Stylizer, options: StylizeOptions, pictures: int) -> Iter
     Reading and writing overlap with the network, whose threads wait less for each other if every picture has its own.
     """
     threads = torch.get_num_threads()
-    workers = min(threads, pictures, MAX_WORKERS) if stylizer.device.type == "cpu" and options.size != "full" else 1
+    large = options.size == "full" or (isinstance(options.size, int) and options.size > AUTO_SIDE)
+    workers = min(threads, pictures, MAX_WORKERS) if stylizer.device.type == "cpu" and not large else 1
     if workers <= 1:
         yield map
         return

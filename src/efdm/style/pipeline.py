@@ -1,7 +1,7 @@
 """Style transfer on tensors: run a network and match its features after every stage.
 
-Large images run tile by tile, so that memory does not grow with the image: the convolutions of a stage run on overlapping
-tiles that fill one feature map. Features are matched on the whole map, so the result does not depend on the tiles.
+The convolutions of a large image run on overlapping tiles, which bounds the memory of their intermediate results. Features
+are matched on the whole feature map, so the result does not depend on the tiles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from efdm.ops import MATCHERS, PreparedStyle, blend
 from efdm.ops.choices import check_tolerance
 
 FADE = 0.25  # strength below which pixels of the content are blended in, because a decoder cannot reproduce it exactly
-LARGE = 2_000_000  # pixels above which tile="auto" uses tiles
+LARGE = 2_000_000  # pixels above which an image is cut into tiles
 TILE = 1024  # side in pixels; larger tiles recompute less at their borders and need more memory
 CHUNK = 8_000_000  # values of a picture matched in one call
 
@@ -68,7 +68,6 @@ def run_network(
     network: StyleNetwork,
     content: Tensor,
     match: Callable[[int, Tensor], Tensor],
-    tile: str | int = "none",
     strength: float | Tensor = 1.0,
     start: Tensor | None = None,
 ) -> Tensor:
@@ -79,19 +78,18 @@ def run_network(
     ``start`` replaces the content in the stages that are matched.
     """
     size = (content.shape[-2], content.shape[-1])
-    side = tile_side(tile, size)
     blended = isinstance(strength, Tensor) or strength != 1
     unmatched, x = content, content if start is None else start
     for depth in range(len(network.stages)):
         shared = depth == 0 and start is None
-        x = run_stage(network, depth, x, size, side)
+        x = run_stage(network, depth, x, size)
         if blended:
-            unmatched = x if shared else run_stage(network, depth, unmatched, size, side)
+            unmatched = x if shared else run_stage(network, depth, unmatched, size)
         x = match(depth, x)
     if blended:
         matched = x
         x = map_channels(unmatched, lambda some, channels: blend(some, matched[:, channels], strength))
-    return run_stage(network, len(network.stages), x, size, side)
+    return run_stage(network, len(network.stages), x, size)
 
 
 def fade(content: Tensor, output: Tensor, strength: float | Tensor) -> Tensor:
@@ -99,15 +97,6 @@ def fade(content: Tensor, output: Tensor, strength: float | Tensor) -> Tensor:
     if isinstance(strength, Tensor):
         return torch.lerp(content, output, (strength.to(content) / FADE).clamp(max=1).view(-1, 1, 1, 1))
     return output if strength >= FADE else torch.lerp(content, output, strength / FADE)
-
-
-def tile_side(tile: str | int, size: tuple[int, int]) -> int | None:
-    """Return the side of a tile in pixels for an image of ``size``, or None to run the whole image in one piece."""
-    if isinstance(tile, int) and not isinstance(tile, bool) and tile >= 1:
-        return tile
-    if tile not in ("auto", "none"):
-        raise ValueError(f"tile must be 'auto', 'none' or a side in pixels, got {tile!r}")
-    return TILE if tile == "auto" and size[0] * size[1] > LARGE else None
 
 
 def spans(length: int, tile: int, margin: int, grid: int, strides: Sequence[int]) -> Iterator[tuple[slice, slice, slice]]:
@@ -125,14 +114,14 @@ def spans(length: int, tile: int, margin: int, grid: int, strides: Sequence[int]
         yield padded, core, inner
 
 
-def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int], tile: int | None) -> Tensor:
+def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int]) -> Tensor:
     """Return the output of stage ``depth`` for an image of ``size``. The decoder follows the last stage."""
     module = [*network.stages, network.decoder][depth]
     strides = (1, *network.strides, 1)[depth : depth + 2]
     height, width = (_ceil(side, strides[1]) for side in size)
-    if tile is None or tile >= max(size):
+    if size[0] * size[1] <= LARGE:
         return module(x)[..., :height, :width]  # decoding rounds the size up to a multiple of the stride
-    tiles = (spans(side, tile, network.receptive_field[depth], network.max_stride, strides) for side in size)
+    tiles = (spans(side, TILE, network.receptive_field[depth], network.max_stride, strides) for side in size)
     out: Tensor | None = None
     for (top, rows, inner_rows), (left, columns, inner_columns) in itertools.product(*tiles):
         made = module(x[..., top, left].contiguous(memory_format=torch.channels_last))

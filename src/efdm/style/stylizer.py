@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import Picture, resize
+from efdm.data.memory import check_memory
 from efdm.models import StyleNetwork
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
@@ -33,7 +34,7 @@ from efdm.style.look import (
 from efdm.style.options import StylizeOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
-from efdm.style.pipeline import fade, map_channels, match_options, run_network, run_stage, tile_side
+from efdm.style.pipeline import LARGE, fade, map_channels, match_options, run_network, run_stage
 from efdm.style.replay import MAX_PIXELS, Captured, Graphs
 from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
@@ -112,7 +113,6 @@ class Stylizer:
         weights: Sequence[float] | None = None,
         size: Size = "auto",
         masks: Sequence[AnyMask | None] | AnyMask | None = None,
-        tile: str | int = "auto",
     ) -> Look:
         """Prepare one style, or several styles that are mixed by ``weights`` (equal by default), for repeated use.
 
@@ -133,9 +133,11 @@ class Stylizer:
             selected = intersect(checked_mask(mask, rgb, "style"), opaque)
             if selected is not None and not selected.any():
                 raise ValueError("every selected pixel of the style is transparent; select visible pixels")
+            shape = working_size(rgb, size)
+            self.check_memory(rgb, shape, "style")
             selections.append(selected)
-            pictures.append(resize(rgb, working_size(rgb, size)))
-            features.append(self._features(pictures[-1], selected, tile))
+            pictures.append(resize(rgb, shape))
+            features.append(self._features(pictures[-1], selected))
         return Look(tuple(pictures), tuple(selections), weights, tuple(features))
 
     @torch.no_grad()
@@ -145,7 +147,6 @@ class Stylizer:
         style: Styles | Look | None = None,
         *,
         regions: Sequence[tuple[AnyMask, Styles | Look]] | None = None,
-        tile: str | int = "auto",
         generator: torch.Generator | None = None,
         options: StylizeOptions | None = None,
         **changes: Any,
@@ -160,7 +161,6 @@ class Stylizer:
         Args:
             regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
                 stay unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
-            tile: side of a tile in pixels, or "auto" to use tiles above two megapixels. The result is the same.
             generator: for ``ties="random"``; overrides the seed of ``options``.
             options: defaults to ``StylizeOptions()``.
             changes: fields of `StylizeOptions` that override those of ``options``, such as ``strength=0.8``.
@@ -169,9 +169,8 @@ class Stylizer:
         size = options.style_size or options.size
         if isinstance(content, list | tuple):
             if regions is None and style is not None and not isinstance(style, Look):
-                style = self.prepare(style, size=size, tile=tile)
-            given: dict[str, Any] = {"regions": regions, "tile": tile, "generator": generator, "options": options}
-            return [self.stylize(one, style, **given) for one in content]
+                style = self.prepare(style, size=size)
+            return [self.stylize(one, style, regions=regions, generator=generator, options=options) for one in content]
         if options.ties == "random" and generator is None:
             generator = torch.Generator(self.device).manual_seed(options.seed)
         match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
@@ -179,10 +178,11 @@ class Stylizer:
         check = check_picture(opened.rgb, "content")
         rgb, opaque = self._load(opened)
         check_strength(options.strength, len(rgb))
-        where = self.find_regions(rgb, opaque, style, regions, size, tile)
+        self.check_memory(rgb, working_size(rgb, options.size), "content")
+        where = self.find_regions(rgb, opaque, style, regions, size)
         options = resolve_strength(options, where)
-        where = self.recolor_regions(where, rgb, options.preserve_color, tile)
-        output = self._run_or_replay(rgb, style, where, match_with, options, tile, check)
+        where = self.recolor_regions(where, rgb, options.preserve_color)
+        output = self._run_or_replay(rgb, style, where, match_with, options, check)
         output = finish(output, rgb, where, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
@@ -195,7 +195,6 @@ class Stylizer:
         where: list[Region],
         match_with: dict[str, Any],
         options: StylizeOptions,
-        tile: str | int,
         check: Callable[[], None],
     ) -> Tensor:
         """Run the network and ``check``: first the check, or a CUDA graph while the range of the content is copied."""
@@ -207,7 +206,7 @@ class Stylizer:
         def capture() -> Captured:
             each = partial(match([Region(None, look.copy())]), size=shape)  # a copy, whose caches only this graph uses
             x = self._resized(rgb, shape)
-            return Captured(lambda x: run_network(self.network, x, each, tile).clamp(0, 1), x)
+            return Captured(lambda x: run_network(self.network, x, each).clamp(0, 1), x)
 
         capturable = (
             rgb.is_cuda
@@ -226,23 +225,18 @@ class Stylizer:
         )
         graph = None
         if capturable:
-            settings = (options.method, tile, *match_with.items())
-            key = (weakref.ref(look), len(rgb), shape, torch.cuda.current_stream(rgb.device), *settings)
+            stream = torch.cuda.current_stream(rgb.device)
+            key = (weakref.ref(look), len(rgb), shape, stream, options.method, *match_with.items())
             graph = self._graphs.get(key, capture)
         if graph is None:
             check()
-            return self.run(rgb, shape, match(where), options, tile)
+            return self.run(rgb, shape, match(where), options)
         output = graph(resize(rgb, shape))
         check()
         return output
 
     def run(
-        self,
-        rgb: Tensor,
-        shape: tuple[int, int],
-        match: Callable[..., Tensor],
-        options: StylizeOptions,
-        tile: str | int = "auto",
+        self, rgb: Tensor, shape: tuple[int, int], match: Callable[..., Tensor], options: StylizeOptions
     ) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         made: Tensor | None = None
@@ -253,7 +247,7 @@ class Stylizer:
             if made is not None:
                 each, start = partial(_refine, match=each), self._resized(made, size)
             part: Any = 1.0 if stroke > 1 else options.strength
-            made = run_network(self.network, self._resized(rgb, size), each, tile, part, start).clamp(0, 1).float()
+            made = run_network(self.network, self._resized(rgb, size), each, part, start).clamp(0, 1).float()
             if stroke == 1:
                 return made
             stroke = max(1.0, stroke / 2)
@@ -276,33 +270,30 @@ class Stylizer:
 
         return match_channels(x, slice(None)) if MATCHERS[method].channels == "joint" else map_channels(x, match_channels)
 
-    def _features(self, picture: Tensor, mask: Tensor | None, tile: str | int) -> tuple[PreparedStyle, ...]:
+    def _features(self, picture: Tensor, mask: Tensor | None) -> tuple[PreparedStyle, ...]:
         size = (picture.shape[-2], picture.shape[-1])
-        side = tile_side(tile, size)
         x = picture.to(self.dtype).contiguous(memory_format=torch.channels_last)
         found = []
         for depth, stride in enumerate(self.network.strides):
-            x = run_stage(self.network, depth, x, size, side)
+            x = run_stage(self.network, depth, x, size)
             found.append(prepare(x, style_mask=None if mask is None else style_cells(mask, size, stride)))
         return tuple(found)
 
-    def recolor_regions(self, where: list[Region], content: Tensor, preserve_color: str, tile: str | int) -> list[Region]:
+    def recolor_regions(self, where: list[Region], content: Tensor, preserve_color: str) -> list[Region]:
         """Return the regions with their styles recoloured for a content, if the row of `COLORS` does so."""
         before = COLORS[preserve_color].before
         if before is None:
             return where
-        return [Region(mask, self._recolored(look, before, content, mask, tile)) for mask, look in where]
+        return [Region(mask, self._recolored(look, before, content, mask)) for mask, look in where]
 
-    def _recolored(
-        self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None, tile: str | int
-    ) -> Look:
+    def _recolored(self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None) -> Look:
         pictures, features = [], []
         for picture, selected in zip(look.pictures, look.masks, strict=True):
             size = (picture.shape[-2], picture.shape[-1])
             pixels = None if selected is None else style_cells(selected, size, 1)  # the style may have been resized
             inside = None if mask is None else mask >= 0.5
             pictures.append(recolor(picture, content, style_mask=pixels, content_mask=inside))
-            features.append(self._features(pictures[-1], selected, tile))
+            features.append(self._features(pictures[-1], selected))
         return replace(look, pictures=tuple(pictures), features=tuple(features), _averages={})
 
     def find_regions(
@@ -312,7 +303,6 @@ class Stylizer:
         style: Styles | Look | None,
         regions: Sequence[tuple[AnyMask | None, Styles | Look]] | None,
         size: Size,
-        tile: str | int,
     ) -> list[Region]:
         """Return a look for each region of the contents ``(b, 3, h, w)``, or one look for all of their opaque pixels."""
         if regions is None and style is None:
@@ -323,7 +313,7 @@ class Stylizer:
             if selected is not None and (style is None or isinstance(style, Look)):
                 raise ValueError("a region with a style mask needs style to be a picture, not a Look or None")
             given = part if selected is None else style
-            look = given if isinstance(given, Look) else self.prepare(given, size=size, masks=selected, tile=tile)
+            look = given if isinstance(given, Look) else self.prepare(given, size=size, masks=selected)
             batch = look.features[0][0].values.shape[0]
             if batch not in (1, len(content)):
                 raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
@@ -331,6 +321,14 @@ class Stylizer:
         if not found:
             raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
         return found
+
+    def check_memory(self, pictures: Tensor, shape: tuple[int, int], role: str) -> None:
+        """Raise SettingError if ``pictures`` are too large for the free memory when they are resized to ``shape``."""
+        pixels = len(pictures) * shape[0] * shape[1]
+        if pixels > LARGE:
+            # measured with `small`; pictures are float32, and features have the precision of the network
+            needed = pixels * (60 + 25 * self.dtype.itemsize)
+            check_memory(needed, f"{shape[0]} x {shape[1]} pixels of the {role}", self.device, remedy="a smaller size")
 
     def _load(self, picture: Picture) -> tuple[Tensor, Tensor | None]:
         """Return the RGB batch on the device, and the mask of visible pixels if some are transparent."""

@@ -84,13 +84,14 @@ def _stylize(
             full = _prepare_frame(frame).to(stylizer.device)[None]
             now = resize(full, working_size(full, options.size))[0]
             if before is None or now.shape != before.shape:
-                given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size, "auto")
+                stylizer.check_memory(full, (now.shape[-2], now.shape[-1]), "video")
+                given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
                 resolved = resolve_strength(options, given)
             if before is None or now.shape != before.shape or is_cut(before, now):
                 curves = CurveSmoother(given[0].look, row.curves, options.method, **match_with)
                 stride = 1 if row.curves else stylizer.network.max_stride  # curves need equally many values in each frame
                 outputs = OutputSmoother(row.outputs, row.motion, stride)
-            where = stylizer.recolor_regions(given, full, options.preserve_color, "auto")
+            where = stylizer.recolor_regions(given, full, options.preserve_color)
             margin = outputs.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
             if row.curves:
