@@ -235,9 +235,7 @@ class Stylizer:
         check()
         return output
 
-    def run(
-        self, rgb: Tensor, shape: tuple[int, int], match: Callable[..., Tensor], options: StylizeOptions
-    ) -> Tensor:
+    def run(self, rgb: Tensor, shape: tuple[int, int], match: Callable[..., Tensor], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         made: Tensor | None = None
         stroke = options.stroke
