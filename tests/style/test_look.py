@@ -21,5 +21,5 @@ def test_weights_on_the_square(count: int) -> None:
 
 @pytest.mark.parametrize(("x", "y", "count"), [(-0.1, 0, 4), (0, 1.1, 4), (float("nan"), 0, 4), (0, 0, 5), (0, 0, 0)])
 def test_points_outside_the_square(x: float, y: float, count: int) -> None:
-    with pytest.raises(ValueError, match=r"x and y|count"):
+    with pytest.raises(ValueError, match="weight"):
         corner_weights(x, y, count)

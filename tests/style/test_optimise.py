@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -74,21 +76,18 @@ def test_the_style_distance_falls(method: str, encoder: VGG) -> None:
 
 @pytest.mark.parametrize("method", [m for m, row in OPTIMISERS.items() if row.content_tap])
 def test_more_weight_keeps_more_content(method: str, encoder: VGG) -> None:
-    content, style = picture(), picture()
+    content, style, row = picture(), picture(), OPTIMISERS[method]
     little, much = (
-        optimise(content, style, method, encoder, iterations=8, content_weight=OPTIMISERS[method].content_weight * w)
+        optimise(content, style, replace(row, content_weight=row.content_weight * w), encoder, iterations=8)
         for w in (0.0, 1e8)  # Gatys' style weights are too large for so few channels
     )
-    errors = [
-        F.mse_loss(*(encoder.taps(x, (OPTIMISERS[method].content_tap,))[0] for x in (o, content))).item()
-        for o in (little, much)
-    ]
+    errors = [F.mse_loss(*(encoder.taps(x, (row.content_tap,))[0] for x in (o, content))).item() for o in (little, much)]
     assert errors[1] < 0.5 * errors[0]
 
 
 def test_content_weights_of_gatys(encoder: VGG) -> None:
     content, style = picture(side=16), picture(side=16)
-    heavier = optimise(content, style, "gatys", encoder, iterations=3, content_weight=20.0)
+    heavier = optimise(content, style, replace(OPTIMISERS["gatys"], content_weight=20.0), encoder, iterations=3)
     assert torch.equal(optimise(content, style, "gatys-20", encoder, iterations=3), heavier)
     assert not torch.equal(optimise(content, style, "gatys", encoder, iterations=3), heavier)
 

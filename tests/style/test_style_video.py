@@ -300,9 +300,3 @@ def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -
             assert [f.time for f in reader] == [Fraction(i * i, 64) for i in range(8)]
         with av.open(str(tmp_path / "out.mp4")) as file:
             assert len(file.streams.audio) == tracks
-
-
-def test_none_stylizes_frames_independently(stylizer: Stylizer, look: Look) -> None:
-    made = list(stylize_frames(stylizer, frames(), look, strength=0.7, method="adain", temporal="none"))
-    for frame, output in zip(frames(), made, strict=True):
-        assert torch.equal(output, stylizer.stylize(frame, look, strength=0.7, method="adain"))

@@ -106,10 +106,6 @@ def corner_weights(x: float, y: float, count: int = 4) -> tuple[float, ...]:
     >>> corner_weights(0.5, 0.0), corner_weights(0.25, 1.0, count=2)
     ((0.5, 0.5, 0.0, 0.0), (0.75, 0.25))
     """
-    if not 1 <= count <= 4:
-        raise ValueError(f"count must be from 1 to 4, got {count}")
-    if not (0 <= x <= 1 and 0 <= y <= 1):
-        raise ValueError(f"x and y must be in [0, 1], got {x} and {y}")
     if count <= 2:
         return normalise_weights((1 - x, x) if count == 2 else (1,), count)
     weights = ((1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x)[:count]

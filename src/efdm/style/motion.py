@@ -62,8 +62,6 @@ def match_exposure(before: Tensor, now: Tensor) -> Tensor:
 def resize_motion(motion: Tensor, size: tuple[int, int]) -> Tensor:
     """Return the motion for a frame of another size."""
     height, width = motion.shape[-2:]
-    if (height, width) == (1, 1):
-        return motion.expand(2, *size)
     grown = F.interpolate(motion[None], size=size, mode="bilinear", align_corners=False)[0]
     return grown * grown.new_tensor([size[0] / height, size[1] / width])[:, None, None]
 

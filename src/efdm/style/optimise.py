@@ -33,6 +33,7 @@ Callback = Callable[[int, float], None]  # evaluations done, loss
 # deviation, which makes inputs and features about 57 times smaller. Multiplying by this factor restores the meaning of the
 # weights: the content loss scales with its square, the style loss with its fourth power.
 GATYS_SCALE = 255 * sum(IMAGENET_STD) / 3
+ORDERS = 5  # of the moments; Kalischek et al.
 
 
 def gram_loss(style: Tensor, scale: float = GATYS_SCALE) -> Loss:
@@ -46,14 +47,14 @@ def gram_loss(style: Tensor, scale: float = GATYS_SCALE) -> Loss:
     return lambda features: scale**2 * weight * F.mse_loss(gram(features), target)
 
 
-def central_moments_loss(style: Tensor, orders: int = 5) -> Loss:
+def central_moments_loss(style: Tensor) -> Loss:
     """Return the CMD loss (Kalischek et al. 2021): distances of means and central moments of sigmoid(features)."""
 
     def moments(features: Tensor) -> list[Tensor]:
         x = features.flatten(2).sigmoid()
         mean = x.mean(-1, keepdim=True)
         centred = x - mean
-        return [mean.squeeze(-1), *((centred**k).mean(-1) for k in range(2, orders + 1))]
+        return [mean.squeeze(-1), *((centred**k).mean(-1) for k in range(2, ORDERS + 1))]
 
     target = moments(style)
 
@@ -141,21 +142,18 @@ def optimise(
     encoder: VGG,
     *,
     iterations: int | None = None,
-    content_weight: float | None = None,
     progress: Report = ignore,
 ) -> Tensor:
     """Stylize the content ``(b, 3, h, w)`` in [0, 1] with the style ``(b or 1, 3, *, *)`` by optimising its pixels.
 
     Each image of a batch is optimised separately, starting from the content. ``encoder`` must include the layers of
-    the method; the rows of `OPTIMISERS` need relu5_1. Arguments that are None default to those of ``method``. ``progress``
-    receives a report after every evaluation.
+    the method; the rows of `OPTIMISERS` need relu5_1. ``iterations`` default to those of ``method``. ``progress`` receives
+    a report after every evaluation.
     """
     if isinstance(method, str):
         check_choice("method", method, OPTIMISERS)
     row = OPTIMISERS[method] if isinstance(method, str) else method
     _check(content, style, iterations)
-    if content_weight is not None:
-        row = replace(row, content_weight=content_weight)
     found: list[Tensor] = []
     steps = row.iterations if iterations is None else iterations
     with torch.inference_mode(False), torch.enable_grad():  # also inside a caller's no_grad

@@ -91,14 +91,9 @@ def _apply(maps: Tensor, x: Tensor) -> Tensor:
 
 def _box(values: Tensor, radius: int) -> Tensor:
     """Return the mean over a square window, clipped at the borders."""
-    for _ in range(2):  # along the width, then along the height
-        n = values.shape[-1]
-        # float64: the difference of two long cumulative sums has no precision left in float32
-        total = F.pad(values.double().cumsum(-1), (1, 0))
-        place = torch.arange(n, device=values.device)
-        low, high = (place - radius).clamp(min=0), (place + radius + 1).clamp(max=n)
-        values = ((total[..., high] - total[..., low]) / (high - low)).to(values.dtype).mT
-    return values
+    side = 2 * radius + 1
+    rows = F.avg_pool2d(values, (1, side), 1, (0, radius), count_include_pad=False)
+    return F.avg_pool2d(rows, (side, 1), 1, (radius, 0), count_include_pad=False)
 
 
 def _read_plane(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:

@@ -175,8 +175,7 @@ def sharpen_like(blurred: Tensor, sharp: Tensor) -> Tensor:
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:
     """Return ``(1, h, w)`` in [0, 1]: 1 where two frames agree up to noise, near 0 where they differ."""
-    change = F.avg_pool2d(F.pad((a - b)[None], (2,) * 4, mode="replicate"), 5, stride=1)[0]
-    return torch.exp(-(change / UNCHANGED).square().sum(0, keepdim=True))
+    return torch.exp(-(box_blur(a - b, 5) / UNCHANGED).square().sum(0, keepdim=True))
 
 
 class CurveSmoother:
