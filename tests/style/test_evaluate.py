@@ -101,7 +101,7 @@ def test_one_record_per_pair_and_candidate(metrics: Metrics, pairs: list[Pair], 
 
 
 def test_pictures_are_measured_as_they_are_written(metrics: Metrics, pairs: list[Pair], tmp_path: Path) -> None:
-    (record,) = evaluate(pairs[:1], [Counting().candidate], metrics, tmp_path, size=40, measured_at=None)
+    (record,) = evaluate(pairs[:1], [Counting().candidate], metrics, tmp_path, size=40, measured_at=40)
     paths = picture_paths(tmp_path, record)
     output, content, style = (metrics.extract(read_picture(paths[n]).rgb[None]) for n in ("output", "content", "style"))
     for name, value in metrics.measure(output, content, style).items():

@@ -215,7 +215,6 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (PICTURE, {"regions": [(EVERYWHERE[:4, :4], PICTURE)]}, r"\(8, 8\), got \(4, 4\)"),
         (PICTURE, {"regions": [(EVERYWHERE.float() * 255, PICTURE)]}, "content mask.*0, 1.*255"),
         (PICTURE, {"regions": [(~EVERYWHERE, PICTURE)]}, "content mask is empty"),
-        (PICTURE, {"regions": [(EVERYWHERE, EVERYWHERE)], "style": None}, "needs style to be a picture"),
         (BATCH, {"style": torch.rand(3, 3, 8, 8)}, "2 contents, got a batch of 3"),
     ],
 )

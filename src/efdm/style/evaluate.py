@@ -111,7 +111,7 @@ def evaluate(
     run: Path,
     *,
     size: int | None = 512,
-    measured_at: int | None = MEASURED_AT,
+    measured_at: int = MEASURED_AT,
     device: str | torch.device = "cpu",
     progress: Report = ignore,
     unreadable: Callable[[PictureError], object] | None = None,
@@ -123,7 +123,7 @@ def evaluate(
 
     Args:
         size: short side at which images are stylized; None keeps their own size.
-        measured_at: short side at which images are measured; None keeps their own size.
+        measured_at: short side at which images are measured.
         unreadable: called with the error of a pair that cannot be read, which is then skipped. Without it the error is
             raised.
     """
@@ -155,8 +155,7 @@ def evaluate(
         paths = _paths(missing[0], size, *stem)
         write_picture(run / paths["content"], content[0])
         write_picture(run / paths["style"], style[0])
-        measured = (content, style) if measured_at is None else (resize_short_side(x, measured_at) for x in (content, style))
-        references = [metrics.extract(image) for image in measured]
+        references = [metrics.extract(resize_short_side(image, measured_at)) for image in (content, style)]
         for candidate in missing:
             progress(Progress(candidate.label, finished, total))
 

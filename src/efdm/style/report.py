@@ -136,7 +136,7 @@ def _cell(values: Sequence[float]) -> str:
 
 def _where(records: Sequence[Record]) -> str:
     seen = {f"{r['environment']['device_name']}, torch {r['environment']['versions'].get('torch', '?')}" for r in records}
-    sizes = {f"{r['settings']['size'] or 'own'} px, measured at {r['settings']['measured_at'] or 'own'}" for r in records}
+    sizes = {f"{r['settings']['size'] or 'own'} px, measured at {r['settings']['measured_at']}" for r in records}
     return f"Short side {'; '.join(sorted(sizes))}. Device: {'; '.join(sorted(seen))}."
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -147,7 +146,6 @@ class Stylizer:
         style: Styles | Look | None = None,
         *,
         regions: Sequence[tuple[AnyMask, Styles | Look]] | None = None,
-        generator: torch.Generator | None = None,
         options: StylizeOptions | None = None,
         **changes: Any,
     ) -> Any:
@@ -159,9 +157,8 @@ class Stylizer:
         and the shape of an earlier call replay a CUDA graph, with one style at full strength and without masks.
 
         Args:
-            regions: pairs of a content mask (`AnyMask`) and a style, or a bool mask of ``style``. Pixels outside all masks
-                stay unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
-            generator: for ``ties="random"``; overrides the seed of ``options``.
+            regions: pairs of a content mask (`AnyMask`) and a style, instead of ``style``. Pixels outside all masks stay
+                unchanged, and values between 0 and 1 blend; where masks overlap, the last one applies.
             options: defaults to ``StylizeOptions()``.
             changes: fields of `StylizeOptions` that override those of ``options``, such as ``strength=0.8``.
         """
@@ -170,9 +167,8 @@ class Stylizer:
         if isinstance(content, list | tuple):
             if regions is None and style is not None and not isinstance(style, Look):
                 style = self.prepare(style, size=size)
-            return [self.stylize(one, style, regions=regions, generator=generator, options=options) for one in content]
-        if options.ties == "random" and generator is None:
-            generator = torch.Generator(self.device).manual_seed(options.seed)
+            return [self.stylize(one, style, regions=regions, options=options) for one in content]
+        generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
         match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         opened = open_picture(content)
         check = check_picture(opened.rgb, "content")
@@ -307,11 +303,7 @@ class Stylizer:
             raise ValueError("style is missing; pass a style, or regions with a style each")
         found = []
         for mask, part in [(None, style)] if regions is None else regions:
-            selected = part if isinstance(part, Tensor | np.ndarray) and part.dtype in (torch.bool, np.bool_) else None
-            if selected is not None and (style is None or isinstance(style, Look)):
-                raise ValueError("a region with a style mask needs style to be a picture, not a Look or None")
-            given = part if selected is None else style
-            look = given if isinstance(given, Look) else self.prepare(given, size=size, masks=selected)
+            look = part if isinstance(part, Look) else self.prepare(part, size=size)
             batch = look.features[0][0].values.shape[0]
             if batch not in (1, len(content)):
                 raise ValueError(f"expected one style, or one for each of {len(content)} contents, got a batch of {batch}")
