@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from efdm.data import write_picture
+from efdm.data import memory, write_picture
 from efdm.data.bulk import run_job
 from efdm.data.shards import Sample, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError
@@ -80,6 +80,16 @@ def test_several_pictures_at_a_time(place: Path, network, tmp_path: Path) -> Non
     torch.set_num_threads(threads)
     assert found[1] == found[3]
     assert found[1][0] == ["broken.png", "c2.png"]
+
+
+def test_a_size_beyond_the_free_memory_is_refused_before_a_style_is_read(
+    place: Path, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2 * 10**9)
+    (tmp_path / "style.png").write_bytes(b"not read")
+    plan = plan_files(place / "in/a.png", [tmp_path / "style.png"], tmp_path / "out.png", options=StylizeOptions(size=3000))
+    with pytest.raises(SettingError, match=r"3000 x 3000 .* need 2\.88 GB"):
+        stylize_files(plan, Stylizer(network, "cpu"), failed=lambda name, error: pytest.fail(name))
 
 
 def test_another_style_network_or_option_is_another_job(place: Path, network, tmp_path: Path) -> None:

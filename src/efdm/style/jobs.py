@@ -65,6 +65,8 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
     missing = {pair: path for pair, path in targets.items() if not plan.saving.skips(path)}
     if not missing:
         return Result(0, skipped=len(targets))
+    if isinstance(options.size, int):  # contents have at least this size; they are read after the styles are prepared
+        stylizer.check_memory("content and the style", options.size, options.size, 2 if options.style_size is None else 1)
     done, attempted, total = 0, 0, len(missing)
     progress(Progress("stylizing", 0, total))
     unreadable = set[Source]()

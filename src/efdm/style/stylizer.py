@@ -133,7 +133,7 @@ class Stylizer:
             if selected is not None and not selected.any():
                 raise ValueError("every selected pixel of the style is transparent; select visible pixels")
             shape = working_size(rgb, size)
-            self.check_memory(rgb, shape, "style")
+            self.check_memory("style", *shape, len(rgb))
             selections.append(selected)
             pictures.append(resize(rgb, shape))
             features.append(self._features(pictures[-1], selected))
@@ -174,7 +174,7 @@ class Stylizer:
         check = check_picture(opened.rgb, "content")
         rgb, opaque = self._load(opened)
         check_strength(options.strength, len(rgb))
-        self.check_memory(rgb, working_size(rgb, options.size), "content")
+        self.check_memory("content", *working_size(rgb, options.size), len(rgb))
         where = self.find_regions(rgb, opaque, style, regions, size)
         options = resolve_strength(options, where)
         where = self.recolor_regions(where, rgb, options.preserve_color)
@@ -312,13 +312,13 @@ class Stylizer:
             raise ValueError("regions is empty; pass at least one pair of a content mask and a style")
         return found
 
-    def check_memory(self, pictures: Tensor, shape: tuple[int, int], role: str) -> None:
-        """Raise SettingError if ``pictures`` are too large for the free memory when they are resized to ``shape``."""
-        pixels = len(pictures) * shape[0] * shape[1]
+    def check_memory(self, role: str, height: int, width: int, count: int = 1) -> None:
+        """Raise SettingError if pictures of this size, at which the network runs, do not fit into the free memory."""
+        pixels = count * height * width
         if pixels > LARGE:
             # measured with `small`; pictures are float32, and features have the precision of the network
             needed = pixels * (60 + 25 * self.dtype.itemsize)
-            check_memory(needed, f"{shape[0]} x {shape[1]} pixels of the {role}", self.device, remedy="a smaller size")
+            check_memory(needed, f"{height} x {width} pixels of the {role}", self.device, remedy="a smaller size")
 
     def _load(self, picture: Picture) -> tuple[Tensor, Tensor | None]:
         """Return the RGB batch on the device, and the mask of visible pixels if some are transparent."""

@@ -84,7 +84,7 @@ def _stylize(
             full = _prepare_frame(frame).to(stylizer.device)[None]
             now = resize(full, working_size(full, options.size))[0]
             if before is None or now.shape != before.shape:
-                stylizer.check_memory(full, (now.shape[-2], now.shape[-1]), "video")
+                stylizer.check_memory("video", *now.shape[-2:])
                 given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
                 resolved = resolve_strength(options, given)
             if before is None or now.shape != before.shape or is_cut(before, now):
