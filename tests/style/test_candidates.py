@@ -1,7 +1,5 @@
 """Candidates of an evaluation and the files they are loaded from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

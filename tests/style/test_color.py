@@ -1,7 +1,5 @@
 """Colour preservation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

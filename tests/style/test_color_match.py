@@ -1,7 +1,5 @@
 """Exact matching of pictures: distributions, types, masks, spaces, references."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Evaluation: pairs, records, resuming and reports."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ONNX files of a network: equal to PyTorch at every size, in one piece and in halves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

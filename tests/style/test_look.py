@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from efdm.style.look import corner_weights

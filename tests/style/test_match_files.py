@@ -1,7 +1,5 @@
 """Matching of files: pictures, folders, arrays and videos."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Metrics of stylized images: values for equal images, invariances, and published definitions."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 

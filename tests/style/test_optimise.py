@@ -1,7 +1,5 @@
 """Optimising pixels: every method lowers its own loss, returns valid images and reports progress."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

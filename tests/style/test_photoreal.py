@@ -1,7 +1,5 @@
 """Photo-realistic filters."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

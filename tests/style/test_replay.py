@@ -1,7 +1,5 @@
 """CUDA graphs of repeated calls: which calls share one, and that replays equal plain calls."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

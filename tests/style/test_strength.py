@@ -1,7 +1,5 @@
 """Strength from the photo to the style, its automatic value, and larger strokes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from clips import clip

@@ -1,7 +1,5 @@
 """Jobs give the pictures of `stylize_files` and `match_files`, bit for bit."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plans for stylizing files: looks, names of results, and mistakes that are reported before anything is read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

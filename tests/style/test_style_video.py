@@ -1,7 +1,5 @@
 """Stylized frames: the stream, less flicker, smoothed curves, files."""
 
-from __future__ import annotations
-
 import os
 import wave
 from fractions import Fraction

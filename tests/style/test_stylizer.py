@@ -1,7 +1,5 @@
 """What `Stylizer` computes: sizes, matching, colours, regions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from style.test_tiles import randomized

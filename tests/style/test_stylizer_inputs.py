@@ -1,7 +1,5 @@
 """Types, sizes and errors of the stylizer's arguments, and the type of its result."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tiled and untiled results are equal, and the declared receptive fields are exact."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

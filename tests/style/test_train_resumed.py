@@ -1,7 +1,5 @@
 """Interrupted runs that resume on a GPU. `tests/training/test_resume.py` has those on a CPU."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

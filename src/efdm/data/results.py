@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from efdm.data.images import WRITABLE, DiskFullError, Picture
+from efdm.data.images import WRITABLE, DiskFullError
 from efdm.errors import OutOfMemoryError, SettingError, is_out_of_memory
 from efdm.files import fit_name
 from efdm.ops.choices import check_choice
@@ -41,9 +41,6 @@ class Saving:
     def skips(self, path: Path) -> bool:
         """Return True if a result is left as it is. Files are written atomically, so one that exists is complete."""
         return self.existing == "skip" and path.exists()
-
-    def save(self, picture: Picture, path: Path) -> None:
-        picture.save(path, quality=self.quality)
 
 
 @contextmanager

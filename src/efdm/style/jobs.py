@@ -84,7 +84,8 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
                 unreadable.add(source)  # discarded once it has been read
                 picture = source.read()
                 unreadable.remove(source)
-                plan.saving.save(stylizer.stylize(picture, **prepared, options=options), missing[spec, source])
+                made = stylizer.stylize(picture, **prepared, options=options)
+                made.save(missing[spec, source], quality=plan.saving.quality)
             except FAILURES as problem:
                 return problem
             return None

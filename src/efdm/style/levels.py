@@ -37,18 +37,19 @@ def _compiled(tensor: Tensor) -> Any:
     return levels_cpu
 
 
-def _dither_terms(height: int, width: int, seed: int, top: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
-    rows = torch.arange(top, top + height, device=device) * STEPS[0] + seed % 2**31 * SEED_STEP & 0xFFFFFFFF
-    return rows, torch.arange(width, device=device) * STEPS[1] & 0xFFFFFFFF
+def _dither_terms(levels: Tensor, seed: int, top: int) -> tuple[Tensor, Tensor]:
+    height, width = levels.shape[-2:]
+    rows = torch.arange(top, top + height, device=levels.device) * STEPS[0] + seed % 2**31 * SEED_STEP & 0xFFFFFFFF
+    return rows, torch.arange(width, device=levels.device) * STEPS[1] & 0xFFFFFFFF
 
 
-def dither(height: int, width: int, *, seed: int = 0, top: int = 0, device: torch.device | None = None) -> Tensor:
-    """Return values in [0, 1) ``(height, width)`` that differ strongly between neighbours and are spread evenly.
+def dither(levels: Tensor, seed: int, top: int) -> Tensor:
+    """Return values in [0, 1) in the shape of ``levels`` that differ strongly between neighbours and are spread evenly.
 
     They depend on row, column and seed alone. ``top`` is the row at which a chunk starts.
     """
-    rows, columns = _dither_terms(height, width, seed, top, device)
-    return ((rows[:, None] + columns) & 0xFFFFFFFF).float().div_(2**32)
+    rows, columns = _dither_terms(levels, seed, top)
+    return ((rows[:, None] + columns) & 0xFFFFFFFF).float().div_(2**32).expand(levels.shape)
 
 
 def local_mean(levels: Tensor) -> Tensor:
@@ -71,11 +72,7 @@ def _smooth(levels: Tensor, seed: int, top: int) -> Tensor:
     """Order by the local mean, which continues a gradient inside a plateau, and by dither where the mean is constant."""
     off = local_mean(levels).sub_(levels.float())
     off /= off.abs().add_(1)
-    return torch.lerp(off.add_(1).mul_(0.5), _dither(levels, seed, top), DITHER)
-
-
-def _dither(levels: Tensor, seed: int, top: int) -> Tensor:
-    return dither(levels.shape[-2], levels.shape[-1], seed=seed, top=top, device=levels.device).expand(levels.shape)
+    return torch.lerp(off.add_(1).mul_(0.5), dither(levels, seed, top), DITHER)
 
 
 def _constant(levels: Tensor, seed: int, top: int) -> Tensor:
@@ -85,7 +82,7 @@ def _constant(levels: Tensor, seed: int, top: int) -> Tensor:
 # order of equal values: name -> positions (c, h, w) in [0, 1) inside their level
 TIES: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType({
     "smooth": _smooth,
-    "dither": _dither,
+    "dither": dither,
     "position": _constant,
 })  # fmt: skip
 
@@ -112,7 +109,7 @@ def ordered_bins(levels: Tensor, depth: int, ties: str, seed: int, top: int) -> 
     if not compiled:
         return to_bins((levels + TIES[ties](levels, seed, top)).div_(depth))
     (channels, height, width), out = levels.shape, torch.empty_like(levels, memory_format=torch.contiguous_format)
-    terms = (term.numpy().astype("u4") for term in _dither_terms(height, width, seed, top, None))
+    terms = (term.numpy().astype("u4") for term in _dither_terms(levels, seed, top))
     arrays: tuple[Any, ...] = (levels.contiguous().numpy(), *terms, np.float32(BINS // depth), out.numpy())
     parallel_rows(lambda first, end: compiled.smooth_bins(*arrays, first, end), channels * height, width)
     return out

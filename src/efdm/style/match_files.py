@@ -137,7 +137,7 @@ def _match_file(
     made, suffix = match_picture(content, reference, **given), out.suffix.lower()
     if isinstance(made, Picture):
         if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
-            return saving.save(made, out)
+            return made.save(out, quality=saving.quality)
         made = (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(f"uint{made.depth}")
     elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
         depth: Depth = "16" if made.dtype == np.uint16 else "8"
