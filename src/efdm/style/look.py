@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,7 +36,6 @@ class Look:
     masks: tuple[Tensor | None, ...]
     weights: tuple[float, ...]
     features: tuple[tuple[PreparedStyle, ...], ...]
-    _averages: dict[int, PreparedStyle] = field(default_factory=dict, repr=False)  # by depth, for the last content size
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{style.shape[-2]} x {style.shape[-1]}" for style in self.pictures)
@@ -62,30 +61,21 @@ class Look:
     def copy(self) -> Look:
         """Return the same look with caches of its own."""
         features = tuple(tuple(replace(part, _cache={}) for part in parts) for parts in self.features)
-        return replace(self, features=features, _averages={})
+        return replace(self, features=features)
 
     def mixed(self, weights: Sequence[float]) -> Look:
         """Return the same styles with other weights."""
-        return replace(self, weights=normalise_weights(weights, len(self.features)), _averages={})
+        return replace(self, weights=normalise_weights(weights, len(self.features)))
 
     def match(self, x: Tensor, depth: int, channels: slice, method: str, **options: object) -> Tensor:
         """Match content features after stage ``depth``, restricted to ``channels``, to the weighted styles."""
-        if method == "efdm" and len(self.features) > 1 and options.keys() <= {"ties", "generator", "tolerance"}:
+        styles, weights = [_select(style[depth], channels) for style in self.features], self.weights
+        if method == "efdm" and len(styles) > 1 and options.keys() <= {"ties", "generator", "tolerance"}:
             # every style assigns its i-th value to rank i, so one match to the averaged sorted values is enough
-            average = self._average(depth, x.shape[2:].numel(), channels)
-            return interpolate_styles(x, [average], [1], method=method, **options)
-        styles = [_select(style[depth], channels) for style in self.features]
-        return interpolate_styles(x, styles, self.weights, method=method, **options)
-
-    def _average(self, depth: int, n: int, channels: slice) -> PreparedStyle:
-        cached = self._averages.get(depth)
-        if channels == slice(None) and cached is not None and cached.shape[-1] == n:
-            return cached
-        styles = [_select(style[depth], channels).resampled(n, "interpolate") for style in self.features]
-        average = PreparedStyle(sum((w * s for w, s in zip(self.weights, styles, strict=True)), torch.zeros(())))
-        if channels == slice(None):  # images large enough to be matched in chunks are too large to cache
-            self._averages[depth] = average
-        return average
+            rows = [style.resampled(x.shape[2:].numel(), "interpolate") for style in styles]
+            average = sum((weight * row for weight, row in zip(weights, rows, strict=True)), torch.zeros(()))
+            styles, weights = [PreparedStyle(average)], (1.0,)
+        return interpolate_styles(x, styles, weights, method=method, **options)
 
 
 def emptiness(pictures: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -288,7 +288,7 @@ class Stylizer:
             inside = None if mask is None else mask >= 0.5
             pictures.append(recolor(picture, content, style_mask=pixels, content_mask=inside))
             features.append(self._features(pictures[-1], selected))
-        return replace(look, pictures=tuple(pictures), features=tuple(features), _averages={})
+        return replace(look, pictures=tuple(pictures), features=tuple(features))
 
     def find_regions(
         self,
