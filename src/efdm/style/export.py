@@ -186,19 +186,4 @@ def _trace(network: StyleNetwork, part: PartName) -> Any:
             dynamic_shapes=(row.select(content=sizes[0], strength=None, style=sizes[1], features=counts),),
             dynamo=True,
             verbose=False,
-            custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
         )
-
-
-def _searchsorted(values: Any, queries: Any, **_: object) -> Any:
-    """Return the ONNX nodes of `torch.searchsorted` for queries in ascending order, by sorting both together."""
-    import onnxscript
-
-    op: Any = onnxscript.opset18
-    both = op.Concat(queries, values, axis=-1)  # queries first: TopK keeps the order of equal values
-    count, whole = op.Shape(queries, start=-1), op.Shape(both, start=-1)
-    _, order = op.TopK(both, whole, axis=-1, largest=0, sorted=1)
-    zero, one, last = (op.Constant(value_ints=[i]) for i in (0, 1, -1))
-    ranks = op.Range(op.Squeeze(zero), op.Squeeze(whole), op.Squeeze(one))
-    place = op.ScatterElements(order, order, op.Expand(ranks, op.Shape(order)), axis=-1)  # the inverse permutation
-    return op.Sub(op.Slice(place, zero, count, last), op.Slice(ranks, zero, count))
