@@ -15,9 +15,3 @@ def test_weights_on_the_square(count: int) -> None:
             weights = corner_weights(x, y, count)
             assert sum(weights) == pytest.approx(1)
             assert min(weights) >= 0
-
-
-@pytest.mark.parametrize(("x", "y", "count"), [(-0.1, 0, 4), (0, 1.1, 4), (float("nan"), 0, 4), (0, 0, 5), (0, 0, 0)])
-def test_points_outside_the_square(x: float, y: float, count: int) -> None:
-    with pytest.raises(ValueError, match="weight"):
-        corner_weights(x, y, count)

@@ -45,7 +45,7 @@ ATTEMPTS = 3  # at a unit whose workers die; then the other units go on without 
 
 @dataclass(frozen=True)
 class Unit:
-    """Some files, or one shard. ``name`` is that of its mark and of the shard that it writes."""
+    """Some files, or one shard. Its mark and the shard that it writes are called ``name``."""
 
     name: str
     sources: tuple[Source, ...] = ()

@@ -41,7 +41,7 @@ def available_memory(device: torch.device | str = "cpu") -> int | None:
     machine = _read("/proc/meminfo", r"MemAvailable:\s*(\d+)")
     found = [_all_memory() if machine is None else machine * 1024]
     for folder, limit, usage in CONTAINERS:
-        # "max" is no number
+        # a limit of "max" does not match
         most, used = (_read(f"{folder}/{file}", r"(\d+)") for file in (limit, usage))
         if most is not None and used is not None:
             found.append(max(0, most - used + (_read(f"{folder}/memory.stat", r"inactive_file (\d+)") or 0)))

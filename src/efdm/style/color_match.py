@@ -37,7 +37,7 @@ class Reference:
 
     ``counts`` ``(c, levels)`` hold how often every level occurs. They add up, so references of integer pictures are merged
     with ``+`` exactly and without their pixels. Float pictures keep the sorted ``values`` ``(c, m)`` of all pixels, and
-    references of a joint match the pixels.
+    references for joint matching keep the pixels.
     """
 
     space: str
@@ -259,7 +259,10 @@ def replace_valid(planes: Planes, matched: Tensor, strength: float) -> Tensor:
 
 
 def _match_floats(planes: Planes, reference: Reference, ties: str, seed: int, tolerance: float) -> Tensor:
-    """Sort by (value, position in the level of a picture of 8 bits): the stable sort by value follows that by position."""
+    """Match floats. Equal values are ordered by their positions in the levels of an 8-bit picture.
+
+    They are sorted by position first; the sort by value that follows is stable.
+    """
     x = planes.pick(planes.values)
     style = PreparedStyle(reference.floats().to(x)[None])
     if tolerance:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import PictureError, Source, on_white, resize, resize_short_side, write_picture
+from efdm.data.image_set import digest
 from efdm.environment import environment
 from efdm.files import fit_name
 from efdm.ops.choices import check_choice
@@ -91,7 +91,7 @@ def slug(label: str) -> str:
 def _paths(candidate: Candidate, size: int | None, content: str, style: str) -> dict[str, str]:
     """Return the paths of the images, relative to the run. Each size and each candidate has its own folder."""
     folder = "own-size" if size is None else f"{size}px"
-    mark = hashlib.sha256(json.dumps(dict(candidate.metadata), sort_keys=True).encode()).hexdigest()[:8]
+    mark = digest(dict(candidate.metadata))[:8]
     return {
         "content": fit_name(f"inputs/{folder}/content/{content}", ".png"),
         "style": fit_name(f"inputs/{folder}/style/{style}", ".png"),

@@ -64,7 +64,7 @@ class Part:
     inputs: tuple[str, ...]
 
     def select(self, **values: Any) -> tuple[Any, ...]:
-        """Return the values of the inputs, or their names or sizes, from those of all parts."""
+        """Return the entries of ``values`` for the inputs of this part."""
         return tuple(values[name] for name in self.inputs)
 
 
@@ -166,7 +166,7 @@ def _timed(function: Callable[[], Any], clock: Callable[[], float], repeats: int
 
 
 def _trace(network: StyleNetwork, part: PartName) -> Any:
-    """Return the ONNX program of a part, traced with sizes that are no multiple of any stride."""
+    """Return the ONNX program of a part, traced with sizes that are not multiples of any stride."""
     content, style = torch.rand(1, 3, 61, 76), torch.rand(1, 3, 67, 92)
     names = [f"features{depth}" for depth in range(1, len(network.stages) + 1)]
     sizes = [

@@ -116,12 +116,11 @@ def ordered_bins(levels: Tensor, depth: int, ties: str, seed: int, top: int) -> 
 
 
 class Curve(NamedTuple):
-    """The map of a channel: the rank at which every level ends, and for every bin the first rank that is not mapped yet, and
-    the lowest level, doubled, plus 1 if values of the bin get several levels."""
+    """The map of a channel from bins to levels."""
 
-    ends: Tensor
-    first: Tensor
-    packed: Tensor
+    ends: Tensor  # rank at which every level ends
+    first: Tensor  # next rank of every bin
+    packed: Tensor  # twice the lowest level of every bin, plus 1 if the bin is divided between levels
 
 
 class LevelMatch:

@@ -44,10 +44,9 @@ def match_array(
 ) -> None:
     """Write the match of ``content`` ``(h, w)`` or ``(h, w, c)`` to ``out``, in two passes over chunks of ``rows`` rows.
 
-    All of it has one distribution, and the result equals that of `efdm.style.match_picture` on the whole array, for any
-    number of rows in a chunk and any number of values: equal values are ordered by ``ties``, and what is still equal by row
-    and column. Arrays of ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take more passes, and
-    their ties are always ordered by position. Joint matches and float64 need the whole picture.
+    The result does not depend on ``rows`` and equals that of `efdm.style.match_picture` on the whole array. Arrays of
+    ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take more passes, and their ties are always
+    ordered by position. Joint matches and float64 need the whole picture.
     """
     check_choice("ties", ties, tuple(TIES))
     check_strength(strength, 1)

@@ -179,7 +179,7 @@ def make_study(
     candidates = {label: dict(about) for label, (_, about) in renders.items()}
     content_of_file = {"format": FORMAT, "question": question, "seed": seed, "candidates": candidates}
     content_of_file["items"] = [asdict(item) for item in items]
-    write_json(folder / "study.json", content_of_file)  # last: a study exists as a whole or not at all
+    write_json(folder / "study.json", content_of_file)  # last, so an incomplete study is not a study
     return Study(folder)
 
 
