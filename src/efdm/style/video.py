@@ -137,30 +137,28 @@ class OutputSmoother:
 
     def __init__(self, memory: float, motion: str, stride: int) -> None:
         self.memory, self.motion, self.stride = memory, motion, stride
-        self._past: tuple[Tensor, Tensor] | None = None
-        self._old_content, self._flow = torch.empty(0), torch.empty(0)
+        self._past: tuple[Tensor, Tensor] | None = None  # previous content and output
+        self._aligned: tuple[Tensor, Tensor] | None = None  # the same output, aligned with this frame, and its weights
         self._shift = torch.zeros(2)
 
     def align(self, content: Tensor) -> list[int]:
         """Estimate the motion since the previous frame and return margins (left, right, top, bottom) for the network."""
         if self.memory and self._past is not None:
             # exposure does not change the ranks, so previous frames still apply
-            self._old_content = match_exposure(self._past[0], content)
+            before, output = match_exposure(self._past[0], content), self._past[1]
+            known = torch.ones_like(content[0])
             if self.motion == "estimated":
-                self._flow = estimate_motion(content, self._old_content)
-                self._shift = self._shift + self._flow.flatten(1).median(-1).values.cpu()
+                flow = estimate_motion(content, before)
+                self._shift = self._shift + flow.flatten(1).median(-1).values.cpu()
+                moved, known = warp(torch.cat([before, output]), flow)
+                before, output = moved[:3], moved[3:]
+            self._aligned = output, self.memory * similarity(content, before) * known
         top, left = (int(side) % self.stride for side in self._shift.round())
         return [left, -left % self.stride, top, -top % self.stride]
 
     def blend(self, content: Tensor, made: Tensor) -> Tensor:
         """Return the blended output of the content that was passed to `align`."""
-        calm = made
-        if self.memory and self._past is not None:
-            old_content, old, known = self._old_content, self._past[1], torch.ones_like(content[0])
-            if self.motion == "estimated":
-                moved, known = warp(torch.cat([old_content, old]), self._flow)
-                old_content, old = moved[:3], moved[3:]
-            calm = torch.lerp(made, old, self.memory * similarity(content, old_content) * known).clamp(0, 1)
+        calm = made if self._aligned is None else torch.lerp(made, *self._aligned).clamp(0, 1)
         # stored without the sharpening, because repeated sharpening turns texture into ripples
         self._past = (content, calm)
         return calm if calm is made else sharpen_like(calm, made)
