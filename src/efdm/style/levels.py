@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from efdm.kernels.cpu import unavailable_reason
@@ -53,19 +54,12 @@ def dither(levels: Tensor, seed: int, top: int) -> Tensor:
 
 
 def local_mean(levels: Tensor) -> Tensor:
-    """Return the mean around every level ``(c, h, w)`` with triangular weights over 31 x 31 pixels, edges replicated.
-
-    The sums are integers, so the mean does not depend on the chunk.
-    """
-    total = levels.int()
-    for dim in (-2, -1):
-        ends = (total.narrow(dim, at, 1).repeat_interleave(HALO, dim) for at in (0, total.shape[dim] - 1))
-        total = torch.cat([next(ends), total, next(ends)], dim)
-        for step in (1, 2, 4, 8) * 2:  # four doublings sum a box of 16
-            length = total.shape[dim] - step
-            total = total.narrow(dim, 0, length) + total.narrow(dim, step, length)
-    wide = total if levels.max() < 2**15 else total.long() & 0xFFFFFFFF  # 65535 * 16^4 is below 2^32 but not below 2^31
-    return wide.to(torch.float64 if wide is not total else torch.float32).div_(BOX**4).float()
+    """Return the mean around every level ``(c, h, w)`` with triangular weights over 31 x 31 pixels, edges replicated."""
+    # means over 16 integers are exact in float64, so the result does not depend on the chunk
+    mean = F.pad(levels.double()[None], (HALO,) * 4, mode="replicate")
+    for kernel in ((1, BOX), (BOX, 1)) * 2:
+        mean = F.avg_pool2d(mean, kernel, 1)
+    return mean[0].float()
 
 
 def _smooth(levels: Tensor, seed: int, top: int) -> Tensor:

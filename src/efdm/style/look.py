@@ -122,9 +122,7 @@ def coverage(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
     share = mask[None, None].float()
     if mask.shape != size:
         share = F.interpolate(share, size=size, mode="area")
-    padding = (0, -size[1] % stride, 0, -size[0] % stride)  # cells at the border average over the pixels inside the image
-    total = F.avg_pool2d(F.pad(torch.ones_like(share), padding), stride)
-    return (F.avg_pool2d(F.pad(share, padding), stride) / total)[0, 0]
+    return F.avg_pool2d(share, stride, ceil_mode=True)[0, 0]  # cells at the border average over the pixels inside
 
 
 def region_cells(masks: Sequence[Tensor], size: tuple[int, int], stride: int) -> list[Tensor]:

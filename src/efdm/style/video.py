@@ -214,11 +214,7 @@ def knots(smooth: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
 
 def interpolate_curve(ordered: Tensor, xs: Tensor, ys: Tensor) -> Tensor:
     """Evaluate the piecewise linear curve at sorted values; it is constant beyond its ends."""
-    last, n = xs.shape[-1] - 1, ordered.shape[-1]
-    # count the knots up to each value by searching the few knots among the many values
-    places = torch.searchsorted(ordered, xs)
-    passed = torch.zeros(*xs.shape[:-1], n + 1, dtype=torch.int64, device=xs.device)
-    passed = passed.scatter_add_(-1, places, torch.ones_like(places)).cumsum(-1)[..., :n]
+    last, passed = xs.shape[-1] - 1, torch.searchsorted(xs, ordered, right=True)
     left, right = (passed - 1).clamp(0, last), passed.clamp(0, last)
     x0, x1, y0, y1 = xs.gather(-1, left), xs.gather(-1, right), ys.gather(-1, left), ys.gather(-1, right)
     share = torch.where(x1 > x0, (ordered - x0) / (x1 - x0), 0.0)
