@@ -55,8 +55,9 @@ def dither(levels: Tensor, seed: int, top: int) -> Tensor:
 
 def local_mean(levels: Tensor) -> Tensor:
     """Return the mean around every level ``(c, h, w)`` with triangular weights over 31 x 31 pixels, edges replicated."""
-    # means over 16 integers are exact in float64, so the result does not depend on the chunk
-    mean = F.pad(levels.double()[None], (HALO,) * 4, mode="replicate")
+    # four means over 16 values add 16 bits; they are exact in this type, so the result does not depend on the chunk
+    exact = torch.float32 if levels.max() < 256 else torch.float64
+    mean = F.pad(levels.to(exact)[None], (HALO,) * 4, mode="replicate")
     for kernel in ((1, BOX), (BOX, 1)) * 2:
         mean = F.avg_pool2d(mean, kernel, 1)
     return mean[0].float()

@@ -96,7 +96,7 @@ def _default_format(source: Source) -> str:
 
 
 def read_references(references: Sequence[PathLike], options: MatchOptions) -> Reference:
-    """Return the pooled references: files, folders, zips, videos, or names of painted styles."""
+    """Return the pooled references: files, folders, zips, or names of painted styles."""
     named = {"space": options.space, "method": options.method, "nodata": options.nodata, "device": options.device}
     pictures: list[Callable[[], Any]] = []
     for each in map(Path, references):
