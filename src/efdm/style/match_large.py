@@ -119,12 +119,11 @@ def float_keys(values: Tensor) -> Tensor:
 def _match_floats(
     read: Callable[[int], Planes], tops: range, reference: Reference, out: NDArray[Any], strength: float, progress: Report
 ) -> None:
-    """Match floats by counting all their 32 bits: first the upper half, then the lower half of some upper ones at a time.
+    """Match floats by counting their upper 16 bits, then the lower 16 bits of values in a group of upper halves at a time.
 
     The memory is bounded, and the number of passes grows with the variety of exponents. Equal values are ranked by position.
     """
-    channels = reference.channels
-    upper = torch.zeros(channels, HALF, dtype=torch.int64)
+    upper = torch.zeros(reference.channels, HALF, dtype=torch.int64)
 
     def chunks() -> Iterator[tuple[int, Planes, Tensor]]:
         for top in tops:
@@ -134,23 +133,20 @@ def _match_floats(
     for _, _, keys in chunks():
         for row, key in zip(upper, keys, strict=True):
             row += torch.bincount(key >> 16, minlength=HALF)
-    used = [row.nonzero()[:, 0] for row in upper]
     n = int(upper[0].sum())
     values = reference.floats().float()
-    passes = max(1, *(-(-len(each) // GROUP) for each in used))
-    for number in range(passes):
-        slots, first = torch.full((channels, HALF), -1), torch.zeros(channels, GROUP * HALF, dtype=torch.int64)
-        for channel, each in enumerate(used):
-            group = each[number * GROUP : (number + 1) * GROUP]
-            slots[channel, group] = torch.arange(len(group))
+    groups = upper.any(0).nonzero()[:, 0].split(GROUP)
+    for number, group in enumerate(groups):
+        slots, first = torch.full((HALF,), -1), torch.zeros(len(upper), GROUP * HALF, dtype=torch.int64)
+        slots[group] = torch.arange(len(group))
         for _, _, keys in chunks():
-            for channel, (_, bins) in enumerate(_in_group(keys, slots)):
-                first[channel].scatter_add_(0, bins, torch.ones_like(bins))  # bincount would allocate all bins again
-        for channel, row in enumerate(first):
-            before = int(upper[channel, : used[channel][number * GROUP]].sum()) if number * GROUP < len(used[channel]) else 0
+            for row, (_, bins) in zip(first, _in_group(keys, slots), strict=True):
+                row.scatter_add_(0, bins, torch.ones_like(bins))  # bincount would allocate all bins again
+        for row, counts in zip(first, upper, strict=True):
+            before = int(counts[: group[0]].sum()) if number else 0  # values in earlier groups
             row.copy_(row.cumsum(0).sub_(row).add_(before))
         for done, (top, planes, keys) in enumerate(chunks(), number * len(tops)):
-            progress(Progress("matching", done, passes * len(tops)))
+            progress(Progress("matching", done, len(groups) * len(tops)))
             bottom = top + planes.values.shape[1]
             base = planes.values if number == 0 else from_array(out[top:bottom]).values  # with the groups matched so far
             content, made = planes.pick(planes.values), planes.pick(base).clone()
@@ -159,13 +155,13 @@ def _match_floats(
                 place, matched = where[order], read_quantiles(values[channel], rank, n)
                 made[channel, place] = torch.lerp(content[channel, place], matched, strength) if strength < 1 else matched
             _write(out, top, replace_valid(replace(planes, values=base), made, 1.0))
-    progress(Progress("matching", passes * len(tops), passes * len(tops)))
+    progress(Progress("matching", len(groups) * len(tops), len(groups) * len(tops)))
 
 
 def _in_group(keys: Tensor, slots: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield for every channel the positions of the values in this group, and their bins."""
-    for key, slot in zip(keys, slots, strict=True):
-        at = slot[key >> 16]
+    """Yield for every channel the positions of the values in a group, and their bins."""
+    for key in keys:
+        at = slots[key >> 16]
         where = (at >= 0).nonzero()[:, 0]
         yield where, at[where] * HALF + (key[where] & 0xFFFF)
 
