@@ -84,7 +84,7 @@ class Picture:
 
     def to_pil(self) -> Image.Image:
         """Return an 8-bit PIL image, with mode RGBA if the picture has an alpha channel and RGB otherwise."""
-        return Image.fromarray(_pixels(self.rgb, self.alpha, "8"))
+        return Image.fromarray(to_pixels(self.rgb, self.alpha, "8"))
 
 
 def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
@@ -254,7 +254,7 @@ def encode_picture(
     if alpha is not None and name in WITHOUT_ALPHA:
         rgb, alpha = on_white(rgb, alpha), None
     deep = depth == "16" and name == "PNG"
-    pixels = _pixels(rgb, alpha, "16" if deep else "8")
+    pixels = to_pixels(rgb, alpha, "16" if deep else "8")
     out = io.BytesIO()
     try:
         if deep:
@@ -297,7 +297,7 @@ def to_uint8(rgb: Tensor) -> Tensor:
     return rgb if rgb.dtype == torch.uint8 else (rgb.detach().float().clamp(0, 1) * 255).round().to(torch.uint8)
 
 
-def _pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
+def to_pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
     """Return ``(h, w, 3 or 4)`` integers, each the nearest to its value."""
     if not rgb.is_floating_point():
         raise ValueError(f"rgb is {rgb.dtype}, expected floats in [0, 1]; divide by 255 first")

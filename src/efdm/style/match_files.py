@@ -15,14 +15,11 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
 from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
 from efdm.data.folders import VIDEOS, is_video
-from efdm.data.images import LEVELS, Depth, write_picture
+from efdm.data.images import to_picture, to_pixels
 from efdm.data.results import Failed, Saving, report_failure
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
@@ -138,11 +135,9 @@ def _match_file(
     if isinstance(made, Picture):
         if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
             return made.save(out, quality=saving.quality)
-        made = (made.rgb * LEVELS[made.depth]).round().permute(1, 2, 0).numpy().astype(f"uint{made.depth}")
+        made = to_pixels(made.rgb, None, made.depth)
     elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
-        depth: Depth = "16" if made.dtype == np.uint16 else "8"
-        rgb = torch.from_numpy(made.astype(np.float32)).permute(2, 0, 1) / LEVELS[depth]
-        return write_picture(out, rgb, depth=depth, quality=saving.quality)
+        return to_picture(made).save(out, quality=saving.quality)
     with created_array(out, made.shape, made.dtype) as array:
         array[:] = made
 

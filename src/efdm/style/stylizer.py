@@ -210,8 +210,7 @@ class Stylizer:
             and look is style  # prepared by the caller
             and len(where) == 1
             and where[0].mask is None
-            and len(look.masks) == 1
-            and look.masks[0] is None
+            and look.masks == (None,)
             and options.stroke == 1
             and options.ties == StylizeOptions.ties
             and not isinstance(options.strength, Tensor)
