@@ -172,11 +172,8 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
         return Curve(levels, counts, packed)
     last = counts.cumsum(0)
     first = last - counts
-    # search the few levels among the many bins: a bin starts above all levels that end up to its first rank
-    low = torch.bincount(torch.searchsorted(first, levels), minlength=BINS + 1).cumsum(0)[:BINS]
-    found = torch.searchsorted(last, levels, right=True).clamp_(max=BINS - 1)
-    divided = torch.zeros_like(low)
-    divided[found[(first[found] < levels) & (levels < last[found])]] = 1
+    low = torch.searchsorted(levels, first, right=True)
+    divided = torch.searchsorted(levels, last) > low
     return Curve(levels, first, (2 * low + divided).int())
 
 
