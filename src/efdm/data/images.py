@@ -7,7 +7,7 @@ import functools
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -219,11 +219,9 @@ ORIENTATIONS: dict[int, tuple[bool, int, int]] = {
 
 def _finish(pixels: Array, image: Image.Image) -> Array:
     """Apply the colour profile and the orientation."""
-    pixels = convert_to_srgb(pixels, image)
-    try:
+    pixels, orientation = convert_to_srgb(pixels, image), 1
+    with suppress(Exception):  # damaged EXIF data
         orientation = image.getexif().get(0x0112, 1)  # after loading: Pillow itself rotates TIFF and drops the tag
-    except Exception:  # damaged EXIF data
-        return pixels
     transpose, rows, columns = ORIENTATIONS.get(orientation, (False, 1, 1))
     return (pixels.transpose(1, 0, 2) if transpose else pixels)[::rows, ::columns]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,10 @@ Array = NDArray[Any]  # (h, w, 3 or 4), uint8 or uint16
 
 def convert_to_srgb(pixels: Array, image: Image.Image) -> Array:
     """Return the pixels in sRGB, or unchanged if the file has no usable profile or is sRGB already."""
-    profile = image.info.get("icc_profile")
-    if not profile:
-        return pixels
-    try:
-        colours = _converted(pixels, image, profile)
-    except Exception:  # slightly wrong colours are better than no picture
-        return pixels
+    colours = None
+    if profile := image.info.get("icc_profile"):
+        with suppress(Exception):  # slightly wrong colours are better than no picture
+            colours = _converted(pixels, image, profile)
     if colours is None:
         return pixels
     if pixels.dtype == np.uint16:
