@@ -2,8 +2,7 @@
 
 >>> from efdm.style import Stylizer
 >>> from efdm.style.jobs import stylize_files
->>> from efdm.style.pictures import AUTO_SIDE
-from efdm.style.plan import plan_files
+>>> from efdm.style.plan import plan_files
 >>> stylize_files(plan_files("photos/", ["paintings/"], "results/"), Stylizer.from_pretrained())  # doctest: +SKIP
 Result(done=12, failed=0, skipped=0)
 """
