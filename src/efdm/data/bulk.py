@@ -107,8 +107,9 @@ def open_job(
     check_choice("output", output, get_args(Output))
     if out.resolve() == content.resolve():
         raise SettingError(f"{out} holds the contents, so results would become contents; choose another folder", "out")
-    described = {"settings": dict(settings), "saving": [saving.format, saving.quality], "output": output}
-    identity = json.loads(json.dumps({**described, "contents": _digest(units)}))
+    if (saving.format, saving.quality) != (Saving.format, Saving.quality):  # jobs without these settings can be continued
+        settings = {**settings, "saving": [saving.format, saving.quality]}
+    identity = json.loads(json.dumps({"settings": dict(settings), "output": output, "contents": _digest(units)}))
     file = out / MARKS / "job.json"
     if not file.exists():
         write_bytes(file, json.dumps(identity).encode())
