@@ -60,7 +60,6 @@ bench: install
 	$(BIN)/python benchmarks/dg.py
 	$(BIN)/python benchmarks/match_report.py --readme
 	$(BIN)/python benchmarks/pictures_report.py --readme
-	$(BIN)/python benchmarks/colours_report.py --readme
 	$(BIN)/python benchmarks/lab_report.py --readme
 	$(BIN)/python benchmarks/reproduction.py --readme
 	$(BIN)/python benchmarks/style_report.py --readme

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+GUIDES = ROOT / "docs" / "guide"
 
 
 class Table(NamedTuple):

@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import README, ROOT, Table, main, markdown, parse_update_flag
+from documents import GUIDES, README, ROOT, Table, main, markdown, parse_update_flag
 from records import read_record
 
 from efdm import lab
 
-GUIDE = ROOT / "docs" / "guide" / "domain-generalization.md"
 TIMES = ("dg-cpu.json", "dg-cuda.json")
 MIXES = {
     "mixstyle": "MixStyle", "efdmix": "EFDMix", "efdmix-flow": "EFDMix with style gradient",
@@ -119,9 +118,9 @@ def retrieval_table() -> str:
 
 SCRIPT = "lab_report.py"
 TABLES = (
-    Table(GUIDE, "cost table", SCRIPT, cost_table),
+    Table(GUIDES / "domain-generalization.md", "cost table", SCRIPT, cost_table),
     Table(README, "PACS table", SCRIPT, pacs_table),
-    Table(ROOT / "docs" / "guide" / "re-identification.md", "retrieval table", SCRIPT, retrieval_table),
+    Table(GUIDES / "re-identification.md", "retrieval table", SCRIPT, retrieval_table),
     *(
         Table(folder / "README.md", f"{name} table", SCRIPT, partial(render, folder))
         for folder in FEATURES

@@ -1,4 +1,4 @@
-"""Render the tables of style transfer in README.md and docs/guide/train-style.md from the committed records.
+"""Render the tables of style transfer and colour matching in README.md and the guides from the committed records.
 
 python benchmarks/pictures_report.py            print the tables
 python benchmarks/pictures_report.py --readme   update them in the documents
@@ -9,15 +9,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from documents import README, ROOT, Table, main, markdown
+from documents import GUIDES, README, ROOT, Table, main, markdown
 from records import read_record
 
 from efdm.stats import with_error
 from efdm.style.evaluate import read_records
 from efdm.style.report import Group, groups, mean_and_error, sweeps
 
-GUIDE = ROOT / "docs" / "guide" / "train-style.md"
-RUN = ROOT / "results" / "style" / "evaluation"
+STYLE = ROOT / "results" / "style"
 IN_README = ("unchanged content", "small efdm 0.75", "small efdm 1", "vgg16 efdm 1")
 # decoders trained with the same settings except for the method
 METHODS = ("efdm", "adain", "hm", "adamean", "adastd")
@@ -26,11 +25,12 @@ MEASURES = {
     "std_error": "std ↓", "skewness_error": "skewness ↓", "kurtosis_error": "kurtosis ↓",
     "infinity_norm_error": "infinity norm ↓",
 }  # fmt: skip
+JOINT_MEASURES = {"lpips": "content LPIPS ↓", "style_distance": "style distance ↓", "gram_distance": "Gram error ↓"}
 EQUAL_CONTENT = (0.42, 0.46, 0.50, 0.54)
 
 
 def quality() -> dict[str, Group]:
-    return {group.label: group for group in groups(read_records(RUN))}
+    return {group.label: group for group in groups(read_records(STYLE / "evaluation"))}
 
 
 def speed() -> dict[str, dict[tuple[str, str, str, int], dict[str, Any]]]:
@@ -100,10 +100,48 @@ def equal_content_table() -> str:
     return markdown(["style distance at content LPIPS", *(f"{lpips:.2f}" for lpips in EQUAL_CONTENT)], rows)
 
 
+def joint_table() -> str:
+    """Return the distances of joint matching as shares of that of EFDM, with their ranges, and the Gram errors."""
+    found = {(row["layer"], row["candidate"]): row for row in read_record("joint-cpu.json")["distances"]}
+    layers = sorted({layer for layer, _ in found})
+    rows = []
+    for name in dict.fromkeys(candidate for _, candidate in found):
+        cells = [found[layer, name] for layer in layers]
+        shares = [f"{row['share']:.2f} ({row['least']:.2f}-{row['most']:.2f})" for row in cells]
+        rows.append([name, *shares, *("-" if name == "halves" else f"{row['gram_error']:.3f}" for row in cells)])
+    return markdown(["match", *layers, *(f"Gram error, {layer}" for layer in layers)], rows)
+
+
+def joint_pictures_table() -> str:
+    """Compare the pictures of `efdm evaluate style` with the methods efdm, wct and joint."""
+    found = [group for group in groups(read_records(STYLE / "joint")) if "model" in group.candidate]
+    rows = []
+    for group in found:
+        names = (f"`{group.candidate[key]}`" for key in ("model", "method"))
+        rows.append([*names, *(cell(group, measure) for measure in JOINT_MEASURES)])
+    pairs, side = len(found[0].records), found[0].records[0]["settings"]["size"]
+    table = markdown(["model", "method", *JOINT_MEASURES.values()], rows)
+    return f"Means over {pairs} held-out pairs at {side} pixels ± standard errors:\n\n{table}"
+
+
+def colours_table() -> str:
+    cpu, gpu = (read_record(f"colours-{device}.json")["rows"] for device in ("cpu", "cuda"))
+    columns = [{row["name"]: f"{row['seconds'] * 1000:.0f} ms" for row in rows if "seconds" in row} for rows in (cpu, gpu)]
+    rows = [
+        [row["name"], f"{row['channels']:.3f}", f"{row['joint']:.2f}", *(times.get(row["name"], "") for times in columns)]
+        for row in cpu
+    ]
+    return markdown(["", "channels ↓", "joint ↓", "2 cores", "GPU"], rows)
+
+
+SCRIPT = "pictures_report.py"
 TABLES = (
-    Table(README, "style table", "pictures_report.py", readme_table),
-    Table(GUIDE, "methods table", "pictures_report.py", methods_table),
-    Table(GUIDE, "equal content table", "pictures_report.py", equal_content_table),
+    Table(README, "style table", SCRIPT, readme_table),
+    Table(GUIDES / "train-style.md", "methods table", SCRIPT, methods_table),
+    Table(GUIDES / "train-style.md", "equal content table", SCRIPT, equal_content_table),
+    Table(GUIDES / "operations.md", "joint table", SCRIPT, joint_table),
+    Table(GUIDES / "operations.md", "joint pictures table", SCRIPT, joint_pictures_table),
+    Table(GUIDES / "match-colours.md", "colours table", SCRIPT, colours_table),
 )
 
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from documents import ROOT, Table, main, markdown
-from pictures_report import method_sweeps, speed
+from documents import GUIDES, ROOT, Table, main, markdown
+from pictures_report import STYLE, method_sweeps, speed
 from records import read_record
 from reproduction import ABSENT, FAILS, HOLDS, OPEN, PAGE, Row
 from scipy import stats
@@ -22,7 +22,6 @@ from scipy import stats
 from efdm.lab.compare import ALPHA, p_text
 from efdm.stats import standard_error, with_error
 
-STYLE = ROOT / "results" / "style"
 FIGURES = ROOT / "docs" / "figures" / "paper"
 TITLES = {
     "gatys": "Gatys", "cmd": "CMD", "hm-skimage": "HM, scikit-image", "hm": "HM, ours", "efdm": "EFDM", "adain": "AdaIN",
@@ -193,7 +192,7 @@ def photoreal_table() -> str:
 TABLES = (
     Table(PAGE, "style table", "style_report.py", claims_table),
     Table(STYLE / "README.md", "table 3", "style_report.py", table3),
-    Table(ROOT / "docs" / "guide" / "stylize.md", "photoreal table", "style_report.py", photoreal_table),
+    Table(GUIDES / "stylize.md", "photoreal table", "style_report.py", photoreal_table),
 )
 
 

@@ -185,10 +185,7 @@ def test_links_and_pictures_exist() -> None:
                 assert anchor in [heading.lower().replace(" ", "-") for heading in headings], f"{document.name}: {anchor}"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["match_report", "pictures_report", "joint_report", "colours_report", "lab_report", "reproduction", "style_report"],
-)
+@pytest.mark.parametrize("name", ["match_report", "pictures_report", "lab_report", "reproduction", "style_report"])
 def test_tables_equal_the_records(name: str) -> None:
     for place in importlib.import_module(name).TABLES:
         text = place.document.read_text()
