@@ -7,7 +7,6 @@ Files run in processes of their own, so that a broken capture or leaked memory d
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+from records import ROOT, make_parser, write_record
+
 # files of more than 40 s on an H200, and the processes that share their tests: they start first
 PARTS = {
     "tests/dg/test_dg_step.py": 5,
@@ -80,15 +80,14 @@ def merged(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu-tests.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
         tests = gpu_tests()
         record = merged(pool.map(tested, tests, (Path(folder) / f"{number}.json" for number in range(len(tests)))))
-    given.out.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"{record['total']}, written to {given.out}")
+    print(record["total"])
+    write_record(record, given.out, "gpu-tests.json")
 
 
 if __name__ == "__main__":
