@@ -1,7 +1,5 @@
 """Baselines, written in plain torch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

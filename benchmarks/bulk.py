@@ -6,8 +6,6 @@ Times are CPU seconds of one thread, which other programs on the machine hardly 
 plain engine.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Benchmark shapes and the networks they come from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """A measure of the flicker of stylized videos, and synthetic clips with known motion."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType

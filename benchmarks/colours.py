@@ -9,8 +9,6 @@ that are not installed are left out (pip install scikit-image color-matcher colo
 a GPU only our rows are measured.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import statistics
 import time

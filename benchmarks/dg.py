@@ -12,8 +12,6 @@ alternate within every round, so that all are measured under the same conditions
 costs as much as an open one. On a CPU it skips the work, so times are means over many steps.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import gc

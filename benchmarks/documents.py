@@ -1,7 +1,5 @@
 """Generated tables in Markdown documents. Each table is enclosed by two comments with its name and its script."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path

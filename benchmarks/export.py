@@ -5,8 +5,6 @@
 Times are CPU seconds, the shortest of several, because other programs on the machine only add to them.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

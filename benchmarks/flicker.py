@@ -8,8 +8,6 @@ the record can be reproduced anywhere. The run takes about a minute on one core;
 than idle cores.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

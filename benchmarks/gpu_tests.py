@@ -5,8 +5,6 @@
 Files run in processes of their own, so that a broken capture or leaked memory does not affect the next.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

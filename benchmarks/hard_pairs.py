@@ -11,8 +11,6 @@ content. The setting "adain", with the same network, is the reference for it. "w
 and the contrast of strokes.
 """
 
-from __future__ import annotations
-
 import io
 import statistics
 import zipfile

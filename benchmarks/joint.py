@@ -9,8 +9,6 @@ longest acceptable time of a joint match: (rotations + 1) plain matches with the
 CPU are processor times of one thread, which depend little on other processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterable

@@ -4,8 +4,6 @@ python benchmarks/lab_report.py            print the tables of the documents
 python benchmarks/lab_report.py --readme   update these tables and all pages in results/
 """
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -7,8 +7,6 @@ the definition assigns to its ranks, and must keep the order of the content. DIR
 includes the parts of both files that the operating system keeps in memory.
 """
 
-from __future__ import annotations
-
 import itertools
 import resource
 import subprocess

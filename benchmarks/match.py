@@ -12,8 +12,6 @@ with device events:
 Ratios compare times of the same run.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

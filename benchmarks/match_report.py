@@ -4,8 +4,6 @@ python benchmarks/match_report.py            print a report of every record
 python benchmarks/match_report.py --readme   also update the table in README.md
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

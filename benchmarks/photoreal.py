@@ -9,8 +9,6 @@ network. Pictures are stylized at a short side of ``--size``; edge SSIM and colo
 values of output and style, in levels of 255. "seconds" is processor time, which depends little on other processes.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

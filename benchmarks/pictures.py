@@ -11,8 +11,6 @@ because they do not affect the time. On a GPU the network runs in bfloat16, cuDN
 the device is synchronised around every ten calls.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

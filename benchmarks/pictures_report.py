@@ -4,8 +4,6 @@ python benchmarks/pictures_report.py            print the tables
 python benchmarks/pictures_report.py --readme   update them in the documents
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -7,8 +7,6 @@ the numbers of correct pictures and of all pictures in each test domain. The pri
 seeds; "none" is the unchanged model.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 from pathlib import Path

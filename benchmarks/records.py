@@ -5,8 +5,6 @@
 Rerun the benchmarks of stale records before a release. The exit status is 1 if a record is stale.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

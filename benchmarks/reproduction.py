@@ -4,8 +4,6 @@ python benchmarks/reproduction.py            print the tables
 python benchmarks/reproduction.py --readme   update them in the document
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -7,8 +7,6 @@ distances. torchreid's evaluators are timed if torchreid is installed (its Cytho
 definition, on a few queries. The features are synthetic: people around random centres, with distractors as in Market-1501.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import statistics
 import time

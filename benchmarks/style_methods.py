@@ -11,8 +11,6 @@ weights and strengths, and the difference between EFDM and every other method at
 error of a difference is its standard deviation over bootstrap samples of pairs and seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

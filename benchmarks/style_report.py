@@ -4,8 +4,6 @@ python benchmarks/style_report.py            print the tables
 python benchmarks/style_report.py --readme   update them in docs/reproduction.md, the guide and results/style
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterator

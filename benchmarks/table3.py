@@ -16,8 +16,6 @@ weights "vgg19-efdm". With ``--iterations``, times of optimisers are extrapolate
 defaults: on a GPU, TF32 in convolutions.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

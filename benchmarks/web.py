@@ -7,8 +7,6 @@ and styles alternate. Memory is the resident memory of the process; its growth i
 kernels are compiled and the styles are prepared. The script fails if a request fails or the growth exceeds 100 MiB.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import itertools
 import json

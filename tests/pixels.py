@@ -1,7 +1,5 @@
 """Random pictures, and checks of functions that draw random numbers, for tests of augmentation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 

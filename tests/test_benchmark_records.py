@@ -1,7 +1,5 @@
 """Committed benchmark records are complete and successful."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

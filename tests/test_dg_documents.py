@@ -3,8 +3,6 @@
 `test_documents.py` runs the Python examples of all documents.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -19,7 +17,6 @@ from efdm.lab.published import PUBLISHED
 from efdm.lab.selection import STDS
 
 pytest.importorskip("typer")
-pytest.importorskip("timm")
 
 GUIDE, PROTOCOL_PAGE, METHOD_PAGE = (
     ROOT / "docs" / name for name in ("guide/domain-generalization.md", "protocols.md", "methods.md")
@@ -74,8 +71,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(workplace)
     pages = (ROOT / "README.md", GUIDE, PROTOCOL_PAGE)
     run_commands(dict.fromkeys(line for page in pages for line in dg_commands(page)), workplace, SMALL)

@@ -1,7 +1,5 @@
 """The examples in the documents run, and their numbers come from records."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shlex
@@ -262,7 +260,6 @@ def test_speed_targets() -> None:
 
 @pytest.mark.slow
 def test_figures_can_be_reproduced(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     subprocess.run([sys.executable, str(ROOT / "docs/figures/make.py"), str(tmp_path), "--size", "32"], check=True)
     made = {p.name for p in tmp_path.iterdir()}
     assert made == {p.name for p in (ROOT / "docs/figures").iterdir() if p.suffix in (".png", ".webp")}

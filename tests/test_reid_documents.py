@@ -1,7 +1,5 @@
 """The commands in the guide to re-identification run on small copies of the data sets."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +12,6 @@ from efdm.lab import recipes
 from efdm.reid import PROTOCOLS
 
 pytest.importorskip("typer")
-pytest.importorskip("timm")
 
 GUIDE = ROOT / "docs" / "guide" / "re-identification.md"
 # see `run_commands`

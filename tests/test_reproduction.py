@@ -1,7 +1,5 @@
 """The verdicts on the paper's claims follow from the records by fixed rules."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

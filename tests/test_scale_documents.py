@@ -1,7 +1,5 @@
 """The figures of the guide to large jobs and of the guide to exports follow from the records."""
 
-from __future__ import annotations
-
 from pictures_report import speed
 from records import read_record
 from test_documents import words_of

@@ -1,7 +1,5 @@
 """The numbers in the style-transfer documents equal the records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pictures_report

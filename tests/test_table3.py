@@ -1,7 +1,5 @@
 """The benchmark of the paper's Table 3 runs on small pictures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

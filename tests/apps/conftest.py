@@ -1,7 +1,5 @@
 """Fixtures of commands: a wide terminal; a network, a folder with pictures and the command `efdm stylize`."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

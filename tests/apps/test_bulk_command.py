@@ -1,7 +1,5 @@
 """Jobs of `efdm stylize` and `efdm match`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``efdm evaluate style``: candidates, resuming and error messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Options that `efdm stylize` and `efdm match` share: several contents, formats, existing results and pipes."""
 
-from __future__ import annotations
-
 import io
 import random
 from functools import partial

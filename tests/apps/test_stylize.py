@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 
@@ -74,7 +72,8 @@ def test_options_reach_the_stylizer(place: Path, run) -> None:
 
 
 def test_a_video(place: Path, run) -> None:
-    av = pytest.importorskip("av")
+    import av
+
     from efdm.data.video import VideoReader, VideoWriter
 
     with VideoWriter("film.mp4", fps=8) as writer:
@@ -94,7 +93,6 @@ def test_a_video(place: Path, run) -> None:
 def test_an_interrupted_video_keeps_its_frames(
     place: Path, run, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
 ) -> None:
-    pytest.importorskip("av")
     from efdm.data.video import VideoWriter
 
     with VideoWriter("film.mp4", fps=8) as writer:

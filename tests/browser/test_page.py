@@ -1,7 +1,5 @@
 """The page of `docs/browser` in Chromium. The tests need playwright, Chromium, and onnxruntime-web from `make browser`."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import os

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -7,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from pixels import NEAR, check_captured, noise, record_draws, seeded
 from torch import Tensor
+from torchvision.transforms import functional
 
 from efdm.dg import augment
 from efdm.dg.augment import AUGMENTATIONS, augmented
@@ -151,7 +150,6 @@ def test_a_crop_that_never_fits_is_the_whole_picture() -> None:
 
 
 def test_domainbed_equals_its_parts(drawn: list[Tensor]) -> None:
-    functional = pytest.importorskip("torchvision.transforms.functional")
     images = noise(40, 48)
     images[:, 0] //= 2  # not gray on average
     out = augmented(images, "domainbed", 40, seeded(0))

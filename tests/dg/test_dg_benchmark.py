@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
+import dg as benchmark
 import pytest
 import torch
 from baselines import three_sort
@@ -11,8 +10,6 @@ from baselines import three_sort
 from efdm import EFDMix
 from efdm.dg.settings import Settings
 from efdm.lab import load_recipe
-
-benchmark = pytest.importorskip("dg")
 
 
 def test_the_benchmark_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Training on datasets of torch, and on pictures that are read when they are needed."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

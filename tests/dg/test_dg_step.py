@@ -1,10 +1,9 @@
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import timm
 import torch
 from dg_runs import settings
 from torch import Tensor, nn
@@ -174,7 +173,6 @@ def names(model: nn.Module) -> list[str]:
 
 def test_compiled_parts_end_where_stages_end(data: DomainSet) -> None:
     assert names(model_of(step_of(data, settings(method="efdmix")))) == ["stage1", "stage2", "stage3"]
-    timm = pytest.importorskip("timm")
     mobile = timm.create_model("mobilenetv2_100", num_classes=7)
     assert names(mobile) == ["bn1", *(f"blocks.{i}" for i in range(7)), "bn2"]
     residual = timm.create_model("resnet18", num_classes=7)

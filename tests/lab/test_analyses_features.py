@@ -1,10 +1,9 @@
 """Selection of pictures, and features after stages."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision import models
 
 from efdm import EFDMix, mix_after
 from efdm.data.digits import load_digits_domains
@@ -96,7 +95,6 @@ def test_several_stages_in_one_pass(data: DomainSet) -> None:
 
 
 def test_tokens_become_channels_first_without_the_class_token(data: DomainSet) -> None:
-    models = pytest.importorskip("torchvision.models")
     model = models.VisionTransformer(32, 8, num_layers=1, num_heads=2, hidden_dim=12, mlp_dim=8)
     assert gathered(model, data, pick(data, 1), "stage1").shape == (4, 12, 16)
 

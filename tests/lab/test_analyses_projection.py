@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
+import projection as benchmark
 import pytest
 import torch
 from torch import nn
@@ -67,7 +66,6 @@ def test_files_and_accuracies(data: DomainSet, model: nn.Module, tmp_path: Path)
 def test_the_benchmark_measures_the_runs_of_a_recipe(
     data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    benchmark = pytest.importorskip("projection")
     run(load_recipe("digits_demo"), data, tmp_path, seeds=[0], methods=["erm"], domains=["ink"], iterations=1, batch=8)
     out = tmp_path / "record.json"
     monkeypatch.setattr(benchmark, "load_data", lambda *_: data)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision import models
 
 from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
@@ -89,7 +88,6 @@ def test_a_model_without_relu(data: DomainSet, tmp_path: Path) -> None:
 
 
 def test_default_stages(data: DomainSet, tmp_path: Path) -> None:
-    models = pytest.importorskip("torchvision.models")
     model = models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)
     content = ties.analyse(Sample(model, data, pick(data, 1), 64), tmp_path, precisions=["fp32"])
     assert [r["stage"] for r in content["rows"]] == ["pictures", *["stage1", "stage2", "stage3", "stage4"] * 2]
@@ -110,7 +108,6 @@ def test_table_by_hand() -> None:
 
 
 def test_every_bar_is_in_the_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
     place = {"stage": "stage1", "at": "output", "percent": 50.0}
     variants = [(activation, precision) for activation in ("own", "prelu") for precision in ("fp32", "bf16")]
     rows = [{**place, "stage": "pictures", "activation": "", "precision": "uint8"}]

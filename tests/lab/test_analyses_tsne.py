@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -7,8 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-
-pytest.importorskip("sklearn")
 
 from efdm.data.digits import load_digits_domains
 from efdm.lab.analyses import Sample, pick, tsne

@@ -1,7 +1,5 @@
 """Committed records must keep their identities; otherwise a sweep would repeat their runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

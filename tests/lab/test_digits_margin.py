@@ -1,7 +1,5 @@
 """The committed records of the demo support their claim, and the current code reproduces them."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -117,7 +115,6 @@ def test_the_chosen_combination_of_a_grid_is_trained_once(depth: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_stages_exist(name: str) -> None:
-    pytest.importorskip("timm")
     recipe = load_recipe(name)
     model = _built(recipe.settings["backbone"])
     for changes in (recipe.settings, *recipe.rows.values()):
@@ -138,7 +135,6 @@ _built = cache(lambda backbone: build_backbone(backbone, 2))
     ],
 )
 def test_recipes_run_with_random_weights(name: str, methods: list[str], tmp_path: Path) -> None:
-    pytest.importorskip("timm")
     recipe = load_recipe(name)
     if recipe.protocol == "domainbed":
         recipe = replace(recipe, selections=("oracle",))  # without the pairs of domains

@@ -1,7 +1,5 @@
 """Re-identification in the lab: sets by name, tables, comparisons and published numbers."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Selection rules on constructed records for which each rule chooses a different evaluation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

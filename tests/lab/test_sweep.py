@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -230,8 +228,6 @@ def test_other_folders_are_refused(trainer: Trainer, tmp_path: Path) -> None:
 
 
 def test_a_second_process_is_refused(trainer: Trainer, tmp_path: Path) -> None:
-    pytest.importorskip("fcntl")
-
     def second_call(*given: Any, **named: Any) -> None:
         with pytest.raises(ValueError, match="another process"):
             run(RECIPE, small_set(), tmp_path, seeds=[1], train=trainer)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -7,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from pixels import NEAR, noise
 from torch import Tensor
+from torchvision.transforms import functional
 
 from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.recognition.pixels import Windows, brightness, contrast, hue, prepared, resampled, saturation
@@ -60,7 +59,6 @@ COLOURS = {
 
 @pytest.mark.parametrize("name", COLOURS)
 def test_colours_equal_torchvision(name: str) -> None:
-    functional = pytest.importorskip("torchvision.transforms.functional")
     change, theirs, amounts = COLOURS[name]
     pixels = noise(3, 16) / 255
     pixels[:, :, :2] = pixels[:, :1, :2]  # gray pixels have no hue

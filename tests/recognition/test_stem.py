@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,7 +11,6 @@ SIZES = [(12, 12), (7, 9), (1, 1), (2, 5)]
 
 
 def resnet() -> nn.Module:
-    pytest.importorskip("timm")
     torch.manual_seed(0)
     return build_backbone("resnet18", 7).eval()
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest
@@ -7,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from pixels import NEAR, check_captured, noise, record_draws, seeded
 from torch import Tensor
+from torchvision.transforms import functional
 
 from efdm.recognition.pixels import normalized, prepared
 from efdm.reid import augment
@@ -58,7 +57,6 @@ def test_crops_of_enlarged_pictures(drawn: list[Tensor]) -> None:
 
 
 def test_jitter_equals_torchvision(drawn: list[Tensor]) -> None:
-    functional = pytest.importorskip("torchvision.transforms.functional")
     images = noise(6, *SIZE)
     out = augmented(images, ("jitter",), SIZE, seeded(0))
     for n, (light, spread) in enumerate(drawn[0][4:].T.tolist()):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import zipfile
 from dataclasses import replace
 from pathlib import Path

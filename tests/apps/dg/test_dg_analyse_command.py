@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -28,8 +26,6 @@ from efdm.lab.analyses import ANALYSES
 def test_an_analysis_prints_its_summary_and_its_files(
     trained: Path, pictures: Path, tmp_path: Path, analysis: str, options: tuple[object], patterns: tuple[str, ...]
 ) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("sklearn")
     out = tmp_path / "out"
     result = run("analyse", analysis, "--checkpoint", trained, "--data", pictures, "-o", out, "--per-domain", 8, *options)
     for file in ANALYSES[analysis].files:
@@ -67,7 +63,6 @@ def test_pictures_are_required_unless_the_model_was_trained_on_digits(trained: P
 
 
 def test_features_are_taken_after_the_first_mixed_stage(pictures: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     run(*training(pictures, tmp_path / "run", stages="stage2,stage3"))
     result = run("analyse", "histogram", "--checkpoint", tmp_path / "run", "--data", pictures, "-o", tmp_path / "out")
     assert "stage2, channel" in result.output

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -72,7 +70,6 @@ def test_classes_that_differ_between_domains_are_named(pictures: Path, recipe: P
 def test_a_model_of_another_input_size_is_refused_before_pictures_are_read(
     recipe: Path, pictures: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("timm")
     vit = "vit_tiny_patch16_224"
     for option, command in {
         "--size": training(pictures, tmp_path / "out", backbone=vit, size=64),

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +17,6 @@ def _few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_demo_leaves_a_table_a_plot_and_a_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
     out = tmp_path / "demo"
     command = ("demo", "-o", out, "--iterations", 1, "--lanes", 1)
     result = run(*command)

@@ -1,7 +1,5 @@
 """Layouts of pictures on disk: official test pictures, empty folders, zips, PACS."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

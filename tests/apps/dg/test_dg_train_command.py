@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -75,7 +73,6 @@ def test_settings_follow_the_pictures(pictures: Path, tmp_path: Path, planned: l
 
 
 def test_stages_follow_the_backbone(pictures: Path, tmp_path: Path, planned: list[Settings]) -> None:
-    pytest.importorskip("timm")
     start = ["train", "--data", pictures, "-o", tmp_path / "out", "--weights", "random", "--size", 32, "--backbone"]
     assert "(stages blocks.1, blocks.2, blocks.4)" in run(*start, "mobilenetv2_050", code=2).output
     run(*start, "mobilenetv2_050", "--stages", "blocks.0", code=2)
@@ -177,8 +174,6 @@ def test_damaged_pictures_are_skipped_and_reported(tmp_path: Path) -> None:
 def test_wrong_arguments_are_named_before_pictures_are_read(
     pictures: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    if changes.get("backbone"):
-        pytest.importorskip("timm")
     result = run(*training(pictures, tmp_path / "out", **changes), code=2)
     assert message in " ".join(result.output.split())
 

@@ -1,7 +1,5 @@
 """Fixtures for tests of `efdm reid`: small copies of data sets and a trained model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

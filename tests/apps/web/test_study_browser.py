@@ -1,7 +1,5 @@
 """A preference study in a real browser, with simulated raters: `make test-browser`."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Iterator

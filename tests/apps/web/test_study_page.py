@@ -1,7 +1,5 @@
 """The server and the commands of a preference study, without a browser."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The web app in a real browser: `make test-browser`."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,7 +172,6 @@ def test_a_comparison(page: Any, tmp_path: Path) -> None:
 
 
 def test_a_video(page: Any, tmp_path: Path) -> None:
-    pytest.importorskip("av")
     page.get_by_role("tab", name="Video").click()
     upload(page, clip(tmp_path / "clip.mp4"))
     page.get_by_role("button", name="Stylize").click()

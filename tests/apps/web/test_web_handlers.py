@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -92,7 +90,8 @@ def test_every_model_with_every_method(handlers: Handlers, stylizer: Stylizer, c
 
 
 def test_a_video_keeps_its_sound(handlers: Handlers, tmp_path: Path) -> None:
-    av = pytest.importorskip("av")
+    import av
+
     reports: list[Progress] = []
     made = handlers.stylize_video(clip(tmp_path / "clip.mp4"), STARRY, size=48, temporal="none", progress=reports.append)
     assert made.name == "clip__starry.mp4"
@@ -108,7 +107,6 @@ def test_a_video_keeps_its_sound(handlers: Handlers, tmp_path: Path) -> None:
 def test_videos_that_are_too_long_or_too_large(
     handlers: Handlers, tmp_path: Path, frames: int, size: tuple[int, int], words: tuple[str, ...]
 ) -> None:
-    pytest.importorskip("av")
     with pytest.raises(SettingError) as error:
         handlers.stylize_video(clip(tmp_path / "clip.mp4", frames=frames, size=size), STARRY)
     assert all(word in str(error.value) for word in words)
@@ -117,7 +115,6 @@ def test_videos_that_are_too_long_or_too_large(
 def test_a_video_whose_header_understates_its_length(
     handlers: Handlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("av")
     monkeypatch.setattr(Handlers, "_check_video", lambda *_: 3)
     with pytest.raises(SettingError, match="longer than 2 s"):
         handlers.stylize_video(clip(tmp_path / "clip.mp4"), STARRY, size=48)

@@ -1,7 +1,5 @@
 """The page and its server, with Gradio but without a browser."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -71,7 +69,6 @@ def test_a_result_equals_the_python_call(client: Client, tmp_path: Path) -> None
 
 
 def test_the_other_tabs(client: Client, tmp_path: Path) -> None:
-    pytest.importorskip("av")
     cat = handle_file(photo(tmp_path / "cat.png"))
     made = client.predict(cat, ["wave"], [], PAD, ["small"], ["efdm", "hm"], 1.0, 256, api_name="/compare")
     assert [each["caption"] for each in made] == ["small, efdm", "small, hm"]
@@ -117,7 +114,6 @@ def listening(port: int) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")
 def test_nothing_is_left_when_the_app_stops_during_work(tmp_path: Path) -> None:
-    pytest.importorskip("av")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,7 +1,5 @@
 """The temporary folder of the app."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
