@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
@@ -23,9 +22,8 @@ def demo(
     device: Device = "",
 ) -> None:
     """Stylize the pictures in the package: a contact sheet, a sweep of strengths and mixtures of four styles."""
-    with report_errors():
-        stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg)
-        with show_progress() as progress:
-            written = write_sheets(stylizer, out, side=side, progress=progress)
+    stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg)
+    with show_progress() as progress:
+        written = write_sheets(stylizer, out, side=side, progress=progress)
     for path in written:
         print_text(path)

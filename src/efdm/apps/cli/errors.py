@@ -20,7 +20,10 @@ EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, Mem
 
 @contextmanager
 def report_errors(interrupted: str | Callable[[], str] = "interrupted") -> Iterator[None]:
-    """Print an expected error as one sentence and exit with 2. After Ctrl-C, print ``interrupted`` and exit with 130."""
+    """Print an expected error as one sentence and exit with 2. After Ctrl-C, print ``interrupted`` and exit with 130.
+
+    Also a decorator. `efdm.apps.cli.group.load` decorates every command with the default message.
+    """
     try:
         yield
     except KeyboardInterrupt as error:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
@@ -29,10 +28,9 @@ def export(
     Contents and styles may have any size. Pictures are RGB in [0, 1] with shape (1, 3, height, width), and the strength
     from 0 to 1 has shape (1,).
     """
-    with report_errors():
-        network = pretrained(model, weights=weights, vgg=vgg)
-        with show_progress() as progress:
-            check = export_onnx(network, out, part, progress=progress)  # type: ignore[arg-type]
+    network = pretrained(model, weights=weights, vgg=vgg)
+    with show_progress() as progress:
+        check = export_onnx(network, out, part, progress=progress)  # type: ignore[arg-type]
     height, width = check.size
     print_text(f"{out}: {out.stat().st_size / 1e6:.1f} MB, mean difference from PyTorch {check.difference * 255:.3f}/255")
     print_text(f"{height} x {width}: {check.seconds:.2f} s in onnxruntime, {check.torch_seconds:.2f} s in PyTorch")

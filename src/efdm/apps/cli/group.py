@@ -97,7 +97,7 @@ def load(row: Command) -> Any:
     if not isinstance(found, typer.Typer):
         text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(found) or "")  # the terminal wraps paragraphs
         command, found = found, typer.Typer(add_completion=False)
-        found.command(help=text)(command)
+        found.command(help=text)(report_errors()(command))
     made = typer.main.get_command(found)
     for parameter in made.params:  # names as the help texts use them; typer prints {content}, and <bool> for a flag
         if parameter.metavar is None and parameter.param_type_name == "argument":

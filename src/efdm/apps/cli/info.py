@@ -11,7 +11,6 @@ import torch
 from rich.table import Table
 
 from efdm import kernels
-from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, option, resolve_device
 from efdm.apps.cli.printing import console, print_text
 from efdm.errors import MissingExtraError, SettingError
@@ -31,14 +30,13 @@ def info(
     device: Device = "",
 ) -> None:
     """Show versions, models, devices and the kernel used for a shape and dtype, with the reason."""
-    with report_errors():
-        check_choice("dtype", dtype, tuple(DTYPES))
-        target, length = resolve_device(device), _spatial_length(shape)
-        chosen = kernels.explain(target, DTYPES[dtype], length)
-        console.print(_versions(), _kernels())
-        _print_models()
-        print_text(f"device: {target} ({_device_name(target)})")
-        print_text(f"{shape} {dtype}: {chosen}")
+    check_choice("dtype", dtype, tuple(DTYPES))
+    target, length = resolve_device(device), _spatial_length(shape)
+    chosen = kernels.explain(target, DTYPES[dtype], length)
+    console.print(_versions(), _kernels())
+    _print_models()
+    print_text(f"device: {target} ({_device_name(target)})")
+    print_text(f"{shape} {dtype}: {chosen}")
 
 
 def _spatial_length(shape: str) -> int:

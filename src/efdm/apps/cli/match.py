@@ -22,6 +22,7 @@ from efdm.style.options import Audio, MatchOptions, Method
 Paths = list[Path] | None
 
 
+@report_errors(files.INTERRUPTED)
 def match(
     context: typer.Context,
     content: Annotated[list[Path], typer.Argument(help=f"{files.CONTENT_HELP} Also arrays (.npy, .tif).")],
@@ -54,7 +55,7 @@ def match(
 
     With --shard, --engine ray or --output, or with shards as contents, the command is a job: run it again to continue it.
     """
-    with report_errors(files.INTERRUPTED), files.piped(content, out, format) as (contents, target):
+    with files.piped(content, out, format) as (contents, target):
         parsed = {"reference_masks": tuple(reference_mask or ()), "device": resolve_device(device)}
         options = MatchOptions(**given_fields(context, MatchOptions) | parsed)
         saving = Saving(format, quality, "skip" if skip_existing else "replace")

@@ -45,22 +45,22 @@ def make(
     device: Device = "",
 ) -> None:
     """Render pairs of content and style by several candidates, under random names."""
-    with report_errors():
-        if (content is None) != (style is None):
-            raise SettingError("photographs and paintings are required together", ("content", "style"))
-        if content is None or style is None:
-            chosen = embedded_pairs(pairs)
-        else:
-            sources = find_pictures(content), find_pictures(style)
-            chosen = make_pairs(*sources, pairing=pairing, most=pairs)  # type: ignore[arg-type]
-        renders = load_renders(
-            candidate or DEFAULT_CANDIDATES, chosen, vgg=vgg, iterations=iterations, device=resolve_device(device)
-        )
-        with show_progress() as progress:
-            study = make_study(out, chosen, renders, question=question, size=size, seed=seed, progress=progress)  # type: ignore[arg-type]
+    if (content is None) != (style is None):
+        raise SettingError("photographs and paintings are required together", ("content", "style"))
+    if content is None or style is None:
+        chosen = embedded_pairs(pairs)
+    else:
+        sources = find_pictures(content), find_pictures(style)
+        chosen = make_pairs(*sources, pairing=pairing, most=pairs)  # type: ignore[arg-type]
+    renders = load_renders(
+        candidate or DEFAULT_CANDIDATES, chosen, vgg=vgg, iterations=iterations, device=resolve_device(device)
+    )
+    with show_progress() as progress:
+        study = make_study(out, chosen, renders, question=question, size=size, seed=seed, progress=progress)  # type: ignore[arg-type]
     print_text(f"{plural(len(study.items), 'item')} in {out}; continue with: efdm study serve {out}")
 
 
+@report_errors("stopped; all votes are stored")
 def serve(
     study: Folder,
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets phones in the same network take part.")] = "127.0.0.1",
@@ -71,14 +71,13 @@ def serve(
     Votes are stored at once. To name raters, give each of them their own address, such as /?rater=anna. Other raters are
     anonymous and identified by their browser.
     """
-    with report_errors("stopped; all votes are stored"), serving_study(Study(study), host=host, port=port) as address:
+    with serving_study(Study(study), host=host, port=port) as address:
         print_text(f"{address} (Ctrl-C to stop)")
         threading.Event().wait()
 
 
 def report(study: Folder) -> None:
     """Print shares, Bradley-Terry strengths and agreement, and write report.md, votes.csv and disputed.png."""
-    with report_errors():
-        written = write_report(Study(study))
+    written = write_report(Study(study))
     print_text(written[0].read_text())
     print_text("written: " + ", ".join(map(str, written)))

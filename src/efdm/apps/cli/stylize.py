@@ -32,6 +32,7 @@ SIZES = "[PIXELS|full|auto]"
 STRENGTHS = "[FLOAT 0<=x<=1|auto]"
 
 
+@report_errors(files.INTERRUPTED)
 def stylize(
     context: typer.Context,
     content: Annotated[list[Path], typer.Argument(help=files.CONTENT_HELP)],
@@ -93,10 +94,7 @@ def stylize(
 
     With --shard, --engine ray or --output, or with shards as contents, the command is a job: run it again to continue it.
     """
-    with (
-        report_errors(files.INTERRUPTED),
-        files.piped(content, out, format) as (contents, target),
-    ):
+    with files.piped(content, out, format) as (contents, target):
         parsed = {"strength": _strength(strength), "size": _size(size), "style_size": _size(style_size)}
         options = StylizeOptions(**given_fields(context, StylizeOptions) | parsed)
         saving = Saving(format, quality, "skip" if skip_existing else "replace")

@@ -21,6 +21,7 @@ from efdm.ops.choices import check_choice
 FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "text", "": "text"}  # by file extension
 
 
+@report_errors("interrupted; nothing was written")
 def table(
     runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
     form: Annotated[str, option(f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out.", "--format")] = "",
@@ -29,27 +30,24 @@ def table(
     std: Annotated[str, option(f"Deviation after the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
 ) -> None:
     """Print or write the tables of a run, finished or not, from its records."""
-    with report_errors("interrupted; nothing was written"):
-        form = _format(form, out)
-        study = lab.read_study(*runs)
-        if selection:
-            check_choice("selection", selection, study.recipe.selections)
-            study = replace(study, recipe=replace(study.recipe, selections=(selection,)))
-        if std:
-            check_choice("std", std, STDS)
-        if form == "csv":  # a CSV file holds one table
-            tables = [lab.accuracy_table(study, study.recipe.selections[0], std=std)]
-        else:
-            tables = lab.tables(study, std)
-        if not form:
-            print_tables(tables)
-            return
-        text = "\n".join(lab.render(each, form) for each in tables)
-        if out is None:
-            print_text(text, end="")
-        else:
-            write_bytes(out, text.encode())
-            print_text(out)
+    form = _format(form, out)
+    study = lab.read_study(*runs)
+    if selection:
+        check_choice("selection", selection, study.recipe.selections)
+        study = replace(study, recipe=replace(study.recipe, selections=(selection,)))
+    if std:
+        check_choice("std", std, STDS)
+    # a CSV file holds one table
+    tables = [lab.accuracy_table(study, study.recipe.selections[0], std=std)] if form == "csv" else lab.tables(study, std)
+    if not form:
+        print_tables(tables)
+        return
+    text = "\n".join(lab.render(each, form) for each in tables)
+    if out is None:
+        print_text(text, end="")
+    else:
+        write_bytes(out, text.encode())
+        print_text(out)
 
 
 def _format(form: str, out: Path | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.style_options import Vgg
@@ -33,18 +32,17 @@ def run_app(
 
     The page is reachable from this machine only. Uploads and results are deleted when the app stops (Ctrl-C).
     """
-    with report_errors():
-        limits = Limits(
-            megabytes=max_megabytes, megapixels=max_megapixels, seconds=max_seconds, concurrency=concurrency, queue=queue
-        )
-        networks = parse_pairs("network", network)
-        classifiers = parse_pairs("classifier", classifier, "FOLDER")
-        target = resolve_device(device)
+    limits = Limits(
+        megabytes=max_megabytes, megapixels=max_megapixels, seconds=max_seconds, concurrency=concurrency, queue=queue
+    )
+    networks = parse_pairs("network", network)
+    classifiers = parse_pairs("classifier", classifier, "FOLDER")
+    target = resolve_device(device)
 
-        def make(folder: Path) -> Handlers:
-            return Handlers(folder, networks=networks, classifiers=classifiers, vgg=vgg, device=target, limits=limits)
+    def make(folder: Path) -> Handlers:
+        return Handlers(folder, networks=networks, classifiers=classifiers, vgg=vgg, device=target, limits=limits)
 
-        def ready(local: str, public: str | None) -> None:
-            print_text(f"{local} (Ctrl-C to stop)" + (f"\npublic: {public}" if public else ""))
+    def ready(local: str, public: str | None) -> None:
+        print_text(f"{local} (Ctrl-C to stop)" + (f"\npublic: {public}" if public else ""))
 
-        serve(make, port=port, share=share, ready=ready)
+    serve(make, port=port, share=share, ready=ready)

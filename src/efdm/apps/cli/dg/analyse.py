@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
@@ -29,17 +28,16 @@ def analyse(
     device: Device = "",
 ) -> None:
     """Analyse the features of a trained classifier: draw a figure and write its numbers."""
-    with report_errors():
-        given: dict[str, Any] = {"channel": channel, "perplexity": perplexity}
-        options = {name: value for name, value in given.items() if value}
-        if channel.isdecimal():
-            options["channel"] = int(channel)
-        with show_progress() as progress:
-            numbers = analyse_classifier(
-                analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),
-                classes=parse_names("classes", classes), per_domain=per_domain, device=resolve_device(device),
-                progress=progress, **options,
-            )  # fmt: skip
-        row = ANALYSES[analysis]
-        for line in (*row.summary(numbers), "", *(out / file for file in row.files)):
-            print_text(line)
+    given: dict[str, Any] = {"channel": channel, "perplexity": perplexity}
+    options = {name: value for name, value in given.items() if value}
+    if channel.isdecimal():
+        options["channel"] = int(channel)
+    with show_progress() as progress:
+        numbers = analyse_classifier(
+            analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),
+            classes=parse_names("classes", classes), per_domain=per_domain, device=resolve_device(device),
+            progress=progress, **options,
+        )  # fmt: skip
+    row = ANALYSES[analysis]
+    for line in (*row.summary(numbers), "", *(out / file for file in row.files)):
+        print_text(line)

@@ -27,6 +27,7 @@ INTRODUCTION = (
 )
 
 
+@report_errors("interrupted; repeat the command to resume")
 def demo(
     out: Annotated[Path, option("Folder for tables, pictures and models.", "--out", "-o")] = Path("dg-demo"),
     seeds: Annotated[str, option("Number of seeds. More seeds take longer and give more reliable results.")] = "1",
@@ -34,14 +35,13 @@ def demo(
     lanes: Annotated[int | None, option("Runs trained at the same time. Default: one per core.", min=1)] = None,
 ) -> None:
     """Compare three methods on digits in four styles. Takes a few minutes and needs no download."""
-    with report_errors("interrupted; repeat the command to resume"):
-        numbers = parse_seeds(seeds) or [0]
-        check_folder(out)
-        console.print(INTRODUCTION)
-        with show_progress() as progress:
-            study = run_demo(out, seeds=numbers, iterations=iterations or 0, lanes=lanes or 0, progress=progress)
-        print_tables([demo_table(study)])
-        _print_files(study, out)
+    numbers = parse_seeds(seeds) or [0]
+    check_folder(out)
+    console.print(INTRODUCTION)
+    with show_progress() as progress:
+        study = run_demo(out, seeds=numbers, iterations=iterations or 0, lanes=lanes or 0, progress=progress)
+    print_tables([demo_table(study)])
+    _print_files(study, out)
 
 
 def _print_files(study: Study, out: Path) -> None:

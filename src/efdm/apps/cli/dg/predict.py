@@ -30,6 +30,7 @@ from efdm.dg.predictions import (
 from efdm.text import plural
 
 
+@report_errors("interrupted; nothing was written")
 def predict(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
     pictures: Annotated[list[Path], typer.Argument(help="Picture files, folders or zips.")],
@@ -42,14 +43,13 @@ def predict(
 
     Damaged pictures are skipped and reported; the exit code is then 1, or 2 if no picture could be read.
     """
-    with report_errors("interrupted; nothing was written"):
-        if out is not None:
-            check_predictions_path(out)
-        classifier = load_classifier(model, resolve_device(device))
-        with show_progress() as progress:
-            predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
-        if out is not None and predictions.found:
-            save_predictions(predictions, out, columns=columns)
+    if out is not None:
+        check_predictions_path(out)
+    classifier = load_classifier(model, resolve_device(device))
+    with show_progress() as progress:
+        predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
+    if out is not None and predictions.found:
+        save_predictions(predictions, out, columns=columns)
     found, skipped = predictions.found, predictions.skipped
     if found:
         _print_predictions(predictions, columns, out)

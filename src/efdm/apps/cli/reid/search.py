@@ -21,6 +21,7 @@ from efdm.text import first_few
 PRINTED = 10  # queries
 
 
+@report_errors("interrupted; nothing was written")
 def search(
     query: Annotated[Path, typer.Argument(help="A picture, or a folder or zip of pictures; it may be part of GALLERY.")],
     gallery: Annotated[Path, typer.Argument(help="The folder or zip to search.")],
@@ -36,17 +37,14 @@ def search(
     Where file names give the person, frames are green around pictures of the query's person and red around others, and
     pictures of that person from the query's camera are left out.
     """
-    with report_errors("interrupted; nothing was written"):
-        if out.suffix.lower() not in WRITABLE:
-            raise SettingError(f"{out} must end in one of {', '.join(WRITABLE)}", "out")
-        embedder = load_embedder(model, resolve_device(device))
-        with show_progress() as progress:
-            found = search_files(
-                embedder.model, query, gallery, size=embedder.size, layout=layout, top=top, progress=progress
-            )
-        found.sheet(rows=rows).save(out)
-        _print_nearest(found)
-        print_text(f"\nsheet: {out}")
+    if out.suffix.lower() not in WRITABLE:
+        raise SettingError(f"{out} must end in one of {', '.join(WRITABLE)}", "out")
+    embedder = load_embedder(model, resolve_device(device))
+    with show_progress() as progress:
+        found = search_files(embedder.model, query, gallery, size=embedder.size, layout=layout, top=top, progress=progress)
+    found.sheet(rows=rows).save(out)
+    _print_nearest(found)
+    print_text(f"\nsheet: {out}")
 
 
 def _print_nearest(found: SearchResult) -> None:

@@ -21,6 +21,7 @@ from efdm.reid import PROTOCOLS, load_embedder
 from efdm.reid.evaluate import Reranking
 
 
+@report_errors("interrupted; nothing was written")
 def measure(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)],
     data: Annotated[list[str], option(SETS_HELP)],
@@ -40,19 +41,18 @@ def measure(
     device: Device = "",
 ) -> None:
     """Measure mAP and CMC of a trained network."""
-    with report_errors("interrupted; nothing was written"):
-        if out is not None and out.suffix.lower() != ".json":
-            raise SettingError(f"{out} must end in .json", "out")
-        embedder = load_embedder(model, resolve_device(device))
-        with show_progress() as progress:
-            reranking: Reranking = "k-reciprocal" if rerank else "none"
-            sets, scores = score_files(
-                embedder, parse_sets(data), protocol=protocol, seed=seed, reranking=reranking, split=split,
-                layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, progress=progress,
-            )  # fmt: skip
-        print_data_warnings(sets)
-        print_scores(scores, reranking)
-        if out is not None:
-            content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}
-            write_bytes(out, (json.dumps(content, indent=1) + "\n").encode())
-            print_text(out)
+    if out is not None and out.suffix.lower() != ".json":
+        raise SettingError(f"{out} must end in .json", "out")
+    embedder = load_embedder(model, resolve_device(device))
+    with show_progress() as progress:
+        reranking: Reranking = "k-reciprocal" if rerank else "none"
+        sets, scores = score_files(
+            embedder, parse_sets(data), protocol=protocol, seed=seed, reranking=reranking, split=split,
+            layouts=parse_pairs("layout", layout, "LAYOUT"), damaged=damaged, progress=progress,
+        )  # fmt: skip
+    print_data_warnings(sets)
+    print_scores(scores, reranking)
+    if out is not None:
+        content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}
+        write_bytes(out, (json.dumps(content, indent=1) + "\n").encode())
+        print_text(out)
