@@ -6,15 +6,9 @@ from torch import Tensor, nn
 from torchvision import models
 
 from efdm import EFDMix, mix_after
-from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.lab.analyses import Sample, pick
 from efdm.recognition.pixels import prepared
-
-
-@pytest.fixture(scope="module")
-def data() -> DomainSet:
-    return load_digits_domains(per_domain=20)
 
 
 def two_stages() -> nn.Sequential:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data.digits import load_digits_domains
+from efdm.data.domains import DomainSet
 from efdm.lab.analyses import Sample, histogram, pick
 from efdm.lab.analyses.histogram import Histograms, choose_channel, histograms, standardized
 
@@ -97,8 +98,7 @@ def test_wrong_channels(channel: int | str, distances: tuple[float, ...], messag
         choose_channel(with_distances(*distances), channel)
 
 
-def test_files_and_numbers(tmp_path: Path) -> None:
-    data = load_digits_domains(per_domain=10)
+def test_files_and_numbers(data: DomainSet, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     content = histogram.analyse(Sample(model, data, pick(data, 6), 32, "small"), tmp_path / "new", stage="0")
     assert json.loads((tmp_path / "new" / "histogram.json").read_text()) == content

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.dg.evaluate import count_correct
 from efdm.lab import load_recipe, run
@@ -16,11 +15,6 @@ from efdm.lab.analyses.projection import projected, quantile_functions
 from efdm.models.backbones import build_backbone
 
 STAGES = ("stage1", "stage2")
-
-
-@pytest.fixture(scope="module")
-def data() -> DomainSet:
-    return load_digits_domains(per_domain=20)
 
 
 @pytest.fixture

@@ -7,15 +7,9 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from efdm.data.digits import load_digits_domains
 from efdm.data.domains import DomainSet
 from efdm.lab.analyses import Sample, pick, ties
 from efdm.lab.analyses.ties import relus_of, shares, table, with_prelu
-
-
-@pytest.fixture(scope="module")
-def data() -> DomainSet:
-    return load_digits_domains(per_domain=6)
 
 
 class Bottleneck(nn.Module):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from efdm.data.digits import load_digits_domains
+from efdm.data.domains import DomainSet
 from efdm.lab.analyses import Sample, pick, tsne
 from efdm.lab.analyses.tsne import allowed_perplexity, embedded, probe, statistics
 from efdm.ops.moments import channel_stats
@@ -60,8 +60,7 @@ def test_coordinates_are_reproducible_and_scale_free() -> None:
     assert (first.mean(0) - second.mean(0)).norm() > spread  # the groups stay separate
 
 
-def test_files_and_numbers(tmp_path: Path) -> None:
-    data = load_digits_domains(per_domain=12)
+def test_files_and_numbers(data: DomainSet, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     content = tsne.analyse(Sample(model, data, pick(data, 8), 32), tmp_path, stage="1")
     assert json.loads((tmp_path / "tsne.json").read_text()) == content
