@@ -2,7 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from efdm.lab.records import append_records, by_run, complete, read_records
+from efdm.lab import read_study
+from efdm.lab.records import FILE, append_records, by_run, complete, read_records
+from efdm.recognition.settings import identity
+
+COMMITTED = sorted((Path(__file__).parents[2] / "results").rglob("recipe.json"))
 
 
 def line(run: str, step: int, last: bool = False, loss: float = 0.0) -> dict[str, object]:
@@ -35,3 +39,13 @@ def test_attempts_of_a_run_are_not_mixed() -> None:
     for records in (torn + whole + again, whole + torn, whole + again):
         assert [(r["step"], r["loss"]) for r in by_run(records)["a"]] == [(1, 2.0), (2, 2.0)]
     assert not complete(by_run(torn)["a"])
+
+
+@pytest.mark.parametrize("recipe", COMMITTED, ids=lambda path: path.parent.name)
+def test_committed_records_keep_their_identities(recipe: Path) -> None:
+    """Otherwise a sweep would repeat their runs."""
+    records = read_records(recipe.with_name(FILE))
+    assert records
+    settings = read_study(recipe.parent).recipe.kind.settings
+    for record in records:
+        assert identity(settings(**record["settings"])) == record["run"]

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -165,3 +166,15 @@ def test_share_is_off_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             pass
     assert [row["share"] for row in given] == [False, True]
     assert all(row["server_name"] == "127.0.0.1" for row in given)
+
+
+def test_folders_of_killed_apps_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with private_folder() as running:
+        (killed := tmp_path / "efdm-app-killed").mkdir()
+        (killed / ".lock").touch()
+        (killed / "upload.png").touch()
+        (starting := tmp_path / "efdm-app-starting").mkdir()  # not locked yet
+        with private_folder() as other:
+            assert {p.name for p in tmp_path.iterdir()} == {running.name, other.name, starting.name}
+    assert list(tmp_path.iterdir()) == [starting]
