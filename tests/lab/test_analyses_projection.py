@@ -1,15 +1,12 @@
 import json
-import sys
 from pathlib import Path
 
-import projection as benchmark
 import pytest
 import torch
 from torch import nn
 
 from efdm.data.domains import DomainSet
 from efdm.dg.evaluate import count_correct
-from efdm.lab import load_recipe, run
 from efdm.lab.analyses import ANALYSES, Sample, pick, projection
 from efdm.lab.analyses.projection import projected, quantile_functions
 from efdm.models.backbones import build_backbone
@@ -55,16 +52,3 @@ def test_files_and_accuracies(data: DomainSet, model: nn.Module, tmp_path: Path)
     ]  # fmt: skip
     with pytest.raises(ValueError, match="other domains"):
         projection.analyse(sample, tmp_path, stages=STAGES, train_domains=data.domain_names)
-
-
-def test_the_benchmark_measures_the_runs_of_a_recipe(
-    data: DomainSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(load_recipe("digits_demo"), data, tmp_path, seeds=[0], methods=["erm"], domains=["ink"], iterations=1, batch=8)
-    out = tmp_path / "record.json"
-    monkeypatch.setattr(benchmark, "load_data", lambda *_: data)
-    monkeypatch.setattr(sys, "argv", ["projection.py", str(tmp_path), "--out", str(out), "--device", "cpu"])
-    benchmark.main()
-    rows = json.loads(out.read_text())["rows"]
-    assert [row["method"] for row in rows] == ["none", *["efdm"] * 4, *["adain"] * 4]
-    assert {(row["row"], row["seed"], *row["counts"]) for row in rows} == {("erm", 0, "ink")}
