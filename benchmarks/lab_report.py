@@ -76,7 +76,7 @@ FEATURES = {
 def analysed(folder: Path, analysis: str) -> dict[str, dict[str, Any]]:
     """Return the numbers of an analysis for each model."""
     paths = {name: folder / part / f"{analysis}.json" for part, name in FEATURES[folder].items()}
-    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    return {name: json.loads(path.read_text()) for name, path in paths.items()}
 
 
 def histogram_table(folder: Path) -> str:
@@ -122,7 +122,6 @@ TABLES = (
     *(
         Table(folder / "README.md", f"{name} table", SCRIPT, partial(render, folder))
         for folder in FEATURES
-        if (folder / "README.md").exists()
         for name, render in (("histogram", histogram_table), ("probe", probe_table))
     ),
 )

@@ -54,8 +54,8 @@ def verdict(d: Difference, kind: Literal["better", "similar"] = "better") -> str
     if d.verdict == "incomplete":
         return INCOMPLETE
     if kind == "similar" and d.seeds >= MIN_SEEDS:
-        reach = float(stats.t.ppf(1 - ALPHA, d.seeds - 1)) * d.error
-        if abs(d.mean) + reach < MARGIN:
+        half_width = float(stats.t.ppf(1 - ALPHA, d.seeds - 1)) * d.error
+        if abs(d.mean) + half_width < MARGIN:
             return HOLDS
     if d.verdict == "inconclusive":
         return OPEN
@@ -224,12 +224,8 @@ def of_figures() -> Iterator[Row]:
     for place, text, analysis, says in FIGURES:
         for network, name in FEATURES.items():
             path = RESULTS / name / f"{analysis}.json"
-            if not path.is_file():
-                yield Row(place, text, network, "figure", "-", ABSENT, f"`efdm dg analyse {analysis}`")
-                continue
             words, holds = says(analysed(path))
-            folder = path.parent.parent
-            yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, linked(folder))
+            yield Row(place, text, network, "figure", words, HOLDS if holds else FAILS, linked(path.parents[1]))
 
 
 def rows() -> list[Row]:
@@ -257,8 +253,8 @@ def summary() -> str:
 def agreement(a: Difference, b: Difference) -> str:
     """Return whether two networks agree: no if their differences differ significantly (t-test, p < 0.05)."""
     error = math.hypot(a.error, b.error)
-    reach = float(stats.t.ppf(1 - ALPHA / 2, min(a.seeds, b.seeds) - 1)) * error
-    if abs(a.mean - b.mean) > reach:
+    half_width = float(stats.t.ppf(1 - ALPHA / 2, min(a.seeds, b.seeds) - 1)) * error
+    if abs(a.mean - b.mean) > half_width:
         return "**no**"
     return "yes" if a.mean * b.mean > 0 else "not contradicted"
 

@@ -32,7 +32,7 @@ SHEET, PLOT, TABLES = "domains.png", "accuracy.png", "tables.md"
 def run_demo(
     out: Path, *, seeds: Sequence[int] = (0,), iterations: int = 0, lanes: int = 0, progress: Report = ignore
 ) -> Study:
-    """Run the recipe of the demo in ``out`` and write a sheet of the domains and all tables. It resumes if interrupted.
+    """Run or resume the recipe of the demo in ``out``, and write a sheet of the domains, a plot and all tables.
 
     ``lanes`` runs are trained at a time; 0 is one per core. ``iterations=0`` uses the recipe's number.
     """
@@ -40,6 +40,7 @@ def run_demo(
     recipe, data, changes = prepare_sweep(load_recipe(RECIPE), [], out, pacs={}, changes=lengths)
     study = run(recipe, data, out, seeds=seeds, lanes=lanes or available_cores(), progress=progress, **changes)
     write_picture(out / SHEET, domain_sheet(data))
+    plot_accuracy(study, out / PLOT)
     (out / TABLES).write_text("\n".join(render(table, "markdown") for table in tables(study)))
     return study
 

@@ -20,7 +20,15 @@ from efdm.lab.analyses import ANALYSES
             (r"stage1, \d+ channels", r".*from 500 to 7.7", r"  mean: \d+", r"  chance: 33 %$"),
         ),
         ("projection", (), (r"\| match \| strength \| rain", r"\| efdm \| 0.25 \| [\d.]+ \|$")),
-        ("ties", (), (r".*ReLU, fp32", r"  pictures: [\d.]+ %$", r"  stage3, after the stage: [\d.]+ %$")),
+        (
+            "ties",
+            (),
+            (
+                r"\| place \| values \| ReLU, fp32 \|",
+                r"\| pictures \| 256 \| [\d.]+ ",
+                r"\| stage3, after the stage \| .*[\d.]+ \|$",
+            ),
+        ),
     ],
 )
 def test_an_analysis_prints_its_summary_and_its_files(

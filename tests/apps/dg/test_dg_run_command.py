@@ -74,6 +74,11 @@ def test_a_partial_copy_of_pacs_has_another_name(tmp_path: Path) -> None:
         ({"recipe": "nowhere/mine.py"}, "nowhere/mine.py"),
         ({"text": "recipe = Recip()"}, "small.py, line 1"),
         ({"text": "x = 1"}, "recipe = Recipe("),
+        ({"recipe": "digits_demo"}, "takes no data (--data)"),
+        ({"recipe": "digits_demo", "--data": None, "--domains": "foto"}, "'foto'"),
+        ({"recipe": "pacs_rate_mobilenetv2", "--domains": "foto"}, "'foto'"),
+        ({"recipe": "pacs_leave_one_out_resnet18", "--data": None, "--weights": "nowhere.pth"}, "the pictures of pacs"),
+        ({"recipe": "pacs_leave_one_out_resnet18", "--data": "nowhere"}, "nowhere does not exist"),  # before missing weights
         ({"--data": None}, "small needs the pictures of mine"),
         ({"--data": "empty"}, "holds no pictures"),
         ({"--data": "nowhere"}, "nowhere"),
@@ -127,20 +132,6 @@ def test_wrong_settings_are_named_before_any_run(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["digits_demo", "pacs_rate_mobilenetv2"])
-def test_domains_of_fixed_data_sets_are_checked_before_they_are_opened(name: str, tmp_path: Path) -> None:
-    data = [] if name == "digits_demo" else ["--data", tmp_path]
-    assert "'foto'" in run("run", name, *data, "-o", tmp_path / "out", "--device", "cpu", "--domains", "foto", code=2).output
-
-
-def test_missing_pictures_are_reported_before_missing_weights(tmp_path: Path) -> None:
-    command, where = ("run", "pacs_leave_one_out_resnet18", "-o", tmp_path / "out", "--device", "cpu"), tmp_path / "nowhere"
-    assert "needs the pictures of pacs" in run(*command, "--weights", "nowhere.pth", code=2).output
-    result = run(*command, "--data", where, code=2)
-    assert str(where) in result.output
-    assert "timm" not in result.output
-
-
 def test_a_run_and_a_sweep_do_not_share_a_folder(trained: Path, recipe: Path, pictures: Path, tmp_path: Path) -> None:
     before = sorted(trained.iterdir())
     for command in (studying(recipe, pictures, trained), ("demo", "-o", trained)):
@@ -158,7 +149,3 @@ def test_a_locked_folder_is_refused_before_pictures_are_read(recipe: Path, pictu
     with lock_folder(out):
         for command in (training(pictures, out), studying(recipe, pictures, out), ("demo", "-o", out)):
             assert f"another process is working in {out}" in run(*command, code=2).output
-
-
-def test_digits_need_no_pictures_and_take_none(pictures: Path, tmp_path: Path) -> None:
-    assert "takes no data (--data)" in run("run", "digits_demo", "--data", pictures, "-o", tmp_path / "out", code=2).output

@@ -78,10 +78,6 @@ def _label(activation: str, precision: str, own: str) -> str:
     return f"{own if activation == OWN else 'PReLU'}, {precision}"
 
 
-def _place(stage: str, at: str) -> str:
-    return stage if stage == PICTURES else f"{stage}, {PANELS[at]}"
-
-
 def _variants(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((r["activation"], r["precision"]) for r in rows if r["stage"] != PICTURES))
 
@@ -95,7 +91,8 @@ def table(rows: Sequence[Mapping[str, Any]], own: str = OWN) -> str:
     for (stage, at), positions in places.items():
         raw = cells.get((stage, at, "", "uint8"))
         percents = (cells.get((stage, at, *variant), raw) for variant in variants)
-        lines.append([_place(stage, at), str(positions), *(f"{percent:.1f}" for percent in percents)])
+        place = stage if stage == PICTURES else f"{stage}, {PANELS[at]}"
+        lines.append([place, str(positions), *(f"{percent:.1f}" for percent in percents)])
     note = "Percent of values that occur more than once within their sample and channel, mean over samples and channels."
     return f"{markdown_table(head, lines)}\n\n{note}\n"
 
@@ -165,11 +162,5 @@ def analyse(
 
 
 def summary(content: dict[str, Any]) -> list[str]:
-    """Return the shares of the unchanged model in the first precision."""
-    own = [row for row in content["rows"] if row["activation"] in ("", OWN)]
-    precision = _variants(own)[0][1]
-    lines = [f"values that occur more than once in their channel ({content['own']}, {precision})"]
-    for row in own:
-        if row["precision"] in ("uint8", precision):
-            lines.append(f"  {_place(row['stage'], row['at'])}: {row['percent']:.1f} %")
-    return lines
+    """Return the table as lines of text."""
+    return table(content["rows"], content["own"]).splitlines()

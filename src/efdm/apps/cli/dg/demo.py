@@ -14,7 +14,7 @@ from efdm.apps.cli.recognition_options import parse_seeds
 from efdm.apps.cli.report import print_tables
 from efdm.dg import Settings
 from efdm.lab import Study
-from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, plot_accuracy, run_demo
+from efdm.lab.demo import PLOT, SHEET, TABLES, demo_table, run_demo
 from efdm.lab.sweep import check_folder
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.settings import run_label
@@ -48,14 +48,9 @@ def _print_files(study: Study, out: Path) -> None:
     method = study.recipe.orders[0][-1]
     run = out / "runs" / next(planned.run for planned in reversed(study.plan) if planned.row == method)
     analyse = ["efdm", "dg", "analyse", "histogram", "--checkpoint", str(run), "-o", str(out / "features")]
-    try:
-        plot_accuracy(study, out / PLOT)
-        plot = str(out / PLOT)
-    except ImportError as error:
-        plot = str(error)
     for title, value in {
         "\nthe four styles": out / SHEET,
-        "the table as a plot": plot,
+        "the table as a plot": out / PLOT,
         "all tables": out / TABLES,
         f"a trained classifier ({run_label(read_settings(Settings, run))})": run / MODEL,
         "analyse its features": shlex.join(analyse),
