@@ -11,27 +11,25 @@ content. The setting "adain", with the same network, is the reference for it. "w
 and the contrast of strokes.
 """
 
-import io
 import statistics
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from records import ROOT, make_parser, write_record
 from torch import Tensor
 
-from efdm.data import resize_short_side
+from efdm.data import Source, find_pictures, resize_short_side
 from efdm.data.images import write_picture
 from efdm.data.sheets import sheet
 from efdm.environment import environment
 from efdm.style import Stylizer
 from efdm.style.color import luminance
 from efdm.style.measures import Metrics, edges, load_metrics
+from efdm.style.pictures import open_picture
 
 SHARED = ROOT.parent / "shared"
 VGG16 = SHARED / "weights" / "vgg16_features.fp16.safetensors"
@@ -73,11 +71,13 @@ TOLERANCES: dict[str, dict[str, Any]] = {
 
 def validation_pairs(count: int = 16) -> list[tuple[str, str, str]]:
     """Return pairs of content i and style i in sorted order."""
-    names = []
-    for archive in ("content-val", "style-val"):
-        with zipfile.ZipFile(SHARED / "data" / f"{archive}.zip") as file:
-            names.append([f"{archive}/{Path(name).name}" for name in sorted(file.namelist())[:count]])
+    archives = ("content-val", "style-val")
+    names = [[f"{archive}/{Path(source.name).name}" for source in pictures(archive)[:count]] for archive in archives]
     return [(str(i), content, style) for i, (content, style) in enumerate(zip(*names, strict=True))]
+
+
+def pictures(archive: str) -> list[Source]:
+    return find_pictures(SHARED / "data" / f"{archive}.zip")
 
 
 class Study(NamedTuple):
@@ -105,14 +105,11 @@ def logo() -> Image.Image:
 
 def read(name: str, size: int | None = None) -> Tensor:
     """Return a picture ``(3, h, w)`` in [0, 1]. ``name`` is the beginning of its path in an archive."""
+    archive, _, start = name.partition("/")
     if name == "logo":
-        image = logo()
+        picture = open_picture(logo()).rgb
     else:
-        archive, _, stem = name.partition("/")
-        with zipfile.ZipFile(SHARED / "data" / f"{archive}.zip") as file:
-            found = next(n for n in sorted(file.namelist()) if Path(n).name.startswith(stem))
-            image = Image.open(io.BytesIO(file.read(found))).convert("RGB")
-    picture = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
+        picture = next(p for p in pictures(archive) if Path(p.name).name.startswith(start)).read().rgb
     return picture if size is None else resize_short_side(picture, size)
 
 
@@ -162,11 +159,11 @@ def main() -> None:
         raise SystemExit(f"the pictures and the weights are missing: {SHARED} not found")
     study = STUDIES[options.study]
     stylizer, metrics = Stylizer.from_pretrained("small", "cpu"), load_metrics(vgg=VGG16)
-    rows, pictures, names = [], [], study.pairs()
+    rows, shown, names = [], [], study.pairs()
     for name, content_name, style_name in names:
         content, style = (read(picture, study.size) for picture in (content_name, style_name))
         outputs = [stylizer.stylize(content, style, **arguments) for arguments in study.settings.values()]
-        pictures.append([content, style, *outputs])
+        shown.append([content, style, *outputs])
         for setting, found in zip(study.settings, measured(metrics, study.side, content, style, outputs), strict=True):
             rows.append({"pair": name, "setting": setting, **found})
             print(rows[-1], flush=True)
@@ -183,9 +180,7 @@ def main() -> None:
     write_record(record, options.out, f"{options.study}.json")
     labels = ["content", "style", *study.settings]
     options.sheet.parent.mkdir(parents=True, exist_ok=True)
-    write_picture(
-        options.sheet, sheet(pictures, row_labels=[pair[0] for pair in names], column_labels=labels, cell=(200, 280))
-    )
+    write_picture(options.sheet, sheet(shown, row_labels=[pair[0] for pair in names], column_labels=labels, cell=(200, 280)))
 
 
 if __name__ == "__main__":
