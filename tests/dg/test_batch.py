@@ -3,8 +3,9 @@ import torch
 from tolerances import close
 from torch import Tensor
 
-from efdm.dg.batch import CutMix, Cutout, Mixup, unchanged
+from efdm.dg.batch import CutMix, Cutout, Mixup
 from efdm.nn import draw
+from efdm.recognition.methods import unchanged
 from efdm.recognition.pixels import rectangles
 
 CHANGES = {"mixup": Mixup, "cutmix": CutMix, "cutout": Cutout}

@@ -5,10 +5,9 @@ from torch.nn import functional as F
 
 from efdm import domains_of_batch
 from efdm.dg import METHODS, attach
-from efdm.dg.methods import Parts
 from efdm.nn import FeatureMix, feature_layers
 from efdm.nn.pairing import PAIRINGS
-from efdm.recognition.methods import OTHER_NAMES, check_method, options_of
+from efdm.recognition.methods import OTHER_NAMES, Parts, check_method, options_of
 
 STAGES = ("one", "two")
 RANDOM = [name for name, row in METHODS.items() if "p" in row.options]

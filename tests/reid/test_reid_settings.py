@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from efdm.recognition.settings import identity
-from efdm.reid.methods import METHODS, mixes
-from efdm.reid.settings import Settings, check
+from efdm.reid.settings import METHODS, Settings, check
 from efdm.training.files import write_json
 from efdm.training.settings import read_settings
 
@@ -30,9 +29,9 @@ def test_settings_survive_a_file(tmp_path: Path) -> None:
 
 
 def test_methods_are_the_baseline_and_the_feature_layers() -> None:
-    assert [name for name in METHODS if not mixes(name)] == ["erm"]
-    for name, row in METHODS.items():
-        batches = "domains" if row.pairing == "halves" else "uniform"
+    assert [name for name, row in METHODS.items() if not row.inserts_layers()] == ["erm"]
+    for name in METHODS:
+        batches = "domains" if "halves" in name else "uniform"
         check(dataclasses.replace(PLAIN, method=name, batches=batches))
     # the data may have two cameras
     check(dataclasses.replace(PLAIN, method="efdmix-halves", batches="domains", domains_per_batch="all"))

@@ -12,9 +12,8 @@ from efdm.models.backbones import build_backbone
 from efdm.nn.domains import current_domains
 from efdm.recognition.pixels import prepared
 from efdm.recognition.step import fast_forwards
-from efdm.reid.methods import METHODS
 from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
-from efdm.reid.settings import Settings
+from efdm.reid.settings import METHODS, Settings
 from efdm.reid.step import make_step, scale_gradients
 from efdm.training.step import Step
 

@@ -5,9 +5,10 @@ from efdm.errors import requires
 with requires("dg"):
     from efdm.dg.classifier import Classifier, load_classifier, save_classifier
     from efdm.dg.evaluate import count_correct, predict
-    from efdm.dg.methods import METHODS, Method, attach
+    from efdm.dg.methods import METHODS, attach
     from efdm.dg.settings import Settings
     from efdm.dg.training import Trained, train, train_together
+    from efdm.recognition.methods import Method
     from efdm.recognition.settings import identity
 
 __all__ = [

@@ -6,7 +6,6 @@ probability that a batch is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -18,13 +17,6 @@ from efdm.nn.layer import check_batch, check_ranges
 from efdm.nn.pairing import paired
 from efdm.ops import blend
 from efdm.recognition.pixels import rectangles
-
-Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the batch itself."""
-    return images, targets
 
 
 @dataclass(frozen=True)

@@ -1,59 +1,22 @@
 """The table of domain-generalization methods.
 
-A method consists of layers after the stages of a model, a change of its batches, a penalty added to the loss, or several of
-these. A new method is a row of `efdm.nn.LAYERS`, or a class in `dg/batch.py` or `dg/penalties.py` and a row here.
+A new method is a row of `efdm.nn.LAYERS`, or a class in `dg/batch.py` or `dg/penalties.py` and a row here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from efdm.dg.batch import Change, CutMix, Cutout, Mixup, unchanged
-from efdm.dg.penalties import Coral, Penalty
-from efdm.nn import LAYERS, FeatureLayer, LayerRow, ManifoldMixup, mix_after
-from efdm.recognition.methods import DOMAINS, options_of
-
-Sampler = Literal["uniform", "domains"]
-
-
-class Parts(NamedTuple):
-    """The parts of a method: layers after the stages (one for all or one for each), a change of batches, a penalty.
-
-    The penalty is called as ``penalty(features, logits, targets, domains)``, see `efdm.dg.penalties`, and added to the loss.
-    """
-
-    layers: FeatureLayer | Sequence[FeatureLayer] | None = None
-    change: Change = unchanged
-    penalty: Penalty | None = None
-
-
-@dataclass(frozen=True)
-class Method:
-    """A row of `METHODS`. ``make`` is called with the number of stages, the generator and all options."""
-
-    name: str
-    about: str
-    source: str
-    make: Callable[..., Parts] = field(repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict)  # all, with their defaults
-    batches: Sampler = "uniform"  # the default sampler; "domains" draws equal parts of several domains
-    min_batch: int = 1  # the smallest batch in which the method has an effect
-    domains: tuple[int, float] = (1, inf)  # smallest and largest number in a batch of the sampler "domains"
-
-
-def _from_layer(row: LayerRow) -> Method:
-    def make(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
-        return Parts(row.make(generator=generator, **options))
-
-    batches: Sampler = "uniform" if row.pairing == "random" else "domains"
-    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, DOMAINS[row.pairing])
+from efdm.dg.batch import CutMix, Cutout, Mixup
+from efdm.dg.penalties import Coral
+from efdm.nn import LAYERS, ManifoldMixup, mix_after
+from efdm.recognition.methods import LAYER_METHODS, Change, Method, Parts, options_of, unchanged
 
 
 def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
@@ -76,8 +39,7 @@ def _manifold_mixup(stages: int, generator: torch.Generator | None, **options: A
 
 
 _ROWS = (
-    Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts()),
-    *(_from_layer(row) for row in LAYERS.values()),
+    *LAYER_METHODS.values(),
     Method(
         "efdmix-noise-flow", "EFDMix with gradient to the style after the first stage, distribution noise after the others",
         "ours", _after_first("efdmix-flow", "distribution-noise"), {"p": 0.5}, min_batch=2,
@@ -110,12 +72,6 @@ _ROWS = (
 )  # fmt: skip
 
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
-
-
-def mixes(method: str) -> bool:
-    """Return True if a method inserts layers after stages."""
-    row = METHODS[method]
-    return row.make(1, None, **row.options).layers is not None
 
 
 def attach(

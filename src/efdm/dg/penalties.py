@@ -8,15 +8,12 @@ capture it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from efdm.errors import SettingError
-
-Penalty = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def coral_distance(features: Tensor, domains: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from efdm.dg.augment import AUGMENTATIONS
-from efdm.dg.methods import METHODS, Method
+from efdm.dg.methods import METHODS
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
+from efdm.recognition.methods import Method
 from efdm.recognition.settings import RecognitionSettings, check_domains, check_options
 from efdm.training.settings import Count, NonNegative, validated
 
@@ -31,11 +32,9 @@ class Settings(RecognitionSettings):
 
 def check(settings: Settings) -> None:
     """Raise SettingError for contradictory settings and for an unknown method, option or augmentation."""
-    options = check_options(settings)
-    method = METHODS[settings.method]
-    method.make(len(settings.stages), None, **options)  # layers and batch changes check their arguments
+    check_options(settings)
     check_choice("augmentation", settings.augmentation, AUGMENTATIONS)
     if both := set(settings.train_domains) & set(settings.test_domains):
         message = f"{', '.join(sorted(both))} cannot be both a training and a test domain"
         raise SettingError(message, ("train_domains", "test_domains"))
-    check_domains(settings, len(settings.train_domains), method.domains)
+    check_domains(settings, len(settings.train_domains))

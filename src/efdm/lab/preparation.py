@@ -20,7 +20,7 @@ from efdm.dg.settings import check
 from efdm.errors import SettingError
 from efdm.lab import sweep
 from efdm.lab.recipe import Recipe, load_recipe
-from efdm.lab.tasks import TASKS, LabTask
+from efdm.lab.tasks import TASKS
 from efdm.models.backbones import BACKBONES, build_backbone
 from efdm.nn import find_stage, stages_at
 from efdm.progress import Report, ignore
@@ -37,7 +37,6 @@ from efdm.training.settings import check_same_run, read_settings
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix-flow", "backbone": "resnet18.tv_in1k", "weights": "timm"}
-TASK = TASKS["dg"]
 PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
 
@@ -121,7 +120,7 @@ def prepare_classifier(
     known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
     known |= _domains(list_domains(dataset, sources), changes)
     check(_settings(known, Settings.batch))
-    known["stages"] = choose_stages(known, TASK)
+    known["stages"] = choose_stages(known, Settings)
     data = load_dataset(dataset, sources, known.get("size", Settings.size), **options)
     settings = _settings(known, len(data.select(known["train_domains"], "train")))
     check(settings)
@@ -179,7 +178,7 @@ def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[st
 
 def _settings(known: Mapping[str, Any], count: int) -> Settings:
     """Return ``known`` with a default batch size and number of iterations for ``count`` training pictures."""
-    made = {**TASK.method_settings(known["method"], Cell(known["train_domains"], ()))}
+    made = {**TASKS["dg"].method_settings(known["method"], Cell(known["train_domains"], ()))}
     made["batch"] = min(Settings.batch, max(1, count))
     if made["batches"] == "domains":
         made["batch"] = made["batch"] // 2 * 2
@@ -203,11 +202,11 @@ def device_settings(known: Mapping[str, Any], *, runs: Literal["one", "many"] = 
     return {"device": device, **{name: value for name, value in made.items() if name not in known}}
 
 
-def choose_stages(known: Mapping[str, Any], task: LabTask, most: int | None = None) -> tuple[str, ...]:
+def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings], most: int | None = None) -> tuple[str, ...]:
     """Return the given stages, or the first ``most`` of those at strides 4, 8 and 16. Raise for an unknown stage."""
-    model = check_backbone(known, task.settings)
+    model = check_backbone(known, settings)
     stages = tuple(known.get("stages") or (stages_at(model) or RecognitionSettings.stages)[:most])
-    if "stages" in known or task.mixes(known["method"]):
+    if "stages" in known or settings.methods[known["method"]].inserts_layers():
         for stage in stages:
             find_stage(model, stage)
     return stages

@@ -12,25 +12,21 @@ import torch
 
 from efdm.data.people import read_people
 from efdm.data.people_layouts import LAYOUTS, SPLITS, find_people
-from efdm.dg.protocols import Cell
 from efdm.errors import SettingError
 from efdm.lab.preparation import check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
-from efdm.lab.tasks import TASKS
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.recognition.methods import check_method
 from efdm.reid import Embedder, PersonSets, Settings
 from efdm.reid.evaluate import Reranking, evaluate
-from efdm.reid.methods import METHODS
 from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
-from efdm.reid.settings import check
+from efdm.reid.settings import METHODS, check
 from efdm.reid.training import RANKS, score_entries
 from efdm.training.lanes import finish
 
 Damaged = Literal["raise", "skip"]
 NO_LAYOUTS: Mapping[str, str] = MappingProxyType({})
-TASK = TASKS["reid"]
 EPOCHS, MIN_ITERATIONS = 60, 300  # paper: 60 epochs
 TRIALS = "trials-{}.json"  # file in the folder of a run or sweep with the queries and the gallery of a test set
 
@@ -141,14 +137,13 @@ def prepare_embedder(
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
     method = changes.get("method", "efdmix-flow")
     check_method("method", method, METHODS)
-    cell = Cell(tuple(train), tuple(test))
-    known: dict[str, Any] = {**TASK.method_settings(method, cell), "method": method, **changes}
+    known: dict[str, Any] = {"batches": METHODS[method].batches, "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
-    known |= {"data": name, "train_domains": cell.train, "test_domains": cell.test, **device_settings(known)}
+    known |= {"data": name, "train_domains": tuple(train), "test_domains": tuple(test), **device_settings(known)}
     if known.get("weights", Settings.weights) == "random":
         known.setdefault("classifier_lr", 1.0)  # a larger rate suits a new classifier on pretrained layers
     check(Settings(**known))
-    known["stages"] = choose_stages(known, TASK, most=2)  # as in the paper
+    known["stages"] = choose_stages(known, Settings, most=2)  # as in the paper
     data = read_sets(paths, size=known.get("size", Settings.size), **reading)
     known.setdefault("protocols", {name: default_protocol(data[name]) for name in test})
     count = sum(len(data[name].select("train")) for name in train)

@@ -120,7 +120,7 @@ def run(
     jobs = take_shard(planned_runs, shard)
     _check_runs(recipe, [settings for _, settings in jobs], pictures)
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
-    _check_stages(recipe, (settings for planned, settings in jobs if planned.run not in finished_before))
+    _check_stages((settings for planned, settings in jobs if planned.run not in finished_before))
     with lock_folder(out):
         study = _start(recipe, [planned for planned, _ in jobs], out, pictures, jobs[0][1].device if jobs else "cpu", reuse)
         total = len({planned.run for planned, _ in jobs})
@@ -185,9 +185,9 @@ def _check_val(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
             )
 
 
-def _check_stages(recipe: Recipe, runs: Iterable[Settings]) -> None:
+def _check_stages(runs: Iterable[Settings]) -> None:
     """Raise for a name that is not a stage of its backbone, before methods without stages are trained."""
-    mixing = [settings for settings in runs if recipe.kind.mixes(settings.method)]
+    mixing = [settings for settings in runs if settings.methods[settings.method].inserts_layers()]
     for backbone in dict.fromkeys(settings.backbone for settings in mixing):
         with torch.random.fork_rng(devices=[]):
             model = build_backbone(backbone, 2)

@@ -14,6 +14,7 @@ from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
 from efdm.errors import SettingError
 from efdm.lab.selection import SCORES, SELECTIONS, VALIDATION, Score, Selection
 from efdm.ops.choices import check_choice
+from efdm.recognition.methods import Method
 from efdm.recognition.settings import RecognitionSettings
 from efdm.recognition.training import RecognitionTask
 from efdm.reid.settings import protocol_of
@@ -24,7 +25,6 @@ class LabTask:
     """One kind of training."""
 
     settings: type[RecognitionSettings]
-    mixes: Callable[[str], bool]  # True for a method that inserts layers after stages
     method_settings: Callable[[str, Cell], Mapping[str, Any]]  # that a method needs by default in a cell
     protocols: Mapping[str, Protocol]
     scores: Mapping[str, Score]
@@ -37,8 +37,7 @@ class LabTask:
     default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
 
     @property
-    def methods(self) -> Mapping[str, Any]:
-        """The methods, each with ``options``."""
+    def methods(self) -> Mapping[str, Method]:
         return self.settings.methods
 
     def check_changes(self, changes: Mapping[str, Any]) -> None:
@@ -118,7 +117,6 @@ _REID_PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
 TASKS: Mapping[str, LabTask] = MappingProxyType({
     "dg": LabTask(
         dg.Settings,
-        mixes=dg.methods.mixes,
         method_settings=_dg_method_settings,
         protocols=PROTOCOLS,
         scores=SCORES,
@@ -128,8 +126,7 @@ TASKS: Mapping[str, LabTask] = MappingProxyType({
     ),
     "reid": LabTask(
         reid.Settings,
-        mixes=reid.methods.mixes,
-        method_settings=lambda method, cell: {} if reid.METHODS[method].pairing == "random" else {"batches": "domains"},
+        method_settings=lambda method, cell: {"batches": reid.METHODS[method].batches},
         protocols=_REID_PROTOCOLS,
         scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),

@@ -1,14 +1,26 @@
-"""Names and options of the methods of a task. Each task has its own table of methods."""
+"""Methods, and the table of those that only insert layers. Each task has its own table.
+
+A method consists of layers after the stages of a model, a change of its batches, a penalty added to the loss, or several of
+these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple
 
-from efdm.nn import Pairing
+import torch
+from torch import Tensor
+
+from efdm.nn import LAYERS, FeatureLayer, LayerRow, Pairing
 from efdm.ops.choices import check_choice
+
+Sampler = Literal["uniform", "domains"]
+Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of images and targets
+Penalty = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of features, logits, targets and domains
 
 # names used in the papers and in `MATCHERS`; records contain only the names of rows
 OTHER_NAMES: Mapping[str, str] = MappingProxyType({
@@ -22,15 +34,52 @@ DOMAINS: Mapping[Pairing, tuple[int, float]] = MappingProxyType({
 })  # fmt: skip
 
 
-class Row(Protocol):
-    """The attributes that the rows of every table of methods share."""
+def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the batch itself."""
+    return images, targets
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-    @property
-    def min_batch(self) -> int: ...
+
+class Parts(NamedTuple):
+    """The parts of a method: layers after the stages (one for all or one for each), a change of batches, a penalty.
+
+    The penalty is called as ``penalty(features, logits, targets, domains)``, see `efdm.dg.penalties`, and added to the loss.
+    """
+
+    layers: FeatureLayer | Sequence[FeatureLayer] | None = None
+    change: Change = unchanged
+    penalty: Penalty | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table of methods. ``make`` is called with the number of stages, the generator and all options."""
+
+    name: str
+    about: str
+    source: str
+    make: Callable[..., Parts] = field(repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)  # all, with their defaults
+    batches: Sampler = "uniform"  # the default sampler; "domains" draws equal parts of several domains
+    min_batch: int = 1  # the smallest batch in which the method has an effect
+    domains: tuple[int, float] = (1, inf)  # smallest and largest number in a batch of the sampler "domains"
+
+    def inserts_layers(self) -> bool:
+        """Return True if the method inserts layers after stages."""
+        return self.make(1, None, **self.options).layers is not None
+
+
+def _from_layer(row: LayerRow) -> Method:
+    def make(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
+        return Parts(row.make(generator=generator, **options))
+
+    batches: Sampler = "uniform" if row.pairing == "random" else "domains"
+    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, DOMAINS[row.pairing])
+
+
+ERM = Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts())
+LAYER_METHODS: Mapping[str, Method] = MappingProxyType({
+    "erm": ERM, **{name: _from_layer(row) for name, row in LAYERS.items()},
+})  # fmt: skip
 
 
 def check_method(argument: str, value: str, rows: Collection[str]) -> None:
@@ -42,7 +91,7 @@ def check_method(argument: str, value: str, rows: Collection[str]) -> None:
     check_choice(argument, value, rows)
 
 
-def options_of(method: str, given: Mapping[str, Any], rows: Mapping[str, Row]) -> dict[str, Any]:
+def options_of(method: str, given: Mapping[str, Any], rows: Mapping[str, Method]) -> dict[str, Any]:
     """Return all options of a method: the given values, and defaults for the others."""
     check_method("method", method, rows)
     options = rows[method].options

@@ -15,7 +15,7 @@ from pydantic import Field
 from efdm.errors import SettingError
 from efdm.models.backbones import NAMED_WEIGHTS, weights_checksum
 from efdm.nn import LAYERS
-from efdm.recognition.methods import Row, options_of
+from efdm.recognition.methods import Method, options_of
 from efdm.training.capture import Speed
 from efdm.training.device import Precision
 from efdm.training.settings import Count, Names, Natural, Options, Share, Text, TrainSettings, public, validated
@@ -46,7 +46,7 @@ class RecognitionSettings(TrainSettings):
     evaluate_every: Natural = 0  # iterations; 0: only at the end
 
     files: ClassVar[tuple[str, ...]] = ("weights",)
-    methods: ClassVar[Mapping[str, Row]] = MappingProxyType({})
+    methods: ClassVar[Mapping[str, Method]] = MappingProxyType({})
 
     def fixed(self) -> dict[str, Any]:
         """Return the settings that must stay the same when the run is resumed, with every option of the method."""
@@ -62,8 +62,8 @@ def all_options(settings: RecognitionSettings) -> dict[str, Any]:
     return options_of(settings.method, settings.options, settings.methods)
 
 
-def check_options(settings: RecognitionSettings) -> dict[str, Any]:
-    """Return all options of the method. Raise for an unknown method or option, or an option of the wrong type."""
+def check_options(settings: RecognitionSettings) -> None:
+    """Raise for an unknown method or option, or an option of the wrong type or value."""
     options = all_options(settings)
     for name, default in settings.methods[settings.method].options.items():
         if options[name] is None and name == "alpha" and settings.method in LAYERS:
@@ -72,18 +72,17 @@ def check_options(settings: RecognitionSettings) -> dict[str, Any]:
             kind = type(default).__name__
             message = f"option {name} of {settings.method} must be of type {kind}, got {options[name]!r}"
             raise SettingError(message, "options")
-    return options
+    # layers, batch changes and penalties check their arguments
+    settings.methods[settings.method].make(len(settings.stages), None, **options)
 
 
-def check_domains(
-    settings: RecognitionSettings, available: int | None, needed: tuple[int, float], what: str = "training domains"
-) -> None:
+def check_domains(settings: RecognitionSettings, available: int | None, what: str = "training domains") -> None:
     """Raise SettingError if the batches do not contain the number of samples or domains that the method needs.
 
-    ``available`` is the number of domains (``what``) in the training data, or None before the data is known. ``needed`` are
-    the smallest and the largest number of them in a batch.
+    ``available`` is the number of domains (``what``) in the training data, or None before the data is known.
     """
-    method, (least, most) = settings.methods[settings.method], needed
+    method = settings.methods[settings.method]
+    least, most = method.domains
     if settings.batch < method.min_batch:
         message = f"{method.name} mixes samples of a batch; batch must be at least {method.min_batch}, got {settings.batch}"
         raise SettingError(message, "batch")

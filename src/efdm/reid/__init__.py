@@ -5,14 +5,13 @@ from efdm.errors import requires
 with requires("reid"):
     from efdm.recognition.settings import identity
     from efdm.reid.evaluate import extract, score
-    from efdm.reid.methods import METHODS
     from efdm.reid.model import Embedder, load_embedder, save_embedder
     from efdm.reid.protocols import PROTOCOLS, Trial, make_trials, read_trials, write_trials
     from efdm.reid.rerank import k_reciprocal
     from efdm.reid.retrieval import Features, Ranking, rank, rank_distances
     from efdm.reid.search import SearchResult, search_files
     from efdm.reid.sets import PersonSets
-    from efdm.reid.settings import Settings
+    from efdm.reid.settings import METHODS, Settings
     from efdm.reid.training import Trained, train, train_together
 
 __all__ = [

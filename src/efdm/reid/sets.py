@@ -13,9 +13,7 @@ from efdm.data.image_set import digest
 from efdm.data.memory import check_memory
 from efdm.data.people import PersonSet, join
 from efdm.errors import SettingError
-from efdm.recognition.methods import DOMAINS
 from efdm.recognition.settings import check_domains
-from efdm.reid.methods import METHODS
 from efdm.reid.settings import DOMAIN_WORDS, Settings
 from efdm.text import suggest
 
@@ -95,5 +93,5 @@ def training_pictures(settings: Settings, data: PersonSets) -> TrainingPictures:
     people[indices] = numbers
     domains = source.cameras if settings.domain_labels == "cameras" else source.sources
     available = len(domains[indices].unique())
-    check_domains(settings, available, DOMAINS[METHODS[settings.method].pairing], DOMAIN_WORDS[settings.domain_labels])
+    check_domains(settings, available, DOMAIN_WORDS[settings.domain_labels])
     return TrainingPictures(source.images, indices, people, domains, len(known))

@@ -8,18 +8,17 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from efdm.errors import SettingError
-from efdm.nn import LayerRow
 from efdm.ops.choices import check_choice
-from efdm.recognition.methods import DOMAINS
+from efdm.recognition.methods import LAYER_METHODS, Method
 from efdm.recognition.settings import RecognitionSettings, check_domains, check_options
 from efdm.reid.augment import Augmentation
-from efdm.reid.methods import METHODS
 from efdm.reid.protocols import PROTOCOLS
 from efdm.training.settings import Count, Names, NonNegative, Share, validated
 
 Size = Annotated[tuple[Count, Count], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
 Augmentations = Annotated[tuple[Augmentation, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
 Protocols = Annotated[dict[str, str], BeforeValidator(lambda v: dict(v) if isinstance(v, Mapping) else v)]
+METHODS = LAYER_METHODS
 DOMAIN_WORDS: Mapping[str, str] = {"cameras": "cameras", "datasets": "training domains"}  # domain_labels in messages
 
 
@@ -49,16 +48,14 @@ class Settings(RecognitionSettings):
     augmentation: Augmentations = ("flip", "jitter")
     size: Size = (256, 128)
 
-    methods: ClassVar[Mapping[str, LayerRow]] = METHODS
+    methods: ClassVar[Mapping[str, Method]] = METHODS
 
 
 def check(settings: Settings) -> None:
     """Raise SettingError for contradictory settings and for an unknown method, option or protocol."""
-    options = check_options(settings)
-    row = METHODS[settings.method]
-    row.make(generator=None, **options)  # layers check their arguments
+    check_options(settings)
     known = len(settings.train_domains) if settings.domain_labels == "datasets" else None
-    check_domains(settings, known, DOMAINS[row.pairing], DOMAIN_WORDS[settings.domain_labels])
+    check_domains(settings, known, DOMAIN_WORDS[settings.domain_labels])
     for name, protocol in settings.protocols.items():
         check_choice("protocols", protocol, PROTOCOLS)
         if name not in settings.test_domains:

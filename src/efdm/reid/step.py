@@ -12,9 +12,8 @@ from efdm.nn import mix_after
 from efdm.recognition.step import fast_forwards, forward_mode, own_inputs, start_training, step_of
 from efdm.reid.augment import augmented
 from efdm.reid.losses import batch_hard_triplet
-from efdm.reid.methods import METHODS, mixes
 from efdm.reid.sets import TrainingPictures
-from efdm.reid.settings import Settings
+from efdm.reid.settings import METHODS, Settings
 from efdm.training.distributed import gather_rows
 from efdm.training.step import Step
 
@@ -27,8 +26,9 @@ def make_step(model: nn.Module, data: TrainingPictures, settings: Settings) -> S
     device = torch.device(settings.device)
     model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     generator = torch.Generator(device)
-    if mixes(settings.method):
-        mix_after(model, settings.stages, METHODS[settings.method].make(generator=generator, **settings.options))
+    layers = METHODS[settings.method].make(len(settings.stages), generator, **settings.options).layers
+    if layers is not None:
+        mix_after(model, settings.stages, layers)
     forwards = fast_forwards(model, settings, [classifier_of(model)] if settings.triplet_weight else [])
     start_training(model, settings)
 

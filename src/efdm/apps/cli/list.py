@@ -36,7 +36,7 @@ def _print_task(task: str) -> None:
     methods = []
     for row in TASKS[task].methods.values():
         options = ", ".join(f"{name}={value}" for name, value in row.options.items())
-        methods.append((row.name, row.about, "; ".join(filter(None, [options, getattr(row, "batches", ""), row.source]))))
+        methods.append((row.name, row.about, "; ".join(filter(None, [options, row.batches, row.source]))))
     _print_rows("Methods, their options (--set options.NAME=VALUE), their batches and their sources", methods)
     timm = ("NAME", "any timm model, such as resnet18.tv_in1k or mobilenetv2_100", "")
     _print_rows("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])

@@ -19,7 +19,7 @@ from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
 from efdm.lab.report import Table
-from efdm.lab.tasks import RETRIEVAL_SCORES, TASKS
+from efdm.lab.tasks import RETRIEVAL_SCORES
 from efdm.recognition.settings import RecognitionSettings, all_options
 from efdm.reid import PROTOCOLS, PersonSets
 from efdm.reid.evaluate import Reranking
@@ -54,11 +54,11 @@ def _grid(table: Table) -> Grid:
     return grid
 
 
-def print_run(settings: RecognitionSettings, task: str) -> None:
+def print_run(settings: RecognitionSettings) -> None:
     """Print the method of a run with its options, the network and the number of iterations."""
     options = ", ".join(f"{name} {value}" for name, value in all_options(settings).items())
     method = f"{settings.method} ({options})" if options else settings.method
-    stages = f" (stages {', '.join(settings.stages)})" if TASKS[task].mixes(settings.method) else ""
+    stages = f" (stages {', '.join(settings.stages)})" if settings.methods[settings.method].inserts_layers() else ""
     print_text(
         f"{method} in {settings.backbone}{stages}, weights {Path(settings.weights).name}: "
         f"{plural(settings.iterations, 'iteration')} of {plural(settings.batch, 'picture')} on {settings.device}"

@@ -79,7 +79,7 @@ def _print_plan(settings: Settings, data: DomainSet) -> None:
         f"{len(data)} pictures of {len(data.classes)} classes{classes}; training domains: "
         f"{', '.join(settings.train_domains)}; held-out domains: {held_out}"
     )
-    print_run(settings, "dg")
+    print_run(settings)
     print_data_warnings(data, (*settings.train_domains, *settings.test_domains), settings.test_domains)
 
 

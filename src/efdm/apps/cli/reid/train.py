@@ -80,5 +80,5 @@ def _print_plan(settings: Settings, data: PersonSets) -> None:
         count = data[name].counts()["train"]
         cameras = plural(count["cameras"], "camera")
         print_text(f"{name}: {count['pictures']} training pictures of {count['people']} people, {cameras}")
-    print_run(settings, "reid")
+    print_run(settings)
     print_data_warnings(data)
