@@ -22,7 +22,6 @@ from PIL import Image
 from records import make_parser, write_record
 
 from efdm.data.embedded import photos, styles
-from efdm.environment import environment
 from efdm.style import match_picture
 
 PAIRS = (
@@ -170,10 +169,10 @@ def main() -> None:
         found.append({"name": name, "package": row.package, **measure(row, device)})
         print(found[-1], flush=True)
     record = {
-        "environment": environment(options.device), "packages": versions, "pairs": [list(pair) for pair in PAIRS],
+        "packages": versions, "pairs": [list(pair) for pair in PAIRS],
         "timed": {"pictures": list(TIMED), "size": list(SIZE), "repeats": REPEATS}, "rows": found,
     }  # fmt: skip
-    write_record(record, options.out, f"colours-{device}.json")
+    write_record(record, options.out, f"colours-{device}.json", options.device)
 
 
 if __name__ == "__main__":

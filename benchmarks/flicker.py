@@ -16,7 +16,6 @@ from clips import CLIPS, NOISE, clip, measure
 from records import make_parser, write_record
 
 from efdm.data.embedded import STYLES, read_style
-from efdm.environment import environment
 from efdm.style.options import TEMPORAL
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
@@ -46,7 +45,7 @@ def main() -> None:
             print(f"{name:9} {temporal:7} " + "  ".join(f"{k} {v}" for k, v in list(row.items())[2:]), flush=True)
             rows.append(row)
     record = {
-        "environment": environment("cpu"), "network": stylizer.network.name, "style": options.style, "frames": FRAMES,
+        "network": stylizer.network.name, "style": options.style, "frames": FRAMES,
         "size": list(SIZE), "noise": round(255 * NOISE, 3), "rows": rows,
     }  # fmt: skip
     write_record(record, options.out, "flicker.json")

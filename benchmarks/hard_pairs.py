@@ -25,7 +25,6 @@ from torch import Tensor
 from efdm.data import Source, find_pictures, resize_short_side
 from efdm.data.images import write_picture
 from efdm.data.sheets import sheet
-from efdm.environment import environment
 from efdm.style import Stylizer
 from efdm.style.color import luminance
 from efdm.style.measures import Metrics, edges, load_metrics
@@ -174,7 +173,7 @@ def main() -> None:
         means[setting] = {key: round(statistics.fmean(found), 5) for key, found in values.items()}
         print(setting, means[setting])
     record = {
-        "environment": environment("cpu"), "metrics": f"efdm.style.measures at {study.side} pixels", "network": "small",
+        "metrics": f"efdm.style.measures at {study.side} pixels", "network": "small",
         "pairs": [list(pair) for pair in names], "settings": study.settings, "means": means, "rows": rows,
     }  # fmt: skip
     write_record(record, options.out, f"{options.study}.json")

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from efdm import efdm, prepare
 from efdm.data import find_pictures
-from efdm.environment import environment
 from efdm.models.vgg import VGG
 from efdm.models.weights import load_normalised_encoder
 from efdm.nn.losses import random_directions, sliced_loss
@@ -130,12 +129,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="repetitions of every timed call; the shortest counts")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    record: dict[str, object] = {"environment": environment(options.device), "rotations": ROTATIONS}
+    record: dict[str, object] = {"rotations": ROTATIONS}
     if options.content:
         record |= {"pairs": options.pairs, "directions": DIRECTIONS, "side": SIDE, "distances": distances(encode(options))}
     dtypes = ("float32", "bfloat16") if options.device == "cuda" else ("float32",)
     record["milliseconds"] = [row for dtype in dtypes for row in times(options.device, dtype, options.rounds)]
-    write_record(record, options.out, f"joint-{options.device}.json")
+    write_record(record, options.out, f"joint-{options.device}.json", options.device)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from torch import Tensor
 from efdm import match_picture
 from efdm.data import find_pictures, resize_short_side, write_picture
 from efdm.data.sheets import sheet
-from efdm.environment import environment
 from efdm.nn.losses import random_directions, sliced_loss
 from efdm.style import Stylizer
 from efdm.style.measures import LPIPS_TAPS, edge_ssim, load_metrics, lpips
@@ -66,7 +65,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, help="maximum number of pairs")
     parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "figures" / "paper" / "photoreal.webp")
     options = parser.parse_args()
-    record: dict[str, Any] = {"environment": environment("cpu"), "model": options.model, "size": options.size}
+    record: dict[str, Any] = {"model": options.model, "size": options.size}
     pictures = {source.stem: source for source in find_pictures(options.pairs)}
     numbers = sorted(stem.removesuffix("_content") for stem in pictures if stem.endswith("_content"))[: options.most]
     stylizer, metrics = Stylizer.from_pretrained(options.model, "cpu", options.weights), load_metrics()

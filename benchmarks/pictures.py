@@ -21,7 +21,6 @@ from records import make_parser, write_record
 from torch import Tensor
 
 from efdm import prepare
-from efdm.environment import environment
 from efdm.models import build
 from efdm.style.pipeline import transfer
 from efdm.style.replay import Captured
@@ -96,7 +95,7 @@ def main() -> None:
                 })  # fmt: skip
                 speed = f"{middle * 1e3:8.2f} ms  {batch / middle:8.1f}/s"
                 print(f"{network:6} batch {batch} {method:6} {style:9} {speed}", flush=True)
-    write_record({"environment": environment(device), "rows": rows}, options.out, f"pictures-{device}.json")
+    write_record({"rows": rows}, options.out, f"pictures-{device}.json", device)
 
 
 if __name__ == "__main__":

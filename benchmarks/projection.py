@@ -14,7 +14,6 @@ from pathlib import Path
 from records import make_parser, write_record
 
 from efdm.dg.classifier import load_classifier
-from efdm.environment import environment
 from efdm.lab import load_data, read_study
 from efdm.lab.analyses import Sample, pick, projection
 from efdm.text import markdown_table
@@ -53,8 +52,7 @@ def main() -> None:
         accuracies.setdefault((row["row"], row["method"], row["strength"]), []).append(100 * right / count)
     lines = [[*map(str, key), f"{statistics.fmean(values):.1f}", str(len(values))] for key, values in accuracies.items()]
     print(markdown_table(["method", "match", "strength", "accuracy", "runs"], lines))
-    record = {"environment": environment(o.device), "recipe": study.recipe.name, "rows": rows}
-    write_record(record, o.out, f"projection-{study.recipe.data}.json")
+    write_record({"recipe": study.recipe.name, "rows": rows}, o.out, f"projection-{study.recipe.data}.json", o.device)
 
 
 if __name__ == "__main__":

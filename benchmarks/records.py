@@ -55,12 +55,20 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def write_record(record: object, out: Path | None, name: str) -> None:
-    """Write a record to ``out``, by default to the file ``name`` in benchmarks/results, and print its path."""
+def write_record(content: dict[str, Any], out: Path | None, name: str, device: str = "cpu") -> dict[str, Any]:
+    """Write a record to ``out``, by default to the file ``name`` in benchmarks/results, and print its path.
+
+    Return the record: the content and, unless it has one, the environment of the measurement.
+    """
+    if "environment" not in content:
+        from efdm.environment import environment
+
+        content = {"environment": environment(device), **content}
     path = out or RESULTS / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"written to {path}", flush=True)
+    return content
 
 
 def read_record(name: str) -> Any:

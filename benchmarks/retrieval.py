@@ -16,7 +16,6 @@ import torch
 from records import make_parser, write_record
 from torch import Tensor
 
-from efdm.environment import environment
 from efdm.models import allow_torchvision
 from efdm.reid.evaluate import rank_again
 from efdm.reid.retrieval import Features, Ranking, pairwise, rank
@@ -127,11 +126,10 @@ def main() -> None:
         rows[name] = measure(evaluate, queries, gallery, options.rounds, options.budget)
         row = rows[name]
         print(f"{name:18} {row['queries']:5} queries {row['seconds']:9.3f} s  mAP {row['mean_ap']:.4f}", flush=True)
-    size = {"queries": len(query), "pictures": len(gallery), "dimensions": options.dimensions}
-    record = {"environment": environment(options.device), **size, "rows": rows}
+    record = {"queries": len(query), "pictures": len(gallery), "dimensions": options.dimensions, "rows": rows}
     if theirs:
         record["torchreid"] = importlib.metadata.version("torchreid")
-    write_record(record, options.out, f"retrieval-{options.device}.json")
+    write_record(record, options.out, f"retrieval-{options.device}.json", options.device)
 
 
 if __name__ == "__main__":

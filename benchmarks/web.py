@@ -25,7 +25,6 @@ from records import make_parser, write_record
 
 from efdm.data import read_picture, resize_short_side, write_picture
 from efdm.data.embedded import PHOTOS, STYLES, photos
-from efdm.environment import environment
 
 SIZE, WARM, MAX_GROWTH_MIB = 256, 50, 100
 PAD = {"names": [], "x": 0.5, "y": 0.5}
@@ -50,7 +49,7 @@ def main() -> None:
         app.terminate()
         app.communicate()
     write_record(record, options.out, "web.json")
-    print(json.dumps({k: v for k, v in record.items() if k != "environment"}, indent=1))
+    print(json.dumps(record, indent=1))
     if record["failures"] or record["growth_mib"] >= MAX_GROWTH_MIB:
         sys.exit(1)
 
@@ -88,7 +87,7 @@ def measure(app: subprocess.Popen[str], address: str, requests: int, clients: in
     total = time.perf_counter() - start
     after = memory(app.pid)
     return {
-        "environment": environment("cpu"), "gradio": importlib.metadata.version("gradio"), "requests": requests,
+        "gradio": importlib.metadata.version("gradio"), "requests": requests,
         "clients": clients, "size": SIZE, "failures": failures, "requests_per_second": round(requests / total, 2),
         "median_seconds": round(statistics.median(seconds), 3), "max_seconds": round(max(seconds), 3), "warm_requests": WARM,
         "memory_mib": round(after, 1), "growth_mib": round(after - warm[0], 1),
