@@ -7,9 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("typer")
-
 from typer.testing import CliRunner
 
 from efdm.apps.cli import quiet_interrupt

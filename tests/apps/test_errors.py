@@ -2,14 +2,10 @@ from typing import Annotated
 
 import pytest
 import torch
-
-pytest.importorskip("typer")
-
 import typer
 from typer.testing import CliRunner
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import resolve_device
 from efdm.errors import DamagedFileError, DivergedError, MissingExtraError, RunFolderError, SettingError
 from efdm.models.weights import MissingWeights
 
@@ -66,9 +62,3 @@ def test_defects_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)) as raised, report_errors():
         raise error
     assert raised.value is error
-
-
-def test_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolve_device("cpu") == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert resolve_device("") == torch.device("cpu")

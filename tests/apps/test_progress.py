@@ -2,9 +2,6 @@ import io
 import re
 
 import pytest
-
-pytest.importorskip("rich")
-
 from rich.console import Console
 
 from efdm.apps.cli.progress import Bars, Lines, show_progress

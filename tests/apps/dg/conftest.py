@@ -3,21 +3,16 @@
 from pathlib import Path
 
 import pytest
-
-# Imports of the commands are inside the fixtures, because they skip the tests where typer is not installed.
+from dg_commands import RECIPE, draw, run, training
 
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from dg_commands import draw
-
     return draw(tmp_path_factory.mktemp("mine") / "mine", ("day", "night", "rain"), ("cat", "dog"))
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    from dg_commands import RECIPE
-
     path = tmp_path / "small.py"
     path.write_text(RECIPE.format(data="mine"))
     return path
@@ -32,8 +27,6 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def trained(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of `efdm dg train` with an accuracy above chance."""
-    from dg_commands import run, training
-
     out = tmp_path_factory.mktemp("trained") / "run"
     run(*training(pictures, out, iterations=40, lr=0.1), "--test-domains", "rain")
     return out

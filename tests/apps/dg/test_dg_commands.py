@@ -2,12 +2,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from dg_commands import RECIPE, draw, run, studying, training
+from dg_commands import draw, run, studying, training
 
 from efdm.apps.cli.group import DG
-from efdm.data.pacs import CLASSES, PICTURES
 from efdm.dg import METHODS
 from efdm.lab import recipes
+from efdm.training.folder import lock_folder
 
 
 def test_the_list_has_every_recipe_and_method_with_its_source() -> None:
@@ -33,25 +33,18 @@ def test_every_command_and_option_has_a_help_text(command: str) -> None:
     assert all(len(line.split()) > 3 for line in options)
 
 
-def test_problems_of_pacs_name_the_options_that_solve_them(tmp_path: Path) -> None:
-    source = draw(tmp_path / "PACS", tuple(PICTURES), CLASSES[:1], 1)
-    (tmp_path / "small.py").write_text(RECIPE.format(data="pacs"))
-    command = ["run", tmp_path / "small.py", "--data", source, "-o", tmp_path / "out", "--device", "cpu"]
-    assert "(--copy)" in run(*command, code=2).output
-    assert "(--lists, --split)" in run(*command, "--copy", "partial", code=2).output
-
-
-def commands_that_write(trained: Path, pictures: Path, recipe: Path, out: Path) -> list[list[object]]:
-    return [training(pictures, out), studying(recipe, pictures, out), ["demo", "-o", out, "--iterations", 1]]
-
-
 @pytest.mark.usefixtures("no_reading")
-def test_a_read_only_folder_is_refused_before_pictures_are_read(
-    trained: Path, pictures: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_locked_and_read_only_folders_are_refused_before_pictures_are_read(
+    pictures: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.access", lambda path, _: Path(path) != tmp_path)  # root may write everywhere
     out = tmp_path / "deep" / "run"
-    for command in commands_that_write(trained, pictures, recipe, out):
+    commands = [training(pictures, out), studying(recipe, pictures, out), ["demo", "-o", out, "--iterations", 1]]
+    with lock_folder(out):
+        for command in commands:
+            assert f"another process is working in {out}" in run(*command, code=2).output
+    shutil.rmtree(tmp_path / "deep")
+    monkeypatch.setattr("os.access", lambda path, _: Path(path) != tmp_path)  # root may write everywhere
+    for command in commands:
         assert str(out) in run(*command, code=2).output
 
 

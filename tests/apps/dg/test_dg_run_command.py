@@ -8,7 +8,6 @@ from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying, train
 
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
-from efdm.training.folder import lock_folder
 
 
 def test_a_recipe_is_run_once_and_its_table_printed(
@@ -62,7 +61,8 @@ def test_a_partial_copy_of_pacs_has_another_name(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(RECIPE.format(data="pacs"))
     start = ["run", tmp_path / "small.py", "--data", source, "-o", tmp_path / "out", "--device", "cpu", "--seeds", "1"]
     part = ["--methods", "erm", "--domains", "photo"]
-    run(*start, *part, code=2)
+    assert "(--copy)" in run(*start, *part, code=2).output
+    assert "(--lists, --split)" in run(*start, *part, "--copy", "partial", code=2).output
     assert "pacs, own split, partial copy, leave-one-out" in run(*start, *part, "--split", "own", "--copy", "partial").output
 
 
@@ -141,11 +141,3 @@ def test_a_run_and_a_sweep_do_not_share_a_folder(trained: Path, recipe: Path, pi
     assert sorted(trained.iterdir()) == before
     (tmp_path / "recipe.json").write_text("{}")
     assert "holds the runs of a recipe" in run(*training(pictures, tmp_path), code=2).output
-
-
-@pytest.mark.usefixtures("no_reading")
-def test_a_locked_folder_is_refused_before_pictures_are_read(recipe: Path, pictures: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with lock_folder(out):
-        for command in (training(pictures, out), studying(recipe, pictures, out), ("demo", "-o", out)):
-            assert f"another process is working in {out}" in run(*command, code=2).output

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from people import make_cuhk01, make_grid, make_market
-
-# Imports of the commands are inside the fixtures, because they skip the tests where typer is not installed.
+from reid_commands import run, sets, training
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +20,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of `efdm reid train`."""
-    from reid_commands import run, sets, training
-
     out = tmp_path_factory.mktemp("trained") / "run"
     run(*training(folder, out, *sets(folder, "market", "cuhk01", option="--test")))
     return out
