@@ -5,7 +5,6 @@
 Files run in processes of their own, so that a broken capture or leaked memory does not affect the next.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from records import ROOT, make_parser, write_record
 
@@ -51,41 +51,42 @@ def run_pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def tested(tests: list[str], record: Path) -> dict[str, Any]:
-    """Return the record of one process. A process that ends without writing one counts as an error."""
-    done = run_pytest(*tests, "--record", str(record))
+def tested(tests: list[str], report: Path) -> tuple[str, Counter[str]]:
+    """Return the file and the outcomes of the tests of one process. A process that ends without a report is an error."""
+    done = run_pytest(*tests, f"--junitxml={report}")
     name = tests[0].split("::")[0]
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr.strip()[-300:]]
     print(f"{name}: {last[0]}", flush=True)
     if done.returncode:
         print(done.stdout[-6000:], done.stderr[-1000:], flush=True)
-    if not record.exists():
-        return {"total": {"error": 1}, "files": {name: {"error": 1}}}
-    read: dict[str, Any] = json.loads(record.read_text())
-    return read
+    if not report.exists():
+        return name, Counter(error=1)
+    suite = ElementTree.parse(report).getroot()[0]
+    failed, error, skipped = (int(suite.attrib[key]) for key in ("failures", "errors", "skipped"))
+    passed = int(suite.attrib["tests"]) - failed - error - skipped
+    return name, +Counter(passed=passed, failed=failed, error=error, skipped=skipped)  # without zeros
 
 
-def merged(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    parts = list(records)
-    known = next((part for part in parts if "environment" in part), None)
-    if known is None:
-        sys.exit("no test process wrote a record; their output is above")
-    total = sum((Counter(part["total"]) for part in parts), Counter[str]())
+def merged(outcomes: Iterable[tuple[str, Counter[str]]]) -> dict[str, Any]:
     files: dict[str, Counter[str]] = {}
-    for name, counts in (row for part in parts for row in part["files"].items()):
-        files[name] = files.get(name, Counter()) + Counter(counts)
-    return {**known, "selected": "gpu", "total": dict(total), "files": {name: dict(files[name]) for name in sorted(files)}}
+    for name, counts in outcomes:
+        files[name] = files.get(name, Counter()) + counts
+    total = sum(files.values(), Counter[str]())
+    return {"selected": "gpu", "total": dict(total), "files": {name: dict(files[name]) for name in sorted(files)}}
 
 
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--jobs", type=int, default=4)
     given = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "src"))
+    from efdm.training.device import default_device
+
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
         tests = gpu_tests()
-        record = merged(pool.map(tested, tests, (Path(folder) / f"{number}.json" for number in range(len(tests)))))
+        record = merged(pool.map(tested, tests, (Path(folder) / f"{number}.xml" for number in range(len(tests)))))
     print(record["total"])
-    write_record(record, given.out, "gpu-tests.json")
+    write_record(record, given.out, "gpu-tests.json", default_device())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-import json
 import math
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,27 +66,3 @@ def narrow_vgg() -> Iterator[None]:
         patch.setattr("efdm.style.training.SLICED_CHANNELS", (8, 8))
         patch.setattr("efdm.style.objective.load_encoder", lambda *_, **__: slim_vgg(until="relu4_3"))
         yield
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", type=Path, help="write counts and the environment to this JSON file")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    out = config.getoption("--record")
-    if out is None:
-        return
-    from efdm.environment import environment
-
-    files: dict[str, Counter[str]] = {}
-    for outcome in ("passed", "failed", "skipped", "error"):
-        for report in terminalreporter.stats.get(outcome, []):
-            files.setdefault(report.nodeid.split("::")[0], Counter())[outcome] += 1
-    total = sum(files.values(), Counter())
-    record = {
-        "environment": environment("cuda" if torch.cuda.is_available() else "cpu"),
-        "selected": config.getoption("-m"),
-        "total": dict(total),
-        "files": {name: dict(counts) for name, counts in sorted(files.items())},
-    }
-    out.write_text(json.dumps(record, indent=1) + "\n")

@@ -17,12 +17,14 @@ def test_a_failed_collection_shows_the_output_of_pytest(monkeypatch: pytest.Monk
         gpu_tests.gpu_tests()
 
 
-def test_records_are_merged_and_missing_ones_are_reported() -> None:
-    part = {"environment": {"device": "cuda"}, "total": {"passed": 2}, "files": {"b": {"passed": 2}}}
-    lost = {"total": {"error": 1}, "files": {"a": {"error": 1}}}
-    assert gpu_tests.merged([lost, part])["total"] == {"passed": 2, "error": 1}
-    with pytest.raises(SystemExit, match="no test process wrote a record"):
-        gpu_tests.merged([lost])
+def test_outcomes_are_counted_and_a_lost_process_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report, done = tmp_path / "report.xml", subprocess.CompletedProcess([], 1, "1 failed", "")
+    report.write_text('<testsuites><testsuite tests="4" failures="1" errors="0" skipped="1"/></testsuites>')
+    monkeypatch.setattr(gpu_tests, "run_pytest", lambda *_: done)
+    parts = [gpu_tests.tested(["b::one", "b::two"], report), gpu_tests.tested(["a"], tmp_path / "missing.xml")]
+    record = gpu_tests.merged([*parts, parts[0]])
+    assert record["files"] == {"a": {"error": 1}, "b": {"passed": 4, "failed": 2, "skipped": 2}}
+    assert record["total"] == {"passed": 4, "failed": 2, "skipped": 2, "error": 1}
 
 
 def test_pytest_finds_the_package_without_pythonpath(monkeypatch: pytest.MonkeyPatch) -> None:
