@@ -20,7 +20,7 @@ DOMAINS = ("art", "cartoon", "photo", "sketch")
 PICTURES = {"art": 20, "cartoon": 30, "photo": 10, "sketch": 40}  # unequal: pooled differs from the mean of domains
 
 
-def small_set(domains: tuple[str, ...] = DOMAINS, size: int = 32, classes: int = 2) -> DomainSet:
+def small_set(domains: tuple[str, ...] = DOMAINS, classes: int = 2) -> DomainSet:
     """Return noise with a colour per class; every fifth picture is in "val"."""
     items = [
         Item(
@@ -30,7 +30,7 @@ def small_set(domains: tuple[str, ...] = DOMAINS, size: int = 32, classes: int =
         for i in range(PICTURES.get(domain, 20))
     ]
     generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 128, (len(items), 3, size, size), dtype=torch.uint8, generator=generator)
+    images = torch.randint(0, 128, (len(items), 3, 32, 32), dtype=torch.uint8, generator=generator)
     images[:, 0] += torch.tensor([int(item.label) * 100 for item in items])[:, None, None].to(torch.uint8)
     return labelled(images, items, [str(label) for label in range(classes)], domains)
 
@@ -45,8 +45,8 @@ def record(settings: Settings, step: int, val: dict[str, Any], test: dict[str, A
 Accuracy = Callable[[Settings, int, str, str], float]  # settings, step, split, domain -> percent
 
 
-def records_of(settings: Settings, accuracy: Accuracy, count: int = 1000) -> list[dict[str, Any]]:
-    """Return the records of a run with the given accuracies. "test" has five times as many pictures as "val"."""
+def records_of(settings: Settings, accuracy: Accuracy) -> list[dict[str, Any]]:
+    """Return the records of a run with the given accuracies, of 1000 pictures in "val" and 5000 in "test"."""
 
     def counted(step: int, split: str, domains: tuple[str, ...], pictures: int) -> dict[str, list[int]]:
         return {d: [round(accuracy(settings, step, split, d) / 100 * pictures), pictures] for d in domains}
@@ -55,16 +55,15 @@ def records_of(settings: Settings, accuracy: Accuracy, count: int = 1000) -> lis
     steps = sorted({*range(every, settings.iterations, every), settings.iterations})
     both = (*settings.train_domains, *settings.test_domains)
     return [
-        record(settings, s, counted(s, "val", both, count), counted(s, "test", settings.test_domains, 5 * count))
-        for s in steps
+        record(settings, s, counted(s, "val", both, 1000), counted(s, "test", settings.test_domains, 5000)) for s in steps
     ]
 
 
-def studied(recipe: Recipe, accuracy: Accuracy, domains: tuple[str, ...] = DOMAINS, count: int = 1000) -> Study:
+def studied(recipe: Recipe, accuracy: Accuracy) -> Study:
     """A recipe with all its runs finished, without a folder."""
-    jobs = expand(recipe, domains)
-    records = [r for _, settings in jobs for r in records_of(settings, accuracy, count)]
-    return Study(recipe, list(domains), [planned for planned, _ in jobs], by_run(records))
+    jobs = expand(recipe, DOMAINS)
+    records = [r for _, settings in jobs for r in records_of(settings, accuracy)]
+    return Study(recipe, list(DOMAINS), [planned for planned, _ in jobs], by_run(records))
 
 
 SHORT = {"iterations": 30, "evaluate_every": 10, "backbone": "tiny", "device": "cpu", "precision": "fp32", "speed": "plain"}

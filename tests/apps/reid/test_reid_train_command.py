@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
+from dg_commands import Interrupted
 from reid_commands import run, sets, training
 from runs import lines
 
 from efdm.data.people import read_people
-from efdm.progress import Progress
 from efdm.reid import load_embedder
 from efdm.reid.protocols import make_trials, read_trials
 
@@ -65,15 +65,9 @@ def test_a_network_without_strides_is_mixed_after_its_first_two_stages(folder: P
 
 def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
-    words = training(folder, out, "--set", "log_every=1", "--set", "save_every=1")
-
-    def stop(_: object, report: Progress) -> None:
-        if "trained on" in report.label:
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr("efdm.apps.cli.progress.Lines.__call__", stop)
-        result = run(*words, code=130)
+        Interrupted(patched, after=0)
+        result = run(*training(folder, out, "--set", "log_every=1", "--set", "save_every=1"), code=130)
     command = result.output.strip().splitlines()[-1].partition("resume with: efdm reid ")[2]
     assert "--resume" in command
     assert not (out / "done").exists()
