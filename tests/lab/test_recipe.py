@@ -18,9 +18,12 @@ NAMES = sorted(recipes())
 DOMAINS = {"pacs": PACS, "digits": tuple(STYLES), "office_home": ("Art", "Clipart", "Product", "Real World")}
 
 
+_built = cache(lambda backbone: build_backbone(backbone, 2))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_packaged_recipes(name: str) -> None:
-    """The docstring describes the recipe, its settings are valid, its published numbers fit, and it survives JSON."""
+    """The docstring describes the recipe, settings and stages are valid, published numbers fit, and it survives JSON."""
     described = docstring_fields(docstring(FOLDER / f"{name}.py"))
     assert set(described) == set(DOCSTRING_FIELDS)
     assert f"efdm {'reid' if name.startswith('reid_') else 'dg'} run {name} " in described["command"]
@@ -33,6 +36,9 @@ def test_packaged_recipes(name: str) -> None:
     assert len({planned.run for planned, _ in jobs}) == len(jobs)
     for _, settings in jobs:
         recipe.kind.task.check(settings)
+    for changes in (recipe.settings, *recipe.rows.values()):
+        for stage in changes.get("stages", ()):
+            find_stage(_built(recipe.settings["backbone"]), stage)
     columns = {*domains, AVERAGE}
     if recipe.task == "reid":
         columns = {f"{recipe.rules.column(cell)} {score}" for cell in recipe.rules.cells(domains) for score in recipe.scores}
@@ -111,18 +117,6 @@ def test_the_chosen_combination_of_a_grid_is_trained_once(depth: int) -> None:
     assert all(table.settings[name] in values for name, values in grid.grid.items())
     shared = {p.run for p, _ in expand(grid, PACS)} & {p.run for p, _ in expand(table, PACS, seeds=[0], methods=["erm"])}
     assert len(shared) == len(PACS)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_stages_exist(name: str) -> None:
-    recipe = load_recipe(name)
-    model = _built(recipe.settings["backbone"])
-    for changes in (recipe.settings, *recipe.rows.values()):
-        for stage in changes.get("stages", ()):
-            find_stage(model, stage)
-
-
-_built = cache(lambda backbone: build_backbone(backbone, 2))
 
 
 @pytest.mark.slow
