@@ -15,6 +15,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -109,37 +110,38 @@ def curve(data: dict[str, dict[str, Array]], method: str, x: str, y: str, levels
     return np.mean(rows, axis=0)
 
 
+def shared_levels(data: dict[str, dict[str, Array]], other: str, x: str) -> Array:
+    """Return values of x in the range that the curves of EFDM and another method share."""
+    ends = []
+    for method in ("efdm", other):
+        means = np.stack([run[x].mean(1) for name, run in data.items() if name.startswith(f"{method}-")])
+        ends.append((means.min(), means.max()))
+    low, high = max(a for a, _ in ends), min(b for _, b in ends)
+    return np.linspace(low, high, LEVELS)[1:-1]
+
+
 def compare(data: dict[str, dict[str, Array]]) -> dict[str, Any]:
     """Return the differences between EFDM and the other methods, with errors."""
     generator = np.random.default_rng(0)
     count = next(iter(data.values()))["lpips"].shape[1]
-    everything = slice(None)
+
+    def difference(other: str, x: str, y: str, levels: Array, pairs: Any, choose: Callable[[Any], Any]) -> Array:
+        ours, theirs = (curve(data, m, x, y, levels, pairs, choose(RUNS[m][1])) for m in ("efdm", other))
+        return ours - theirs
+
+    def redraw(seeds: Any) -> Any:
+        return generator.choice(seeds, len(seeds))
+
     result: dict[str, Any] = {}
-    for x, y in [*(("lpips", y) for y in AT_EQUAL_CONTENT), ("style_distance", "lpips")]:
-        for other in RUNS:
-            if other == "efdm":
-                continue
-            ends = []
-            for method in ("efdm", other):
-                means = np.stack([run[x].mean(1) for name, run in data.items() if name.startswith(f"{method}-")])
-                ends.append((means.min(), means.max()))
-            low, high = max(a for a, _ in ends), min(b for _, b in ends)
-            levels = np.linspace(low, high, LEVELS)[1:-1]
-
-            def difference(pairs: Any, drawn: bool, other: str = other, x: str = x, y: str = y, at: Array = levels) -> Array:
-                parts = []
-                for method in ("efdm", other):
-                    seeds = RUNS[method][1]
-                    some = generator.choice(seeds, len(seeds)) if drawn else seeds
-                    parts.append(curve(data, method, x, y, at, pairs, some))
-                return parts[0] - parts[1]
-
-            whole = difference(everything, drawn=False)
-            samples = np.stack([difference(generator.integers(count, size=count), drawn=True) for _ in range(SAMPLES)])
-            result[f"{y} at equal {x}, efdm - {other}"] = {
-                "levels": levels.round(4).tolist(), "differences": whole.round(5).tolist(),
-                "mean": round(float(np.nanmean(whole)), 5), "error": round(float(np.nanmean(samples, 1).std()), 5),
-            }  # fmt: skip
+    measures = [*(("lpips", y) for y in AT_EQUAL_CONTENT), ("style_distance", "lpips")]
+    for (x, y), other in product(measures, [method for method in RUNS if method != "efdm"]):
+        at = (other, x, y, shared_levels(data, other, x))
+        whole = difference(*at, slice(None), lambda seeds: seeds)
+        samples = [difference(*at, generator.integers(count, size=count), redraw) for _ in range(SAMPLES)]
+        result[f"{y} at equal {x}, efdm - {other}"] = {
+            "levels": at[-1].round(4).tolist(), "differences": whole.round(5).tolist(),
+            "mean": round(float(np.nanmean(whole)), 5), "error": round(float(np.nanmean(samples, 1).std()), 5),
+        }  # fmt: skip
     return result
 
 
