@@ -33,7 +33,7 @@ DIRECTIONS, REPEATS = 24, 9
 
 
 class Row(NamedTuple):
-    """A way to match: the package that it needs, and a function of content and reference, uint8 ``(h, w, 3)``."""
+    """A function that matches a content to a reference, both uint8 ``(h, w, 3)``, and the package that it needs."""
 
     package: str
     function: Callable[[Any, Any], Any]

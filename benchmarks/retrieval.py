@@ -25,7 +25,7 @@ PEOPLE, CAMERAS, DISTRACTORS = 750, 6, 2793 / 15_913  # of Market-1501's test se
 Evaluator = Callable[[Features, Features], Ranking]
 
 
-def made_up(queries: int, pictures: int, dimensions: int, device: str) -> tuple[Features, Features]:
+def synthetic_features(queries: int, pictures: int, dimensions: int, device: str) -> tuple[Features, Features]:
     """Return the features of queries and of a gallery, in which person 0 are distractors."""
     g = torch.Generator().manual_seed(0)
     centres = torch.randn(PEOPLE + 1, dimensions, generator=g)
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=30.0, help="seconds per evaluator; each runs at least once")
     options = parser.parse_args()
-    query, gallery = made_up(options.queries, options.pictures, options.dimensions, options.device)
+    query, gallery = synthetic_features(options.queries, options.pictures, options.dimensions, options.device)
     theirs = torchreid_evaluators()
     few = query.select(torch.arange(min(10, len(query))))
     cases: dict[str, tuple[Evaluator, Features]] = {"efdm": (rank, query), "efdm_k_reciprocal": (rank_again, query)}

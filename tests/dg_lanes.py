@@ -1,7 +1,7 @@
 """Train four runs alone, in lanes and from streamed pictures, with deterministic algorithms, and print how they differ.
 
 Run as a program, because cuBLAS reads its setting when CUDA starts: ``python tests/dg_lanes.py cuda``. Prints a JSON object
-for each run and way of training: ``differ`` counts the weights that are not bit for bit those of the run alone.
+for each run and mode of training: ``differ`` counts the weights that are not bit for bit those of the run alone.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from efdm.dg.training import Trained, train_together
 from efdm.recognition import training
 from efdm.recognition.settings import run_label
 
-# way of training -> lanes, and where pictures are stored; four runs, so that lanes are reused
-WAYS = {"alone again": (1, "memory"), "2 lanes": (2, "memory"), "3 lanes": (3, "memory"), "streamed": (2, "stream")}
+# mode of training -> lanes, and where pictures are stored; four runs, so that lanes are reused
+MODES = {"alone again": (1, "memory"), "2 lanes": (2, "memory"), "3 lanes": (3, "memory"), "streamed": (2, "stream")}
 
 
 def train(data: DomainSet, device: str, lanes: int) -> dict[str, Trained]:
@@ -52,10 +52,10 @@ def main(device: str) -> None:
     data = small_digits(60)
     stream = StreamedImages(range(len(data)), lambda at: data.images[at], data.images.shape[-1], workers=2)
     alone = train(data, device, 1)
-    for way, (lanes, storage) in WAYS.items():
+    for mode, (lanes, storage) in MODES.items():
         found = train(data if storage == "memory" else dataclasses.replace(data, images=stream), device, lanes)
         for label, trained in found.items():
-            row = {"way": way, "run": label, "lanes": trained.records[-1]["lanes"], **difference(alone[label], trained)}
+            row = {"mode": mode, "run": label, "lanes": trained.records[-1]["lanes"], **difference(alone[label], trained)}
             print(json.dumps(row), flush=True)
 
 

@@ -103,11 +103,11 @@ def differences() -> list[dict[str, Any]]:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("way", dg_lanes.WAYS)
-def test_lanes_train_each_run_as_alone(differences: list[dict[str, Any]], way: str) -> None:
+@pytest.mark.parametrize("mode", dg_lanes.MODES)
+def test_lanes_train_each_run_as_alone(differences: list[dict[str, Any]], mode: str) -> None:
     """If "alone again" fails as well, an operation is not deterministic, and the printed warnings name it."""
-    rows = [row for row in differences if row["way"] == way]
-    assert [row["lanes"] for row in rows] == [dg_lanes.WAYS[way][0]] * 4
+    rows = [row for row in differences if row["mode"] == mode]
+    assert [row["lanes"] for row in rows] == [dg_lanes.MODES[mode][0]] * 4
     assert [row for row in rows if row["differ"]] == []
     assert all(one == two for one, two in (row["losses"] for row in rows))
 
