@@ -26,25 +26,16 @@ def with_table(text: str, table: Table) -> str:
     return f"{before}{begin}\n{table.render()}\n{end}{rest.split(end)[1]}"
 
 
-def update_documents(tables: Sequence[Table]) -> None:
-    """Render the tables and write them into their documents."""
-    for table in tables:
-        table.document.write_text(with_table(table.document.read_text(), table))
-
-
-def main(tables: Sequence[Table], description: str | None) -> None:
-    """Run the command line of a report: update the tables in the documents with ``--readme``, and print them."""
-    if parse_update_flag(description):
-        update_documents(tables)
-    for table in tables:
-        print(table.render(), end="\n\n")
-
-
-def parse_update_flag(description: str | None) -> bool:
-    """Parse the command line of a report and return the value of ``--readme``."""
+def main(tables: Sequence[Table], description: str | None) -> bool:
+    """Print the tables of a report and, with the option ``--readme``, update them in the documents. Return the option."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readme", action="store_true", help="update the tables in the documents")
-    return bool(parser.parse_args().readme)
+    update: bool = parser.parse_args().readme
+    for table in tables:
+        if update:
+            table.document.write_text(with_table(table.document.read_text(), table))
+        print(table.render(), end="\n\n")
+    return update
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import GUIDES, README, ROOT, Table, main, markdown, parse_update_flag
+from documents import GUIDES, README, ROOT, Table, main, markdown
 from records import read_record
 
 from efdm import lab
@@ -141,7 +141,6 @@ def page(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    main(TABLES, __doc__)
-    if parse_update_flag(__doc__):
+    if main(TABLES, __doc__):
         for path in pages():
             path.write_text(page(path))

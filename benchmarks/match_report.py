@@ -1,13 +1,13 @@
 """Reports of benchmark records: the output of `match.py` and the speed table of the README.
 
-python benchmarks/match_report.py            print a report of every record
+python benchmarks/match_report.py            print the table and a report of every record
 python benchmarks/match_report.py --readme   also update the table in README.md
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from documents import README, Table, markdown, parse_update_flag, update_documents
+from documents import README, Table, main, markdown
 from records import read_record
 
 Record = dict[str, Any]
@@ -126,6 +126,5 @@ TABLES = (Table(README, "speed table", "match_report.py", lambda: readme_table(r
 
 
 if __name__ == "__main__":
-    if parse_update_flag(__doc__):
-        update_documents(TABLES)
+    main(TABLES, __doc__)
     print("\n\n".join(report(r) for r in records()))
