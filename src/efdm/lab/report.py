@@ -40,7 +40,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
 
     Averages are taken over the domains first, within each seed. A cell with missing seeds shows the mean and the number of
     the available seeds; CSV and comparisons omit such cells. A table of several scores has a column for each of them and no
-    averages; it is the default if the task shows its scores together.
+    averages; it is the default for tables of directions.
     """
     recipe = study.recipe
     scores, std = (score,) if score else score_groups(recipe)[0], std or recipe.std
@@ -85,8 +85,8 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
 
 
 def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
-    """Return the scores of each table."""
-    return [recipe.scores] if recipe.kind.layout == "one table" else [(score,) for score in recipe.scores]
+    """Return the scores of each table. A table of directions has all scores and no averages over columns."""
+    return [recipe.scores] if recipe.rules.heading == "direction" else [(score,) for score in recipe.scores]
 
 
 def _named(study: Study, score: str) -> str:
@@ -95,7 +95,7 @@ def _named(study: Study, score: str) -> str:
 
 
 def _spread_words(study: Study, std: str) -> str:
-    averages = study.recipe.kind.layout == "table per score"
+    averages = study.recipe.rules.heading == "domain"
     if len({planned.seed for planned in study.plan}) == 1:
         return "One seed; the average is over domains." if averages else "One seed."
     over = "; averages are over domains within each seed" if averages else ""

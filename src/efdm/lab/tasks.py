@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import permutations
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from efdm import dg, reid
 from efdm.dg.protocols import PROTOCOLS, Cell, Protocol, leave_out
@@ -31,7 +31,6 @@ class LabTask:
     default_scores: Callable[[Protocol], tuple[str, ...]]  # shown in the tables of a protocol
     task: type[RecognitionTask[Any, Any, Any]]
     sampler: Callable[[Any, Any], object]  # the batches of a run; raises if the data do not fit the settings
-    layout: Literal["table per score", "one table"] = "table per score"  # one table has no averages over columns
     measures: Callable[[Sequence[Any]], list[str]] = lambda plan: []  # sentences on scores that are not accuracies
     selections: Mapping[str, Selection] = field(default_factory=lambda: SELECTIONS)  # the rules that its records allow
     default_selections: tuple[str, ...] = ("last", VALIDATION, "oracle")
@@ -132,7 +131,6 @@ TASKS: Mapping[str, LabTask] = MappingProxyType({
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
         task=reid.training.ReidTask,
         sampler=_reid_sampler,
-        layout="one table",
         measures=_retrieval_sentences,
         selections=MappingProxyType({"last": SELECTIONS["last"]}),
         default_selections=("last",),
