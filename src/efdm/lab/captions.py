@@ -34,7 +34,7 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
     except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
     if official and official == tested:
         scored, except_for = "official", ""
-    (which, but), several = PICTURES[scored], "" if study.recipe.listed == "test" else "s together"
+    (which, but), several = PICTURES[scored], "" if study.recipe.rules.listed == "test" else "s together"
     return {
         "pooled": f" over {which} pictures of the test domain{several}{but}{except_for}",
         "mean of domains": f", the mean over test domains, each over {which} pictures{but}{except_for}",

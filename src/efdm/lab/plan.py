@@ -66,7 +66,7 @@ def expand(
     cells = protocol.cells(domains)
     if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
         cells += protocol.validation_cells(domains)
-    cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, recipe.listed))]
+    cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, protocol.listed))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
     grid = enumerate(hparam_grid(recipe).items())
     made = []
@@ -104,7 +104,7 @@ def _settings(
     method = own.get("method", row)
     # stored size and splits determine the pictures, so they are part of the data set's name and of the identity
     stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
-    side = getattr(cell, recipe.listed)
+    side = getattr(cell, protocol.listed)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
     return recipe.kind.settings(**{
         **recipe.kind.method_settings(method, cell),

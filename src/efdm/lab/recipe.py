@@ -135,11 +135,6 @@ class Recipe:
         check_choice("protocol", self.protocol, self.kind.protocols)
         return self.kind.protocols[self.protocol]
 
-    @property
-    def listed(self) -> str:
-        """The side of a run that names its column: "test" or "train"."""
-        return self.rules.listed
-
 
 @cache
 def _adapters() -> dict[str, TypeAdapter[Any]]:

@@ -88,7 +88,7 @@ def tabled(study: Study) -> list[Planned]:
 
 def _is_pair(study: Study, cell: Cell) -> bool:
     """Return True for a run that leaves out a second domain, which only cross-validation needs."""
-    return study.recipe.listed == "test" and len(cell.test) > 1
+    return study.recipe.rules.listed == "test" and len(cell.test) > 1
 
 
 def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str) -> Candidates | None:
