@@ -120,7 +120,7 @@ def _find_items(source: Path, *, prefixed: bool) -> Iterator[Item]:
         )
 
 
-def check_predictions_path(path: Path) -> None:
+def check_path(path: Path) -> None:
     """Raise `SettingError` unless the file extension is one of `WRITERS`."""
     if path.suffix.lower() not in WRITERS:
         raise SettingError(f"{path} must end in one of {', '.join(WRITERS)}", "out")
@@ -131,7 +131,7 @@ def save_predictions(predictions: Predictions, path: Path, *, columns: Columns =
 
     JSON also holds the accuracy per domain and class and the confusion matrix, if the labels are known.
     """
-    check_predictions_path(path)
+    check_path(path)
     rows = [_row(p, predictions, columns) for p in predictions.found]
     write_bytes(path, WRITERS[path.suffix.lower()](predictions, rows).encode())
 

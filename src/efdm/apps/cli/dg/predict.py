@@ -18,15 +18,7 @@ from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP
 from efdm.apps.cli.report import print_accuracy
 from efdm.dg.classifier import load_classifier
-from efdm.dg.predictions import (
-    Columns,
-    Labels,
-    Predictions,
-    check_predictions_path,
-    count_correct,
-    predict_files,
-    save_predictions,
-)
+from efdm.dg.predictions import Columns, Labels, Predictions, check_path, count_correct, predict_files, save_predictions
 from efdm.text import plural
 
 
@@ -44,7 +36,7 @@ def predict(
     Damaged pictures are skipped and reported; the exit code is then 1, or 2 if no picture could be read.
     """
     if out is not None:
-        check_predictions_path(out)
+        check_path(out)
     classifier = load_classifier(model, resolve_device(device))
     with show_progress() as progress:
         predictions = predict_files(classifier, pictures, labels=labels, progress=progress)
