@@ -33,9 +33,9 @@ def choose(labels: list[str], draw: random.Random) -> str:
     return draw.choices(labels, [math.exp(PREFERENCE[label]) for label in labels])[0]
 
 
-def simulate(study: Study, raters: int, seed: int = 0) -> None:
+def simulate(study: Study, raters: int) -> None:
     """Store the votes of raters with the known preference, all at once."""
-    draw, rows = random.Random(seed), []
+    draw, rows = random.Random(0), []
     for rater in (f"r{number}" for number in range(raters)):
         for item in range(len(study.items)):
             order = study.order(rater, item)

@@ -63,8 +63,8 @@ def act(page: Any, change: Any) -> str:
     return wait(page)
 
 
-def result(page: Any, canvas: str = "result") -> Tensor:
-    url = page.evaluate(f"document.getElementById('{canvas}').toDataURL('image/png')")
+def result(page: Any) -> Tensor:
+    url = page.evaluate("document.getElementById('result').toDataURL('image/png')")
     return open_picture(base64.b64decode(url.partition(",")[2])).rgb
 
 

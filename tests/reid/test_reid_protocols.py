@@ -30,15 +30,12 @@ def cuhk01_like(people: int = 5) -> PersonSet:
     return person_set(rows, "cuhk01")
 
 
-def market_like(people: int = 6, cameras: int = 3, pictures: int = 3) -> PersonSet:
-    """Return the training half of a set with names as in Market-1501; the last person has one picture per camera."""
-    rows = [
-        (f"bounding_box_train/{p:04}_c{c}s1_{n:06}_01.jpg", p, c, "train")
-        for p in range(1, people + 1)
-        for c in range(1, cameras + 1)
-        for n in range(pictures if p < people else 1)
-    ]
-    return person_set(rows, "market1501")
+def market_like() -> PersonSet:
+    """Return training pictures with names as in Market-1501: three of five people by three cameras, one of a sixth."""
+    shown = [(p, c, n) for p in range(1, 7) for c in (1, 2, 3) for n in range(3 if p < 6 else 1)]
+    return person_set(
+        [(f"bounding_box_train/{p:04}_c{c}s1_{n:06}_01.jpg", p, c, "train") for p, c, n in shown], "market1501"
+    )
 
 
 def names(data: PersonSet, at: torch.Tensor) -> list[str]:

@@ -39,7 +39,7 @@ NOISE_CONTRASTS = tuple((row, "distribution-noise") for row in ("erm", "efdmix-f
 STABLE = "efdmix-stable would equal efdmix bit for bit: the kernels sort equal values by position."
 
 
-def pacs_lengths(protocol: str, epochs: int, batch: int = 64) -> dict[str, dict[str, int]]:
+def pacs_lengths(protocol: str, epochs: int) -> dict[str, dict[str, int]]:
     """Return the iterations for each column: an epoch is one pass over the training lists, without an incomplete batch.
 
     >>> pacs_lengths("single-source", 50)["photo"]
@@ -48,7 +48,7 @@ def pacs_lengths(protocol: str, epochs: int, batch: int = 64) -> dict[str, dict[
     row = PROTOCOLS[protocol]
     train = {domain: sum(PICTURES[domain]) - CROSSVAL[domain] for domain in PICTURES}
     pictures = {row.column(cell): sum(train[domain] for domain in cell.train) for cell in row.cells(list(PICTURES))}
-    return {column: {"iterations": epochs * (count // batch)} for column, count in pictures.items()}
+    return {column: {"iterations": epochs * (count // PACS_PAPER["batch"])} for column, count in pictures.items()}
 
 
 def pacs_resnet(
