@@ -57,7 +57,7 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
         return data if isinstance(data, DomainSet) else from_datasets(data, size=settings.size, progress=progress)
 
     @classmethod
-    def load(cls, settings: Settings, data: DomainSet, folder: Path, records: list[Record]) -> Trained:
+    def load(cls, settings: Settings, folder: Path, records: list[Record]) -> Trained:
         found = load_classifier(folder / MODEL, settings.device)
         return Trained(settings, found.model, records, found.classes)
 

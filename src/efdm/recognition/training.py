@@ -54,7 +54,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
     @classmethod
     @abstractmethod
-    def load(cls, settings: Settings, data: Data, folder: Path, records: list[Record]) -> Trained:
+    def load(cls, settings: Settings, folder: Path, records: list[Record]) -> Trained:
         """Return the result of the finished run in ``folder``."""
 
     @staticmethod
@@ -215,7 +215,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
             fingerprint = cls.fingerprint_of(settings, data)
             before = json.loads((folder / ENVIRONMENT).read_text()).get("data", fingerprint)  # missing in older runs
             check_same_data(before, fingerprint, folder)
-            return cls.load(settings, data, folder, read_lines(folder / RECORDS))
+            return cls.load(settings, folder, read_lines(folder / RECORDS))
         resume = folder is not None and (folder / CHECKPOINT).exists()
         if folder is not None and resume and not settings.weights_sha256:
             started = read_settings(type(settings), folder)

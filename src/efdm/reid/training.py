@@ -85,7 +85,7 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
         super().__init__(settings, data, folder, resume=resume, lanes=lanes)
 
     @classmethod
-    def load(cls, settings: Settings, data: PersonSets, folder: Path, records: list[Record]) -> Trained:
+    def load(cls, settings: Settings, folder: Path, records: list[Record]) -> Trained:
         return Trained(settings, load_embedder(folder / MODEL, settings.device).model, records)
 
     @staticmethod
