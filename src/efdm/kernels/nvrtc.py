@@ -12,7 +12,7 @@ import importlib.util
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,16 @@ _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT, cuda.h
 _KERNEL = re.compile(r'^(?:\w*KERNEL(?:\(\w+\))?|extern "C" __global__ void) (\w+)\(.*?^}\n', re.MULTILINE | re.DOTALL)
 
 
-def _candidates() -> list[str]:
-    """Return the names under which NVRTC may be found: by the loader, in the nvidia packages, or in a CUDA toolkit."""
+def _candidates() -> Iterator[str]:
+    """Yield the names under which NVRTC may be found: by the loader, in the nvidia packages, or in a CUDA toolkit."""
     name = f"libnvrtc.so.{(torch.version.cuda or '').split('.')[0]}"
-    found = [name]
+    yield name  # before the others, because searching a toolkit takes a while
     nvidia = importlib.util.find_spec("nvidia")
     roots = [Path(p) for p in (nvidia.submodule_search_locations or [])] if nvidia else []
     roots += [Path(os.environ[v]) for v in ("CUDA_HOME", "CUDA_PATH") if v in os.environ]
     roots.append(Path("/usr/local/cuda"))
     for root in roots:
-        found += [str(p) for p in sorted(root.glob(f"**/{name}"))] if root.is_dir() else []
-    return found
+        yield from map(str, sorted(root.glob(f"**/{name}")) if root.is_dir() else ())
 
 
 @cache
