@@ -173,7 +173,10 @@ def test_has_no_state(make) -> None:
             "MixStyle(method='adain', p=0.25, alpha=0.3, pairing='crossdomain', eps=1e-05)",
         ),
         (DropBlock(channel_dim=-1, prefix=1), "DropBlock(p=0.1, block=7, channel_dim=-1, prefix=1)"),
-        (CrossNorm(pairing="crossdomain"), "CrossNorm(p=0.5, pairing='crossdomain', eps=1e-05)"),
+        (
+            CrossNorm(pairing="crossdomain", style_grad="stop"),
+            "CrossNorm(p=0.5, pairing='crossdomain', eps=1e-05, style_grad='stop', content_stats='flow')",
+        ),
         (DSU(generator=torch.Generator()), "DSU(p=0.5, eps=1e-06, generator='<cpu>')"),
     ],
     ids=lambda v: type(v).__name__,
@@ -204,6 +207,11 @@ def test_repr(layer: FeatureLayer, shown: str) -> None:
         (lambda: DropBlock(prefix=-1), ValueError, "prefix must be .* got -1"),
         (lambda: EFDMix(channel_dim=1, prefix=2), ValueError, "prefix=2 .*channel_dim=-1"),
         (lambda: EFDMix(eps=1e-6), TypeError, "EFDMix has no option 'eps'"),
+        (lambda: EFDMix(alhpa=0.1), TypeError, "'alhpa'.* p, alpha, pairing, .*prefix.*ties.*did you mean 'alpha'"),
+        (lambda: CrossNorm(epss=0.1), TypeError, "CrossNorm has no option 'epss'.*did you mean 'eps'"),
+        (lambda: DistributionNoise(strenght=1), TypeError, "DistributionNoise has no option 'strenght'.* 'strength'"),
+        (lambda: DropBlock(blok=3), TypeError, "DropBlock has no option 'blok'; its options are p, block, channel_dim"),
+        (lambda: DSU(alpha=0.1), TypeError, "DSU has no option 'alpha'; its options are p, .*prefix, generator"),
     ],
 )
 def test_wrong_settings(build, error: type[Exception], message: str) -> None:

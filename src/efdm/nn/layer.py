@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from sys import float_info
 from typing import Any
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from efdm.kernels import is_exporting
 from efdm.nn.domains import in_backward
+from efdm.ops.choices import check_known
 from efdm.ops.layout import check_features
 
 _RANGES = {
@@ -67,8 +70,10 @@ class FeatureLayer(nn.Module):
         channel_dim: int | None = None,
         prefix: int | None = None,
         generator: torch.Generator | None = None,
+        **unknown: Any,
     ) -> None:
         super().__init__()
+        self.check_options(unknown)
         check_ranges(p=p)
         if not isinstance(channel_dim, int | None) or not isinstance(prefix, int | None):
             raise TypeError(f"channel_dim and prefix must be integers, got {channel_dim!r} and {prefix!r}")
@@ -77,6 +82,12 @@ class FeatureLayer(nn.Module):
         self.p, self.channel_dim, self.prefix, self.generator = p, channel_dim, prefix, generator
         self.active = True
         self.layout((-1, 0))  # raises for settings that are invalid with every layout
+
+    def check_options(self, options: Mapping[str, object], also: Sequence[str] = ()) -> None:
+        """Raise for options that are neither arguments of the layer nor in ``also``, and for invalid choices."""
+        arguments = [a for cls in (type(self), FeatureLayer) for a in inspect.signature(cls).parameters.values()]
+        known = dict.fromkeys([a.name for a in arguments if a.kind is not a.VAR_KEYWORD] + [*also])
+        check_known(type(self).__name__, known, options)
 
     def layout(self, known: tuple[int, int] = (1, 0)) -> tuple[int, int]:
         """Return ``(channel_dim, prefix)``: the layer's own settings, completed by a known layout."""

@@ -12,7 +12,7 @@ from efdm.nn.domains import current_domains, labels_for_draw
 from efdm.nn.layer import FeatureLayer, check_ranges
 from efdm.nn.pairing import PAIRINGS, Pairing
 from efdm.ops import MATCHERS, Partners, mix_features
-from efdm.ops.choices import check_choice, check_known, options_of
+from efdm.ops.choices import check_choice, options_of
 
 _OF_MIX = ("content_grad", "content_mask", "style_mask")  # options of the matchers that layers do not take
 
@@ -55,7 +55,7 @@ class FeatureMix(FeatureLayer):
         check_choice("method", method, MATCHERS)
         check_choice("pairing", pairing, PAIRINGS)
         known = [name for name in options_of(MATCHERS[method].function) if name not in _OF_MIX]
-        check_known(type(self).__name__, known, options)
+        self.check_options(options, known)
         check_ranges(alpha=1.0 if alpha is None else alpha, eps=options.get("eps", 0.0))
         self.method, self.alpha, self.pairing, self.options = method, alpha, pairing, options
 
@@ -118,7 +118,7 @@ class CrossNorm(FeatureMix):
 
     >>> from efdm import CrossNorm
     >>> CrossNorm(p=0.25)
-    CrossNorm(p=0.25, pairing='random', eps=1e-05)
+    CrossNorm(p=0.25, pairing='random', eps=1e-05, style_grad='flow', content_stats='flow')
     """
 
     def __init__(
@@ -129,7 +129,8 @@ class CrossNorm(FeatureMix):
         eps: float = 1e-5,  # published code
         **settings: Any,
     ) -> None:
-        super().__init__("adain", p, None, pairing, eps=eps, style_grad="flow", content_stats="flow", **settings)
+        settings = {"eps": eps, "style_grad": "flow", "content_stats": "flow", **settings}
+        super().__init__("adain", p, None, pairing, **settings)
 
     def settings(self) -> dict[str, object]:
-        return {"p": self.p, "pairing": self.pairing, "eps": self.options["eps"]}
+        return {"p": self.p, "pairing": self.pairing, **self.options}

@@ -31,11 +31,9 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
     if value in allowed:
         return
     from efdm.errors import SettingError
-    from efdm.text import suggest
 
-    close = suggest(str(value), allowed)
-    hint = f"; did you mean {close}?" if close else ""
-    raise SettingError(f"{argument}={value!r} is not one of {', '.join(map(repr, allowed))}{hint}", argument)
+    names = ", ".join(map(repr, allowed))
+    raise SettingError(f"{argument}={value!r} is not one of {names}{_hint(str(value), allowed)}", argument)
 
 
 def check_tolerance(tolerance: float) -> None:
@@ -47,6 +45,13 @@ def check_tolerance(tolerance: float) -> None:
     raise SettingError(f"tolerance must be a finite number >= 0, got {tolerance!r}", "tolerance")
 
 
+def _hint(name: str, names: Collection[str]) -> str:
+    from efdm.text import suggest
+
+    close = suggest(name, names)
+    return f"; did you mean {close}?" if close else ""
+
+
 def options_of(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the names of the keyword-only arguments."""
     return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
@@ -56,7 +61,7 @@ def check_known(function: str, known: Collection[str], options: Mapping[str, obj
     """Raise for options that are not in ``known`` and for invalid choices."""
     for name, value in options.items():
         if name not in known:
-            raise TypeError(f"{function} has no option {name!r}; its options are {', '.join(known)}")
+            raise TypeError(f"{function} has no option {name!r}; its options are {', '.join(known)}{_hint(name, known)}")
         if name in CHOICES:
             check_choice(name, value)
         elif name == "tolerance":
