@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -15,6 +16,8 @@ from efdm import DistributionNoise, EFDMix, mix_after
 def train(net: nn.Module, rank: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     model = DistributedDataParallel(net)
+    with pytest.raises(ValueError, match="DistributedDataParallel"):
+        mix_after(model, ["2"])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     torch.manual_seed(rank)  # each process draws its own partners and weights
     for _ in range(3):

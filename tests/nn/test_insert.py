@@ -176,8 +176,9 @@ def test_the_output_of_a_residual_stage_is_mixed() -> None:
 def test_other_objects_are_refused() -> None:
     with pytest.raises(TypeError, match=r"torch.nn.Module, got str"):
         mix_after("resnet18")
-    with pytest.raises(ValueError, match="already compiled"):
-        mix_after(torch.compile(Net()), ["stem"])
+    for wrapped in (torch.compile(Net()), nn.DataParallel(Net())):
+        with pytest.raises(ValueError, match=rf"{type(wrapped).__name__}.* call mix_after .*before"):
+            mix_after(wrapped, ["stem"])
     mix_after(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), [1])
 
 

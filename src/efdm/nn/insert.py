@@ -130,7 +130,7 @@ def mix_after(
 
     The layer draws separately at every stage. Parameters, buffers and checkpoint keys do not change; `unmix` removes the
     layers. Pass domain labels with ``model(images, domains=labels)`` or `domains_of_batch`. Call `mix_after` before
-    ``torch.compile``.
+    ``torch.compile`` and ``DistributedDataParallel``.
 
     Args:
         model: any module. The feature layouts of known families (NHWC, tokens, class token) are set automatically.
@@ -147,8 +147,9 @@ def mix_after(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if hasattr(model, "_orig_mod"):
-        raise ValueError("model is already compiled; call mix_after first and torch.compile afterwards")
+    if hasattr(model, "_orig_mod") or isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        wrapper = type(model).__name__
+        raise ValueError(f"model is already wrapped in {wrapper}; call mix_after before compiling or parallelizing it")
     names = [stages] if isinstance(stages, str) else [str(stage) for stage in stages]
     if not names:
         raise ValueError("stages is empty; name at least one stage, for example 'stage1'")
