@@ -66,8 +66,7 @@ def setting_error(error: ValidationError, cls: type) -> SettingError:
     if first["type"] in ("missing", "missing_argument"):
         return SettingError(f"{name} is missing", name)
     message = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
-    close = suggest(first["input"], first["ctx"]["expected"].split("'")[1::2]) if first["type"] == "literal_error" else ""
-    return SettingError(f"{name} {message}, got {first['input']!r}" + (f"; did you mean {close}?" if close else ""), name)
+    return SettingError(f"{name} {message}, got {first['input']!r}", name)
 
 
 @validated
