@@ -26,7 +26,7 @@ from efdm.models.weights import MissingWeights
         (torch.OutOfMemoryError("tried to allocate"), "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
         (MemoryError(), "not enough memory"),
-        (MissingWeights("vgg16 needs a file", "lr"), "vgg16 needs a file, or pass its path as lr (--lr)"),
+        (MissingWeights("vgg16 needs a file", "lr"), "vgg16 needs a file (--lr)"),
     ],
 )
 def test_an_error_becomes_a_sentence(error: Exception, expected: str) -> None:

@@ -71,8 +71,9 @@ def test_failed_downloads_of_timm_are_reported(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(timm, "create_model", offline)
     monkeypatch.setattr(backbones, "_is_reachable", lambda _: True)
-    with pytest.raises(MissingWeights, match=r"resnet10t.*no route to host.*huggingface.co/timm/resnet10t"):
+    with pytest.raises(MissingWeights, match=r"resnet10t.*no route to host.*huggingface.co/timm/resnet10t") as error:
         build_backbone(SMALL, 2, weights="timm")
+    assert error.value.settings == ("weights",)
 
 
 @pytest.mark.parametrize("classes", [3, 5], ids=["same_classes", "other_classes"])

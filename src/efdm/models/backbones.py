@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from efdm.errors import requires
+from efdm.errors import SettingError, requires
 from efdm.models.compat import allow_torchvision
 from efdm.models.osnet import OSNet
 from efdm.models.state_dicts import load_state, naming_file, rename_layers
@@ -152,7 +152,7 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     row = BACKBONES.get(name)
     if weights == "timm":
         if row is not None:
-            raise ValueError(f"{name} is not a timm model; use weights='random' or a file")
+            raise SettingError(f"{name} is not a timm model; its weights must be 'random' or a file", "weights")
         model = _create_timm(name, classes, pretrained=True)
         if classes != getattr(model, "pretrained_cfg", {}).get("num_classes"):
             _reset_classifiers(model)
@@ -161,7 +161,7 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
     if weights != "random":
         if (file := _find(weights)) is None:
             where = f"file not found: {os.fspath(weights)}, here or in {folders()[0]}"
-            raise MissingWeights(f"{where}; pass weights='random', 'timm' or the path of a checkpoint")
+            raise MissingWeights(f"{where}; weights must be 'random', 'timm' or the path of a checkpoint", "weights")
         state = _strip_prefixes(read(file), model.state_dict())
         with naming_file(file):
             _load(model, name, state if row is None else row.rename(state))
@@ -176,7 +176,8 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
     if not timm.is_model(name):
         close = suggest(name, [*BACKBONES, *timm.list_models()], 3)
         hint = f"; did you mean {close}?" if close else ""
-        raise ValueError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {', '.join(BACKBONES)}{hint}")
+        own = ", ".join(BACKBONES)
+        raise SettingError(f"{name!r} is neither a model of timm {timm.__version__} nor one of {own}{hint}", "backbone")
     if not pretrained:
         return timm.create_model(name, num_classes=classes, **options)
     before = constants.HF_HUB_OFFLINE
@@ -188,7 +189,8 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
         problem = f"timm could not load the weights of {name} ({type(error).__name__}: {error})"
         hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
         file = f"model.safetensors from https://huggingface.co/{hub}" if hub else "the file"
-        raise MissingWeights(f"{problem}; download {file} and pass its path as weights, or use 'random'") from error
+        remedy = f"download {file} and pass its path as weights, or use random weights"
+        raise MissingWeights(f"{problem}; {remedy}", "weights") from error
     finally:
         constants.HF_HUB_OFFLINE = before
 

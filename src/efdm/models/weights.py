@@ -104,7 +104,7 @@ class MissingWeights(FileNotFoundError):
     """A weight file was not found. ``settings`` names the argument that takes its path, if there is one."""
 
     def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(f"{message}, or pass its path as {argument}" if argument else message)
+        super().__init__(message)
         self.settings = (argument,) if argument else ()
 
 
@@ -131,12 +131,13 @@ def find(name: str, path: str | Path | None = None) -> Path:
     what = f"{name} ({weight.about})"
     if path is not None:
         raise MissingWeights(f"file not found: {path}, for {what}")
+    or_path = f", or pass its path as {weight.argument}" if weight.argument else ""
     if shipped is not None:
         remedy = "reinstall efdm" if weight.sha256 else f"see docs/models/{weight.card}"  # no checksum: not shipped yet
-        raise MissingWeights(f"{what} is missing: no file {shipped}; {remedy}", weight.argument)
+        raise MissingWeights(f"{what} is missing: no file {shipped}; {remedy}{or_path}", weight.argument)
     download = f"download {weight.files[0]} from {weight.source} into {folders()[0]}"
     needed = f"{what} needs the file {' or '.join(weight.files)}: {download}, or set {FOLDER_VARIABLE} to its folder"
-    raise MissingWeights(needed, weight.argument)
+    raise MissingWeights(needed + or_path, weight.argument)
 
 
 def is_available(network: str) -> bool:

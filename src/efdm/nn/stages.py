@@ -135,14 +135,16 @@ def find_stage(model: nn.Module, stage: str) -> Stage:
     if name in modules:
         layout = _layout(model, name, modules[name])
         return Stage(name, modules[name], layout or (1, 0), layout is not None)
-    from efdm.text import suggest  # imported late because only misspelled names need it
+    from efdm.errors import SettingError  # imported late because only misspelled names need it
+    from efdm.text import suggest
 
     close = suggest(stage, [*known, *modules], 3)
     hint = f" Did you mean {close}?" if close else ""
     presets = ", ".join(f"{s} ({m})" for s, m in known.items())
     children = ", ".join(name for name, _ in model.named_children())
     listed = f"stages of this {type(model).__name__}: {presets}" if known else f"top-level modules: {children}"
-    raise ValueError(f"{type(model).__name__} has no stage {stage!r}.{hint} Choose from {listed}; any module name works.")
+    problem = f"{type(model).__name__} has no stage {stage!r}.{hint}"
+    raise SettingError(f"{problem} Choose from {listed}; any module name works", "stages")
 
 
 def _layout(model: nn.Module, name: str, module: nn.Module) -> tuple[int, int] | None:
