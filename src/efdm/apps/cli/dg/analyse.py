@@ -17,9 +17,11 @@ from efdm.lab.analyses import ANALYSES, analyse_classifier
 def analyse(
     analysis: Annotated[str, typer.Argument(help="; ".join(f"{name}: {row.about}" for name, row in ANALYSES.items()) + ".")],
     checkpoint: Annotated[Path, option(MODEL_HELP)],
-    out: Annotated[Path, option("Folder for the figure and its numbers.", "--out", "-o")],
+    out: Annotated[Path, option("Folder for the results.", "--out", "-o")],
     data: Annotated[list[Path] | None, option(f"{DATA_HELP} Not needed for the digits.")] = None,
-    stage: Annotated[Words, option("Stage of the model; ties takes several. Default: the first mixed one, or all.")] = None,
+    stage: Annotated[
+        Words, option("Stage. Default: the first mixed one. ties (default: all) and projection (all mixed) take several.")
+    ] = None,
     channel: Annotated[str, option("histogram only: a channel number, typical, or farthest.")] = "",
     perplexity: Annotated[float | None, option("tsne only: the perplexity of t-SNE.")] = None,
     per_domain: Annotated[int | None, option("Pictures per domain. Default: set by the analysis.", min=1)] = None,
@@ -27,7 +29,11 @@ def analyse(
     classes: Annotated[Words, option("Classes, comma-separated. Default: all.")] = None,
     device: Device = "",
 ) -> None:
-    """Analyse the features of a trained classifier: draw a figure and write its numbers."""
+    """Analyse the features of a trained classifier.
+
+    Writes the numbers and a figure, or a table for projection. If the classifier has ReLUs, ties also analyses it with PReLU
+    in their place.
+    """
     given: dict[str, Any] = {"channel": channel, "perplexity": perplexity}
     options = {name: value for name, value in given.items() if value}
     if channel.isdecimal():

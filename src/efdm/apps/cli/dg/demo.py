@@ -23,7 +23,8 @@ from efdm.training.settings import read_settings
 INTRODUCTION = (
     "Digits in four styles. A classifier is trained on three styles and tested on the fourth; each style is held out in "
     "turn. erm is ordinary training. mixstyle also mixes the means and standard deviations of features between pictures, "
-    "and efdmix mixes their whole distributions, so the network relies less on style."
+    "and efdmix mixes their whole distributions, so the network relies less on style. This is efdmix as in the text of the "
+    "paper; efdm dg train defaults to efdmix-flow, as in the authors' code."
 )
 
 
