@@ -24,7 +24,7 @@ def test_the_comparison_of_methods() -> None:
         return mean_and_error([a - b for a, b in zip(ours.values(measure), adain.values(measure), strict=True)])
 
     mean, error = lead("style_distance")
-    assert f"its difference to AdaIN is smaller than the standard error ({mean:.3f} ± {error:.3f} over pairs)" in words
+    assert f"its difference from AdaIN is smaller than the standard error ({mean:.3f} ± {error:.3f} over pairs)" in words
     assert abs(mean) < error
     assert min(sweeps, key=lambda m: mean_and_error(sweeps[m][-1].values("style_distance"))[0]) == "efdm"
     for lpips in pictures_report.EQUAL_CONTENT:
