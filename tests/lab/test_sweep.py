@@ -13,7 +13,8 @@ from sweeps import Trainer, small_set
 from efdm.data.domains import DomainSet
 from efdm.dg.settings import Settings
 from efdm.errors import DamagedFileError, DivergedError, RunFolderError, SettingError
-from efdm.lab import read_study, run, tables
+from efdm.lab import load_recipe, read_study, run, tables
+from efdm.models.backbones import ORIGINS
 from efdm.progress import Progress
 
 SHORT = {**sweeps.SHORT, "iterations": 10, "batch": 6, "evaluate_every": 5}
@@ -245,6 +246,16 @@ def test_notes_of_all_calls_and_folders_are_kept(trainer: Trainer, tmp_path: Pat
     assert "Compressed again." in " ".join(tables(study)[0].caption)
     run(RECIPE, small_set(), there, seeds=[1], notes=["Another machine."], train=trainer)
     assert read_study(here, there).recipe.notes == ("Compressed again.", "A second call.", "Another machine.")
+
+
+@pytest.mark.parametrize("weights", ["resnet18.timm.fp16.safetensors", "random"])
+def test_the_origin_of_the_weights_is_noted(trainer: Trainer, weights: str, tmp_path: Path) -> None:
+    path = tmp_path / weights
+    path.touch()
+    given = "random" if weights == "random" else str(path)
+    study = run(replace(RECIPE, notes=("First.",)), small_set(), tmp_path / "out", train=trainer, weights=given)
+    assert study.recipe.notes == (*([ORIGINS[weights]] if weights in ORIGINS else []), "First.")
+    assert all(origin not in load_recipe("pacs_leave_one_out_resnet18").notes for origin in ORIGINS.values())
 
 
 def test_folders_with_other_rows_or_pictures_are_not_merged(trainer: Trainer, tmp_path: Path) -> None:

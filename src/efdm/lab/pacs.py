@@ -11,7 +11,6 @@ from efdm.data.pacs import CROSSVAL, PICTURES
 from efdm.dg.protocols import PROTOCOLS
 from efdm.lab.published import published_lines
 from efdm.lab.recipe import Recipe
-from efdm.models.backbones import ORIGINS
 
 # the paper, for ResNets
 PACS_PAPER: Mapping[str, Any] = MappingProxyType({
@@ -57,7 +56,6 @@ def pacs_resnet(
     methods: Mapping[str, Mapping[str, Any]] | Sequence[str],
     *,
     schedule: Literal["short", "paper"] = "short",
-    notes: tuple[str, ...] = (),
     **fields: Any,
 ) -> Recipe:
     """Return a recipe for PACS with ResNet-18 or ResNet-50, on our short schedule or the paper's (50 epochs, lr 1e-3)."""
@@ -78,6 +76,5 @@ def pacs_resnet(
         "picture_size": 227,  # the stored size
         "published": lines,
         "std": "error",
-        "notes": (ORIGINS[common["weights"]], *notes),
         **fields,
     })  # fmt: skip

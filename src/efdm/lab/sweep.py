@@ -30,7 +30,7 @@ from efdm.lab.plan import Planned, expand, hparam_grid, merged, plan_as_json, pl
 from efdm.lab.recipe import Recipe, as_json
 from efdm.lab.records import FILE, append_records, by_run, complete, read_records
 from efdm.lab.selection import SELECTIONS, VALIDATION
-from efdm.models.backbones import build_backbone
+from efdm.models.backbones import ORIGINS, build_backbone
 from efdm.nn import find_stage
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.settings import run_label
@@ -113,11 +113,12 @@ def run(
     the next call trains it again.
     """
     check_folder(out)
-    recipe = replace(recipe, notes=(*recipe.notes, *notes))
     size = changes.get("size", 0)
     pictures = data if isinstance(data, DomainSet | PersonSets) else load_data(recipe, data, size=size, progress=progress)
     planned_runs = expand(recipe, pictures.domain_names, seeds=seeds, methods=methods, columns=domains, **changes)
     jobs = take_shard(planned_runs, shard)
+    origins = dict.fromkeys(ORIGINS[name] for planned, _ in jobs if (name := planned.settings["weights"]) in ORIGINS)
+    recipe = replace(recipe, notes=(*origins, *recipe.notes, *notes))
     _check_runs(recipe, [settings for _, settings in jobs], pictures)
     finished_before = read_study(out).runs if (out / RECIPE).exists() else {}
     _check_stages((settings for planned, settings in jobs if planned.run not in finished_before))

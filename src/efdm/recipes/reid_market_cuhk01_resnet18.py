@@ -19,9 +19,6 @@ steps of 32 pictures of 64 x 32 pixels: mAP on 200 people of CUHK01 6.0 without 
 """
 
 from efdm.lab import ORDERS, Recipe
-from efdm.models.backbones import ORIGINS
-
-WEIGHTS = "resnet18.timm.fp16.safetensors"
 
 recipe = Recipe(
     task="reid",
@@ -30,7 +27,7 @@ recipe = Recipe(
     methods=["erm", "mixstyle", "efdmix", "efdmix-flow", "dsu"],
     settings={
         "backbone": "resnet18",
-        "weights": WEIGHTS,
+        "weights": "resnet18.timm.fp16.safetensors",
         "stages": ("layer1", "layer2"),  # paper, comment in its source
         "batch": 64,  # authors' code: 32, for 60 epochs
         "lr": 0.02,
@@ -45,5 +42,4 @@ recipe = Recipe(
     orders=ORDERS,
     contrasts=(("efdmix", "efdmix-flow"), ("erm", "efdmix"), ("erm", "efdmix-flow"), ("erm", "dsu")),
     std="error",
-    notes=(ORIGINS[WEIGHTS],),
 )
