@@ -253,6 +253,8 @@ def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) ->
 def _read(folder: Path) -> dict[str, Any]:
     """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
     path = folder / RECIPE
+    if (folder / SETTINGS).exists():
+        raise SettingError(f"{folder} holds a single run; expected a folder of `run`, with all runs of a recipe")
     if not path.is_file():
         inside = sorted(found.parent.name for found in folder.glob(f"*/{RECIPE}"))
         instead = f"; choose one of its folders {', '.join(inside)}" if inside else ""

@@ -42,6 +42,10 @@ def test_only_the_selections_of_the_recipe_are_available(recipe: Path, pictures:
     assert "small: oracle" in run("table", tmp_path / "out", "--selection", "oracle").output
 
 
+def test_the_folder_of_a_single_run_is_refused(trained: Path) -> None:
+    assert "holds a single run" in run("table", trained, code=2).output
+
+
 @pytest.mark.parametrize(
     ("more", "message"), [((), "recipe.json"), (("--format", "pdf"), "'pdf'"), (("-o", "table.pdf"), "table.pdf")]
 )
