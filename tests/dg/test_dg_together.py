@@ -57,11 +57,13 @@ def test_a_diverged_run_does_not_stop_the_others_and_is_repeated(data: DomainSet
     for _ in range(2):
         made: list[Trained] = []
         watch = Watch()
-        with pytest.raises(FloatingPointError, match="1 of 3 runs diverged") as error:
+        with pytest.raises(FloatingPointError, match="1 of 3 runs diverged; the others finished: ") as error:
             train_together(runs, data, tmp_path, progress=watch, finished=made.append)
         assert run_label(runs[1]) in str(error.value)
         assert [t.settings.seed for t in made] == [0, 2]
     assert not (tmp_path / identity(runs[1]) / "done").exists()
+    with pytest.raises(FloatingPointError, match="1 of 1 runs diverged: "):
+        train_together(runs[1:2], data, tmp_path)
 
 
 def test_ctrl_c_in_a_diverged_run_stops_the_sweep(data: DomainSet, tmp_path: Path) -> None:

@@ -227,7 +227,8 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 def raise_diverged(errors: Sequence[DivergedError], runs: int) -> None:
     """Raise one DivergedError for all runs that diverged."""
     if errors:
-        message = f"{len(errors)} of {runs} runs diverged; the others finished: {'; '.join(map(str, errors))}"
+        rest = "; the others finished" if len(errors) < runs else ""
+        message = f"{len(errors)} of {runs} runs diverged{rest}: {'; '.join(map(str, errors))}"
         raise DivergedError(message, errors[0].iteration)
 
 
