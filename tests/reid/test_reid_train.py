@@ -93,6 +93,15 @@ def test_test_domains_have_their_own_protocols(data: dict[str, PersonSet]) -> No
     assert found == {"seen": ("official", 1, 40, 40), "other": ("camera-pair", 2, 9, 18)}
 
 
+def test_queries_without_a_match_are_not_counted(data: dict[str, PersonSet]) -> None:
+    seen = data["seen"]
+    people = seen.people.clone()
+    people[seen.select("query")[:3]] = 99
+    sets = {**data, "seen": dataclasses.replace(seen, people=people)}
+    (record,) = train(settings(iterations=1), sets).records
+    assert (record["test"]["seen"]["queries"], record["test"]["seen"]["gallery"]) == (37, 40)
+
+
 def test_several_training_sets_are_joined(data: dict[str, PersonSet]) -> None:
     both = settings(train_domains=("seen", "other"), iterations=1, method="efdmix-labels", domain_labels="datasets")
     (record,) = train(both, data).records

@@ -175,5 +175,6 @@ def score_files(
         row = default_protocol(people) if protocol == "auto" else protocol
         trials = make_trials(people, row, seed)
         options: Any = {"size": embedder.size, "reranking": reranking, "top": max(RANKS), "progress": progress}
-        scores[name] = score_entries(finish(evaluate(embedder.model, people, trials, **options)), trials, row)
+        found = finish(evaluate(embedder.model, people, trials, **options))
+        scores[name] = score_entries(found, people, trials, row)
     return data, scores

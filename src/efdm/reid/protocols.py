@@ -45,15 +45,19 @@ def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> l
     """Return the trials of a row of `PROTOCOLS`. They depend on file names, not on the order or format of the files."""
     check_choice("protocol", protocol, PROTOCOLS)
     trials = PROTOCOLS[protocol].trials(data, seed)
-    people, cameras = data.people.tolist(), data.cameras.tolist()
-    for query, gallery in (map(Tensor.tolist, trial) for trial in trials):
-        seen: dict[int, set[int]] = {}
-        for i in gallery:
-            seen.setdefault(people[i], set()).add(cameras[i])
-        if not any(seen.get(people[i], set()) - {cameras[i]} for i in query):
-            message = f"{data.name}: no query of {protocol} has a match in the gallery; expected pictures of the same people"
-            raise SettingError(f"{message} from other cameras", "protocol")
+    if not all(count_matched(data, trial) for trial in trials):
+        message = f"{data.name}: no query of {protocol} has a match in the gallery; expected pictures of the same people"
+        raise SettingError(f"{message} from other cameras", "protocol")
     return trials
+
+
+def count_matched(data: PersonSet, trial: Trial) -> int:
+    """Return the number of queries with a match, a gallery picture from another camera. Scores leave out the others."""
+    people, cameras = data.people.tolist(), data.cameras.tolist()
+    seen: dict[int, set[int]] = {}
+    for i in trial.gallery.tolist():
+        seen.setdefault(people[i], set()).add(cameras[i])
+    return sum(bool(seen.get(people[i], set()) - {cameras[i]}) for i in trial.query.tolist())
 
 
 def default_protocol(data: PersonSet) -> str:

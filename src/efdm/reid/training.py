@@ -19,7 +19,7 @@ from efdm.recognition.training import RecognitionTask
 from efdm.reid import settings as reid_settings
 from efdm.reid.evaluate import evaluate
 from efdm.reid.model import load_embedder, save_embedder
-from efdm.reid.protocols import Trial, make_trials
+from efdm.reid.protocols import Trial, count_matched, make_trials
 from efdm.reid.retrieval import Ranking
 from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
 from efdm.reid.settings import Settings, protocol_of
@@ -57,11 +57,12 @@ def _batches(settings: Settings, pictures: TrainingPictures, start: int) -> Batc
     return uniform_batches(pictures.indices, settings.batch, **common)
 
 
-def score_entries(found: Ranking, trials: Sequence[Trial], protocol: str) -> Record:
-    """Return the entries of a record for one test set. Scores are from 0 to 1."""
+def score_entries(found: Ranking, data: PersonSet, trials: Sequence[Trial], protocol: str) -> Record:
+    """Return the entries of a record for one test set. Scores are from 0 to 1, over the queries that have a match."""
     return {
-        "protocol": protocol, "trials": len(trials), "queries": len(trials[0].query), "gallery": len(trials[0].gallery),
-        "mAP": rounded(found.mean_ap), **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
+        "protocol": protocol, "trials": len(trials), "queries": count_matched(data, trials[0]),
+        "gallery": len(trials[0].gallery), "mAP": rounded(found.mean_ap),
+        **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
     }  # fmt: skip
 
 
@@ -109,7 +110,7 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
         for name, trials in self.trials.items():
             options: Any = {"size": settings.size, "precision": settings.precision, "top": max(RANKS)}
             found = yield from evaluate(self.model, self.data[name], trials, **options)
-            scores[name] = score_entries(found, trials, protocol_of(settings, name))
+            scores[name] = score_entries(found, self.data[name], trials, protocol_of(settings, name))
         return {"people": self.pictures.classes, "pictures": len(self.pictures.indices), "test": scores}
 
     def finish(self) -> Trained:

@@ -109,7 +109,8 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]], reranking: Reranking =
     ]  # fmt: skip
     used = dict.fromkeys(found["protocol"] for found in scores.values())
     ranking = [] if reranking == "none" else [f"Re-ranked by {reranking} encoding: do not compare with other scores."]
-    caption = ["In %, averaged over trials.", *ranking, *(f"{name}: {PROTOCOLS[name].about}." for name in used)]
+    about = (f"{name}: {PROTOCOLS[name].about}." for name in used)
+    caption = ["In %, averaged over trials. Queries without a match are not counted.", *ranking, *about]
     print_tables([Table("Scores of the test sets", ["data", *RETRIEVAL_SCORES, "protocol", *counts], rows, caption)])
 
 
