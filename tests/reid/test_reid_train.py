@@ -144,6 +144,7 @@ def test_each_of_several_runs_is_trained_once(data: dict[str, PersonSet], tmp_pa
         ({"method": "efdmix-labels", "train_domains": ("one",)}, "efdmix-labels needs at least 2 cameras, got 1"),
         ({"batches": "domains", "domains_per_batch": 8}, "at most 6, the number of cameras"),
         ({"train_domains": ("none",)}, "none has no pictures in the split 'train'"),
+        ({"train_domains": ("anna",)}, "1 person in anna, expected at least 2"),
         ({"batches": "people", "instances": 2, "batch": 60}, "20 people do not fill a batch of 60"),
         ({"batch": 500}, "240 pictures do not fill one batch of 500"),
         ({"test_domains": ("none",)}, "none has no published queries"),
@@ -156,8 +157,9 @@ def test_data_that_do_not_fit_the_settings_are_refused(
     seen = data["seen"]
     one = dataclasses.replace(seen, cameras=torch.zeros_like(seen.cameras))
     none = dataclasses.replace(seen, splits={split: at[:0] for split, at in seen.splits.items()}, name="none")
+    anna = dataclasses.replace(seen, people=torch.zeros_like(seen.people))
     used = {*changes.get("train_domains", ()), *changes.get("test_domains", ())}
-    sets = {**data, **{name: extra for name, extra in {"one": one, "none": none}.items() if name in used}}
+    sets = {**data, **{name: extra for name, extra in {"one": one, "none": none, "anna": anna}.items() if name in used}}
     with pytest.raises(SettingError, match=message):
         train(settings(**changes), sets)
 

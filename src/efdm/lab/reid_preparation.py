@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -127,9 +128,12 @@ def prepare_embedder(
     ``reading`` are arguments of `read_sets`.
     """
     reading |= {"split": split, "progress": progress}
-    for name in {*train} & {*test}:
-        if train[name] != test[name]:
-            raise SettingError(f"{name!r} names two data sets, {train[name]} and {test[name]}; rename one", ("data", "test"))
+    for (name, path), (tested, other) in product(train.items(), test.items()):
+        same = path.resolve() == other.resolve()
+        if name == tested and not same:
+            raise SettingError(f"{name!r} names two data sets, {path} and {other}; rename one", ("data", "test"))
+        if name != tested and same:
+            raise SettingError(f"{name!r} and {tested!r} are the same data set, {path}; test on another", ("data", "test"))
     paths = {**train, **test}
     finished = check_run_folder(out, resume=resume)
     if resume:

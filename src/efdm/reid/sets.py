@@ -89,6 +89,9 @@ def training_pictures(settings: Settings, data: PersonSets) -> TrainingPictures:
         if not len(data[name].select("train")):
             raise SettingError(f"{name} has no pictures in the split 'train'; choose another set", "train_domains")
     known, numbers = source.people[indices].unique(return_inverse=True)
+    if len(known) < 2:
+        message = f"1 person in {', '.join(settings.train_domains)}, expected at least 2; check the names of the files"
+        raise SettingError(message, "train_domains")
     people = torch.full_like(source.people, -1)
     people[indices] = numbers
     domains = source.cameras if settings.domain_labels == "cameras" else source.sources

@@ -51,7 +51,7 @@ def test_defaults_follow_the_data_and_the_backbone(folder: Path, tmp_path: Path,
     result = run(
         "train", *sets(folder, "market"), "-o", tmp_path / "run", "--backbone", "osnet_x0_25", "--device", "cpu", code=130
     )
-    assert "interrupted before the first step" in result.output
+    assert "interrupted before the first step; repeat the command without --resume" in result.output
     (settings,) = found
     assert (settings.method, settings.stages, settings.iterations) == ("efdmix-flow", ("conv2", "conv3"), 300)
     assert (settings.size, settings.classifier_lr) == ((256, 128), 1.0)
@@ -67,9 +67,10 @@ def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: p
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
         Interrupted(patched, after=0)
-        result = run(*training(folder, out, "--set", "log_every=1", "--set", "save_every=1"), code=130)
+        result = run(*training(folder, out, "--set", "log_every=1", "--set", "save_every=1", "--damaged", "skip"), code=130)
     command = result.output.strip().splitlines()[-1].partition("resume with: efdm reid ")[2]
     assert "--resume" in command
+    assert "--damaged skip" in command
     assert not (out / "done").exists()
     run(*command.split(), "--device", "cpu")
     assert last_record(out)["step"] == 2
@@ -89,8 +90,13 @@ def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: p
         (["--method", "efdm"], ["'efdmix'"]),
         (["--test", "grid={folder}/grid", "--split", "12"], ["from 0 to 9", "--split"]),
         (["--set", "triplet_weight=1"], ["triplet", "--set triplet_weight"]),
+        (["--test", "other={folder}/grid/../market"], ["'market' and 'other'", "(--data, --test)"]),
+        (["--method", "efdmix-labels", "--set", "domain_labels=datasets"], ["at least 2", "(--data, --method)"]),
+        (["--set", 'protocols={{"market": "official"}}'], ["'market'", "--test)"]),
     ],
-    ids=["name", "path", "layout", "pair", "protocol", "seen", "size", "method", "split", "triplet"],
+    ids=[
+        "name", "path", "layout", "pair", "protocol", "seen", "size", "method", "split", "triplet", "folder", "data", "test",
+    ],
 )  # fmt: skip
 def test_mistakes_are_explained_before_training(more: list[str], words: list[str], folder: Path, tmp_path: Path) -> None:
     result = run(*training(folder, tmp_path / "run", *(word.format(folder=folder) for word in more)), code=2)

@@ -15,6 +15,7 @@ except ImportError:
 from efdm.apps.cli.printing import print_error, print_message
 from efdm.errors import OutOfMemoryError, is_out_of_memory
 
+ELSEWHERE = {"train_domains": "--data", "test_domains": "--test"}  # settings that some commands take from other options
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
 
 
@@ -58,4 +59,6 @@ def _option(setting: str) -> str:
     option = f"--{setting.replace('_', '-')}"
     if option in accepted:
         return option
+    if setting in ELSEWHERE:
+        return ELSEWHERE[setting] if ELSEWHERE[setting] in accepted else ""
     return f"--set {setting}" if "--set" in accepted and setting not in accepted else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,8 +52,8 @@ def train_command(
     reported, by the official protocol where a set has queries and a gallery. To use several GPUs, start the command with
     torchrun.
     """
-    given = {"test": test or [], "layout": layout or []}
-    hint = partial(resume_hint, "reid", out, data=data, **given, split=[split] if split else [])
+    given: Any = {"test": test or [], "layout": layout or [], "split": [split] if split else []}
+    hint = partial(resume_hint, "reid", out, data=data, **given, damaged=[damaged] if damaged != "raise" else [])
     with report_errors(hint), joined_processes(device) as device:
         changes = common.collect_settings({**context.params, "device": device}, "reid")
         with show_progress() as progress:
