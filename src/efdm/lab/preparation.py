@@ -14,6 +14,7 @@ from torch import nn
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet, Storage
+from efdm.data.memory import check_memory
 from efdm.dg import METHODS, Settings
 from efdm.dg.protocols import Cell
 from efdm.dg.settings import check
@@ -37,6 +38,7 @@ from efdm.training.settings import check_same_run, read_settings
 
 EPOCHS, MIN_ITERATIONS, MAX_ITERATIONS = 50, 300, 5000  # paper: 50 epochs, about 5,000 iterations for PACS
 DEFAULTS: Mapping[str, Any] = {"method": "efdmix-flow", "backbone": "resnet18.tv_in1k", "weights": "timm"}
+FEATURE_BYTES = 512  # per pixel: two layers of 64 channels, as in VGG; a step of training needs several times as much
 PICTURES = "pictures.json"  # file in the folder of a run with classes, counts and skipped pictures
 
 
@@ -165,6 +167,9 @@ def _check_same_data(dataset: str, sources: Sequence[Path], size: int, folder: P
 
 def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the training and test domains; each defaults to the domains that the other does not name."""
+    if len(listing.classes) < 2:
+        problem = f"1 class ({listing.classes[0]}), expected at least 2"
+        raise SettingError(f"{problem}; check that folders are domain/class/picture", "data")
     for name in ("train_domains", "test_domains"):
         check_domains(name, changes.get(name) or (), listing)
     test = changes.get("test_domains")
@@ -216,11 +221,13 @@ def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettin
     """Build the backbone with its weights and raise `SettingError` if it does not accept pictures of the given size."""
     name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
     height, width = height_and_width(settings.get("size", defaults.size))
+    pixels = f"{height} x {width} pixels"
+    check_memory(FEATURE_BYTES * height * width, f"features of a picture of {pixels}", remedy="a smaller size")
     model = build_backbone(name, 2, weights=weights)
     try:
         with torch.no_grad():
             model.eval()(torch.zeros(1, 3, height, width))
     except (AssertionError, RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise SettingError(f"{name} does not accept pictures of {height} x {width} pixels ({reason})", "size") from error
+        raise SettingError(f"{name} does not accept pictures of {pixels} ({reason})", "size") from error
     return model.train()

@@ -170,6 +170,7 @@ def test_damaged_pictures_are_skipped_and_reported(tmp_path: Path) -> None:
         ({"train_domains": "day", "method": "efdmix-labels"}, "efdmix-labels"),
         ({"data": "nowhere"}, "nowhere"),
         ({"out": __file__}, "is a file"),
+        ({"size": 40_000}, "40000 x 40000 pixels need 819 GB"),
     ],
 )
 def test_wrong_arguments_are_named_before_pictures_are_read(
