@@ -15,15 +15,14 @@ from torch.utils.data import DataLoader, default_collate
 
 from efdm.data.folders import Skipped
 from efdm.data.image_set import Fit, check_rows, digest, read_fitted, read_images
-from efdm.data.images import StrPath
+from efdm.data.images import PictureError, StrPath
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
-from efdm.data.memory import check_memory
+from efdm.data.memory import STREAM, check_memory
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 
 Storage = Literal["memory", "stream"]
-STREAM = "a smaller size, fewer pictures, or storage='stream'"  # if a set does not fit in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +69,19 @@ def batches_of(
     every: Any = range(len(images))
     read = functools.partial(_read_batch, images=images, augment=images.augment if use == "training" else None)
     # pictures are not pinned: the thread that pins them would disturb the capture of a CUDA graph
-    for indices, pictures in DataLoader(every, batch_sampler=chosen, collate_fn=read, num_workers=images.workers):
+    for found in DataLoader(every, batch_sampler=chosen, collate_fn=read, num_workers=images.workers):
+        if isinstance(found, PictureError):
+            raise found
+        indices, pictures = found
         yield indices.to(images.device), pictures.to(images.device)
 
 
 def _read_batch(indices: list[int], images: StreamedImages, augment: Callable[[Tensor], Tensor] | None) -> Any:
     pictures = (images.read(images.items[index]) for index in indices)
-    return default_collate(list(zip(indices, map(augment, pictures) if augment else pictures, strict=True)))
+    try:
+        return default_collate(list(zip(indices, map(augment, pictures) if augment else pictures, strict=True)))
+    except PictureError as error:
+        return error  # raised by a worker, its message would contain a traceback
 
 
 @dataclass(frozen=True, eq=False, repr=False)

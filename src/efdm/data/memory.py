@@ -10,7 +10,7 @@ import torch
 
 from efdm.errors import SettingError
 
-SMALLER = "a smaller size or fewer pictures"
+SMALLER, STREAM = "a smaller size or fewer pictures", "a smaller size, fewer pictures, or storage='stream'"
 # folder, limit and usage of a container: cgroup v2, cgroup v1
 CONTAINERS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current"),
@@ -24,7 +24,7 @@ def check_memory(needed: int, what: str, device: torch.device | str = "cpu", *, 
     if free is not None and needed > free:
         where = torch.device(device).type.replace("cuda", "GPU").replace("cpu", "main")
         message = f"{what} need {needed / 1e9:.3g} GB of {where} memory, but {free / 1e9:.3g} GB are free"
-        raise SettingError(f"{message}; use {remedy}", "size")
+        raise SettingError(f"{message}; use {remedy}", ("size", "storage") if remedy == STREAM else "size")
 
 
 def available_memory(device: torch.device | str = "cpu") -> int | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from efdm.data.domains import DomainSet, decode_items
+from efdm.data.domains import DomainSet, Storage, decode_items
 from efdm.data.folders import Skipped, Source
 from efdm.data.images import PictureError, StrPath
 from efdm.data.layouts import Item, assign, find_items, key, read_list
@@ -40,6 +40,7 @@ def load_pacs(
     copy: Literal["complete", "partial"] = "complete",
     size: int = 227,
     seed: int = 0,
+    storage: Storage = "memory",
     workers: int | None = None,
     progress: Report = ignore,
 ) -> DomainSet:
@@ -48,7 +49,8 @@ def load_pacs(
     ``split="official"`` reads the authors' k-fold lists from the folder ``lists``, by default from a folder in or beside
     the source. Names are matched without extension, so pictures may be stored in another format. ``split="own"`` needs no
     lists: a tenth of each class and domain, drawn with ``seed``, is "val". ``copy="complete"`` accepts only the 9,991
-    pictures of the published set; ``"partial"`` accepts fewer and lists the missing ones in ``skipped``.
+    pictures of the published set; ``"partial"`` accepts fewer and lists the missing ones in ``skipped``. ``storage`` is that
+    of `load_domains`.
     """
     check_choice("split", split, ("official", "own"))
     check_choice("copy", copy, ("complete", "partial"))
@@ -74,7 +76,7 @@ def load_pacs(
     missing = [(name, f"{name} is missing") for name in listed.get("test", ()) if key(name) not in there]
     splits = {part: [name for name in names if key(name) in there] for part, names in listed.items()}
     items = assign(items, splits or 0.1, seed)
-    data = decode_items(items, size=size, classes=CLASSES, workers=workers, progress=progress)
+    data = decode_items(items, size=size, classes=CLASSES, storage=storage, workers=workers, progress=progress)
     if copy == "complete" and data.skipped:
         bad = first_few([reason for _, reason in data.skipped])
         message = f"{plural(len(data.skipped), 'picture')} of PACS cannot be read: {bad}; or choose copy='partial'"

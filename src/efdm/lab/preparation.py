@@ -51,12 +51,13 @@ def prepare_sweep(
     domains: Sequence[str] | None = None,
     pacs: Mapping[str, Any],
     changes: Mapping[str, Any],
+    storage: Storage = "memory",
     progress: Report = ignore,
 ) -> tuple[Recipe, DomainSet, dict[str, Any]]:
     """Return the recipe, its pictures and the settings that override the recipe's: the arguments of `efdm.lab.run`.
 
-    ``pacs`` are options of `load_pacs` (``split``, ``lists``, ``copy``); a recipe for other data takes none. Device,
-    precision and speed have defaults for this machine.
+    ``pacs`` are options of `load_pacs` (``split``, ``lists``, ``copy``); a recipe for other data takes none. ``storage`` is
+    that of `load_domains`. Device, precision and speed have defaults for this machine.
     """
     if pacs and recipe.data != PACS:
         raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
@@ -64,7 +65,7 @@ def prepare_sweep(
     if domains:
         check_domains("domains", domains, list_domains(recipe.data, sources))
     changes = sweep_settings(recipe, out, changes, methods)
-    data = sweep.load_data(recipe, sources, size=changes.get("size", 0), progress=progress, **pacs)
+    data = sweep.load_data(recipe, sources, size=changes.get("size", 0), storage=storage, progress=progress, **pacs)
     # runs on another split or on a part of PACS must not be mistaken for runs on PACS
     special = ["own split"] * (pacs.get("split") == "own") + ["partial copy"] * (pacs.get("copy") == "partial")
     return replace(recipe, data=", ".join([recipe.data, *special])), data, changes
@@ -110,7 +111,7 @@ def prepare_classifier(
     ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
     """
     dataset = dataset_name(sources)
-    options: Any = {"progress": progress} if dataset == DIGITS else {"progress": progress, "storage": storage}
+    options: Any = {"progress": progress, "storage": storage}
     finished = check_run_folder(out, resume=resume)
     if resume:
         settings = resumed(Settings, out, changes)
@@ -157,8 +158,7 @@ def _check_same_data(dataset: str, sources: Sequence[Path], size: int, folder: P
     if not (folder / PICTURES).exists():  # a run that was started from Python
         return
     before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES))
-    options: Any = {} if dataset == DIGITS else {"storage": "stream"}
-    data = load_dataset(dataset, sources, size, **options)
+    data = load_dataset(dataset, sources, size, storage="stream")
     skipped = {name for name, _ in pictures["skipped"]}
     found = data.subset(torch.tensor([n for n, name in enumerate(data.names) if name not in skipped]))
     fingerprint = found.fingerprint()

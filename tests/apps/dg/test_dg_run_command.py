@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from dg_commands import RECIPE, Interrupted, draw, run, runs_of, studying, training
+from runs import lines
 
 from efdm.data.pacs import CLASSES, PICTURES
 from efdm.lab import read_study
@@ -15,9 +16,9 @@ def test_a_recipe_is_run_once_and_its_table_printed(
 ) -> None:
     command = studying(recipe, pictures, tmp_path / "out", "--note", "Pictures [are] noise.")
     result = run(*command)
-    lines = result.output.splitlines()
-    assert {"reading pictures: 36/36", "runs: 0/6", "runs: 6/6"} <= set(lines)
-    assert any(re.match(r"erm, tested on day, seed 0.*: 1/2.*loss [\d.]+$", line) for line in lines), lines
+    printed = result.output.splitlines()
+    assert {"reading pictures: 36/36", "runs: 0/6", "runs: 6/6"} <= set(printed)
+    assert any(re.match(r"erm, tested on day, seed 0.*: 1/2.*loss [\d.]+$", line) for line in printed), printed
     assert "method  source  seeds" in result.output
     assert "average" in result.output
     assert "Pictures [are] noise." in result.output
@@ -56,11 +57,18 @@ def test_diverged_runs_are_named_after_the_others_have_finished(recipe: Path, pi
     assert len(runs_of(tmp_path / "out")) == 3
 
 
+def test_streamed_pictures_give_the_same_runs(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    for storage in ("memory", "stream"):
+        run(*studying(recipe, pictures, tmp_path / storage, "--domains", "day", "--storage", storage))
+    memory, stream = (lines(tmp_path / storage / "records.jsonl") for storage in ("memory", "stream"))
+    assert [(r["run"], r["loss"], r["test"]) for r in memory] == [(r["run"], r["loss"], r["test"]) for r in stream]
+
+
 def test_a_partial_copy_of_pacs_has_another_name(tmp_path: Path) -> None:
     source = draw(tmp_path / "PACS", tuple(PICTURES), CLASSES[:2], 3)
     (tmp_path / "small.py").write_text(RECIPE.format(data="pacs"))
     start = ["run", tmp_path / "small.py", "--data", source, "-o", tmp_path / "out", "--device", "cpu", "--seeds", "1"]
-    part = ["--methods", "erm", "--domains", "photo"]
+    part = ["--methods", "erm", "--domains", "photo", "--storage", "stream"]
     assert "(--copy)" in run(*start, *part, code=2).output
     assert "(--lists, --split)" in run(*start, *part, "--copy", "partial", code=2).output
     assert "pacs, own split, partial copy, leave-one-out" in run(*start, *part, "--split", "own", "--copy", "partial").output

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from dg_commands import Interrupted, draw, run, training
+from dg_commands import Interrupted, draw, run, studying, training
 
 from efdm.data.domains import load_domains
 from efdm.dg import Settings, count_correct, load_classifier
@@ -180,6 +180,24 @@ def test_wrong_arguments_are_named_before_pictures_are_read(
     assert message in " ".join(result.output.split())
 
 
+@pytest.mark.usefixtures("no_reading")
+def test_one_class_is_refused(tmp_path: Path) -> None:
+    source = draw(tmp_path / "mine", ("day", "night"), ("dog",))
+    assert "1 class (dog), expected at least 2" in run(*training(source, tmp_path / "out"), code=2).output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_reading")
+def test_pictures_that_do_not_fit_in_memory_can_be_streamed(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"), 50)
+    monkeypatch.setattr("efdm.data.memory.available_memory", lambda device: 150_000)
+    remedy = "200 pictures of 16 x 16 pixels .* storage='stream'"
+    assert re.search(rf"{remedy} \(--size, --storage\)", run(*training(source, tmp_path / "out"), code=2).output)
+    assert re.search(rf"{remedy} \(--set size, --storage\)", run(*studying(recipe, source, tmp_path / "out"), code=2).output)
+
+
 @pytest.mark.parametrize(("changes", "message"), [({"batch": 999}, "999"), ({"lr": 1e30}, "lower")])
 def test_problems_found_with_the_pictures_are_named(
     pictures: Path, tmp_path: Path, changes: dict[str, Any], message: str
@@ -192,3 +210,17 @@ def test_streamed_pictures_give_the_same_run(trained: Path, pictures: Path, tmp_
     first, second = (load_classifier(folder).model.state_dict() for folder in (trained, tmp_path / "out"))
     assert all(torch.equal(first[name], second[name]) for name in first)
     run(*training(pictures, tmp_path / "other"), "--storage", "disk", code=2)
+
+
+@pytest.mark.parametrize(("domain", "remedy"), [("day", "replace or delete it"), ("rain", "--resume")])
+def test_a_damaged_picture_of_a_stream_is_named(tmp_path: Path, domain: str, remedy: str) -> None:
+    """Pictures of the test domain are read at the end of the run, from which it can be resumed."""
+    source, out = draw(tmp_path / "mine", ("day", "night", "rain"), ("cat", "dog"), 2), tmp_path / "out"
+    whole = (source / domain / "cat" / "1.png").read_bytes()
+    (source / domain / "cat" / "1.png").write_bytes(b"")
+    result = run(*training(source, out, test_domains="rain", batch=4), "--storage", "stream", code=2)
+    assert "Traceback" not in result.output
+    assert re.search(rf"{domain}/cat/1.png is empty.*{remedy}", result.output.splitlines()[-1])
+    (source / domain / "cat" / "1.png").write_bytes(whole)
+    if remedy == "--resume":
+        run("train", "--resume", "--data", source, "-o", out, "--storage", "stream")

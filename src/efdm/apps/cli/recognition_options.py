@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from efdm.apps.cli.options import DEVICE_HELP, option
+from efdm.data.domains import Storage
 from efdm.errors import SettingError
 from efdm.lab.tasks import TASKS
 from efdm.text import suggest
@@ -21,6 +22,7 @@ Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for sever
 DeviceOrNone = Annotated[Word, option(DEVICE_HELP)]
 Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognised; see `efdm reid list`. Repeat for several.")]
 DamagedPictures = Annotated[Literal["raise", "skip"], option("Unreadable pictures: raise an error, or skip them.")]
+StorageOption = Annotated[Storage, option("memory, or stream to read pictures when they are needed.")]
 MODEL_HELP = "The model.safetensors of a run, or the folder of the run."
 DATA_HELP = "Pictures: a folder or zip of domain/class/picture; repeat for several."
 SETS_HELP = "A data set as NAME=PATH of a folder or zip; repeat for several."

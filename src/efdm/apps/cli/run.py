@@ -65,6 +65,7 @@ def dg(
     split: Split = None,
     lists: Lists = None,
     copy: Copy = None,
+    storage: common.StorageOption = "memory",
     note: Note = None,
     reuse: Reuse = None,
 ) -> None:
@@ -76,7 +77,7 @@ def dg(
     """
     with report_errors(lambda: _interrupted(out, "dg")):
         pacs = {name: value for name, value in {"split": split, "lists": lists, "copy": copy}.items() if value is not None}
-        _run(context, "dg", partial(prepare_sweep, sources=data or [], pacs=pacs))
+        _run(context, "dg", partial(prepare_sweep, sources=data or [], pacs=pacs, storage=storage))
 
 
 def reid(

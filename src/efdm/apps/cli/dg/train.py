@@ -12,14 +12,16 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import joined_processes, option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, Word, Words, collect_settings
+from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, StorageOption, Word, Words, collect_settings
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
-from efdm.data.domains import DomainSet, Storage
+from efdm.data.domains import DomainSet
+from efdm.data.images import PictureError
 from efdm.dg import METHODS, Settings, Trained, train
 from efdm.lab.preparation import EPOCHS, MAX_ITERATIONS, MIN_ITERATIONS, PICTURES, prepare_classifier
 from efdm.models.backbones import BACKBONES
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.workers import set_threads
+from efdm.training.folder import CHECKPOINT
 
 MAX_CLASSES = 12  # listed by name
 LIMITS = f"from {MIN_ITERATIONS} to {MAX_ITERATIONS} iterations"
@@ -43,7 +45,7 @@ def train_command(
     lr: Annotated[float | None, option("Learning rate. Default: 0.001 (digits: 0.1).")] = None,
     size: Annotated[int | None, option("Input size in pixels. Default: 224 (digits: 32).", min=8)] = None,
     seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
-    storage: Annotated[Storage, option("memory, or stream to read pictures when they are needed.")] = "memory",
+    storage: StorageOption = "memory",
     set_: Set = None,
     device: DeviceOrNone = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU (digits: fp32).")] = None,
@@ -67,7 +69,12 @@ def train_command(
             _print_plan(settings, pictures)
             if settings.device == "cpu":
                 set_threads(settings.size)
-            trained = train(settings, pictures, out, resume=resume, progress=progress)
+            try:
+                trained = train(settings, pictures, out, resume=resume, progress=progress)
+            except PictureError as error:  # of a stream
+                remedy = "replace it, and repeat the command with --resume"
+                remedy = remedy if (out / CHECKPOINT).exists() else "replace or delete it, and repeat the command"
+                raise PictureError(f"{error}; {remedy}") from error
         print_skipped(pictures, out / PICTURES)
         _print_results(trained, out)
 
