@@ -72,8 +72,8 @@ def train_command(
             try:
                 trained = train(settings, pictures, out, resume=resume, progress=progress)
             except PictureError as error:  # of a stream
-                remedy = "replace it, and repeat the command with --resume"
-                remedy = remedy if (out / CHECKPOINT).exists() else "replace or delete it, and repeat the command"
+                resumable = (out / CHECKPOINT).exists()  # with all pictures only
+                remedy = "replace it, and repeat the command with --resume" if resumable else "replace or delete it"
                 raise PictureError(f"{error}; {remedy}") from error
         print_skipped(pictures, out / PICTURES)
         _print_results(trained, out)
