@@ -12,13 +12,10 @@ with device events:
 Ratios compare times of the same run.
 """
 
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from unittest import mock
 
 import torch
 from baselines import adain, copy_limit, sort_scatter, three_sort
@@ -33,7 +30,6 @@ from efdm.ops import Partners
 from efdm.training.device import default_device
 
 ROTATED_BYTES = 256 << 20  # several times a typical last-level cache
-FIRST_CALLS = (1000, 3000, 20_000, 100_000)  # row lengths: one block, one block, chunks, radix sort
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -143,18 +139,6 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
     }
 
 
-def _match_rows(n: int) -> None:
-    efdm(*torch.rand(2, 1, 1, n, device="cuda"))
-    torch.cuda.synchronize()
-
-
-def first_calls() -> dict[str, float]:
-    """Return the seconds of the first float32 match of rows of some lengths, whose kernels are not compiled yet."""
-    with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
-        _match_rows(100)  # loads the compiler
-        return {str(n): round(_seconds(lambda _, n=n: _match_rows(n), 1, "cpu"), 3) for n in FIRST_CALLS}
-
-
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default=default_device())
@@ -163,9 +147,6 @@ def main() -> None:
     options = parser.parse_args()
     budget = options.budget or (2.0 if options.device == "cpu" else 0.2)
     record = {"environment": environment(options.device), "rows": []}
-    if options.device == "cuda":
-        record["first_calls"] = first_calls()
-        print(f"seconds of the first call by row length: {record['first_calls']}", file=sys.stderr, flush=True)
     for case in CASES:
         if options.device not in case.where or options.cases not in case.name:
             continue
