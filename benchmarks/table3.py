@@ -116,26 +116,32 @@ def times(networks: dict[str, StyleNetwork], options: argparse.Namespace) -> lis
     device, rows = options.device, []
     inputs = [channels_last(torch.rand(1, 3, options.side, options.side, device=device)) for _ in range(2)]
 
-    def add(method: str, call: Callable[[], Tensor], rounds: int, *, precision: str = "fp32", share: float = 1) -> None:
-        found = statistics.median(seconds(call, device) for _ in range(rounds)) / share
-        rows.append({"method": method, "precision": precision, "seconds": round(found, 6), "share_timed": share})
-        print(rows[-1], flush=True)
+    def add(calls: dict[str, Callable[[], object]], rounds: int, *, precision: str = "fp32", share: float = 1) -> None:
+        found: dict[str, list[float]] = {method: [] for method in calls}
+        for _ in range(rounds):  # methods alternate, so that a slow moment of the machine does not affect only one
+            for method, call in calls.items():
+                found[method].append(seconds(call, device) / share)
+        for method, some in found.items():
+            median = round(statistics.median(some), 6)
+            rows.append({"method": method, "precision": precision, "seconds": median, "share_timed": share})
+            print(rows[-1], flush=True)
 
-    for method in TRAINED:
-        call = partial(trained(networks[method], method), *inputs)
+    calls = {method: partial(trained(networks[method], method), *inputs) for method in TRAINED}
+    published = {"hm-skimage": partial(with_skimage(networks["hm"]), *inputs)}
+    for call in (*calls.values(), *published.values()):
         call()  # compiles kernels
-        add(method, call, ROUNDS[device])
-    call = partial(with_skimage(networks["hm"]), *inputs)
-    call()
-    add("hm-skimage", call, 3)
+    add(calls, ROUNDS[device])
+    add(published, 3)
     if device == "cuda":
+        halves, graphs = [x.bfloat16() for x in inputs], {}
         for method in ("adain", "efdm"):
-            call = partial(trained(load(options.files[method], device).bfloat16(), method), *(x.bfloat16() for x in inputs))
-            add(method, graphed(call), ROUNDS[device], precision="bf16, CUDA graph")
+            run = trained(load(options.files[method], device).bfloat16(), method)
+            graphs[method] = graphed(lambda x, run=run: run(x, halves[1]), halves[0])
+        add(graphs, ROUNDS[device], precision="bf16, CUDA graph")
     for method, row in OPTIMISED.items():
         optimised(method, networks["efdm"], 2)(*inputs)
         steps = options.iterations or row.iterations
-        add(method, partial(optimised(method, networks["efdm"], steps), *inputs), 1, share=steps / row.iterations)
+        add({method: partial(optimised(method, networks["efdm"], steps), *inputs)}, 1, share=steps / row.iterations)
     return rows
 
 
