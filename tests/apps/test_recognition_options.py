@@ -1,7 +1,7 @@
 import pytest
 
 from efdm.apps.cli.options import parse_shard
-from efdm.apps.cli.recognition_options import parse_names, parse_seeds, parse_settings
+from efdm.apps.cli.recognition_options import parse_names, parse_seeds, parse_sets, parse_settings
 from efdm.errors import SettingError
 
 
@@ -38,6 +38,7 @@ def test_known_names_may_contain_commas() -> None:
         (lambda: parse_settings(["lr"]), "set"),
         (lambda: parse_settings(["momentm=1"]), "set"),
         (lambda: parse_settings(["movable=1"]), "set"),  # a class variable, not a setting
+        (lambda: parse_sets(["market="]), "data"),
     ],
 )
 def test_the_wrong_option_is_named(parse: object, setting: str) -> None:

@@ -156,7 +156,8 @@ def search_files(
         return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
     if not queries:
-        raise PictureError(f"{query} holds no readable pictures; check the name")
+        reason = next((reason for name, reason in pictures.skipped if name == inside), "check the name")
+        raise PictureError(f"{query} holds no readable pictures: {reason}")
     return run(pictures, pictures, queries=torch.tensor(queries))
 
 

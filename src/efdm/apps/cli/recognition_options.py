@@ -44,7 +44,7 @@ def parse_sets(words: Sequence[str] | None, setting: str = "data") -> dict[str, 
         name, equals, rest = word.partition("=")
         path = Path(rest if equals and not Path(word).exists() else word)
         name = name if str(path) != word else path.resolve().stem
-        if not name or not str(path):
+        if not name or (equals and not rest):
             raise SettingError(f"{setting} must be NAME=PATH or a path, got {word!r}", setting)
         if name in sets:
             raise SettingError(f"two data sets are named {name!r}; name them with NAME=PATH", setting)
