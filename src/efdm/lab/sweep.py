@@ -8,12 +8,13 @@ need it. Calling `run` again continues an interrupted sweep; finished runs are n
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -40,7 +41,7 @@ from efdm.training.files import write_json
 from efdm.training.folder import DONE, LOCK, check_unlocked, lock_folder
 from efdm.training.settings import FILE as SETTINGS
 
-RECIPE = "recipe.json"
+RECIPE, RUNS = "recipe.json", "runs"
 Sources = str | Path | Sequence[str | Path]
 
 
@@ -88,6 +89,7 @@ def run(
     domains: Sequence[str] | None = None,
     shard: tuple[int, int] = (1, 1),
     lanes: int = 1,
+    keep: Literal["models", "records"] = "models",
     notes: Sequence[str] = (),
     reuse: Sequence[Path] = (),
     progress: Report = ignore,
@@ -103,6 +105,7 @@ def run(
         shard: ``(i, n)`` takes every n-th of the selected runs, starting with the i-th (counted from 1), for n machines or
             GPUs with a folder each. `read_study` merges the folders.
         lanes: the number of runs at a time: on one GPU, or in processes on a CPU.
+        keep: "records" deletes the folder of every finished run, with its model and log.
         notes: sentences to print under the tables.
         reuse: folders of other sweeps on the same pictures. Their records of runs with the same settings are copied.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
@@ -132,6 +135,8 @@ def run(
         def finished(trained: Trained) -> None:
             nonlocal done
             append_records(out / FILE, trained.records)
+            if keep == "records":
+                shutil.rmtree(out / RUNS / trained.records[0]["run"], ignore_errors=True)
             done += 1
             progress(Progress("runs", done, total))
 
@@ -139,7 +144,7 @@ def run(
         diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / "runs", lanes=lanes, progress=progress, finished=finished)
+                train(same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished)
             except DivergedError as error:  # raised when the other runs have finished
                 diverged.append(error)
         if diverged:

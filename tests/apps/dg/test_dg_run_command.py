@@ -32,6 +32,20 @@ def test_a_recipe_is_run_once_and_its_table_printed(
     assert runs_of(tmp_path / "out") == before
 
 
+def test_models_of_finished_runs_can_be_deleted(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = studying(recipe, pictures, tmp_path / "out", "--keep", "records")
+    with monkeypatch.context() as patched:
+        Interrupted(patched, after=4)  # in the first iteration of the third run
+        run(*command, code=130)
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 1  # the interrupted run can be resumed
+    run(*command)
+    assert not list((tmp_path / "out" / "runs").iterdir())
+    assert len(runs_of(tmp_path / "out")) == 6
+    assert "average" in run("table", tmp_path / "out").output
+
+
 def test_an_interrupted_run_resumes_with_the_same_command(
     recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -36,6 +36,7 @@ Device = Annotated[Word, option("cpu, cuda or cuda:1. Default: the recipe's, or 
 Precision = Annotated[Word, choice(PRECISIONS, "Default: bf16 on a GPU.")]
 Speed = Annotated[Word, choice(SPEEDS, "Default: compile+graph on a GPU, plain on a CPU.")]
 Lanes = Annotated[int, option("Runs trained at the same time: on one GPU, or in CPU processes.", min=1)]
+Keep = Annotated[Literal["models", "records"], option("records: delete the model and log of every finished run.")]
 Split = Annotated[Word, option("PACS only. official (default): the authors' lists; own: a tenth of each class to validate.")]
 Lists = Annotated[Path | None, option("PACS only: folder of the authors' lists. Default: in or next to --data.")]
 Copy = Annotated[Word, option("PACS only. complete (default): require all pictures; partial: use those that exist.")]
@@ -62,6 +63,7 @@ def dg(
     precision: Precision = None,
     speed: Speed = None,
     lanes: Lanes = 1,
+    keep: Keep = "models",
     split: Split = None,
     lists: Lists = None,
     copy: Copy = None,
@@ -98,6 +100,7 @@ def reid(
     precision: Precision = None,
     speed: Speed = None,
     lanes: Lanes = 1,
+    keep: Keep = "models",
     note: Note = None,
     reuse: Reuse = None,
 ) -> None:
@@ -132,15 +135,15 @@ def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study
             prepared, data, settings = prepare(recipe, out=out, changes=changes, **chosen)
             print_data_warnings(data)
             study = lab.run(
-                prepared, data, out, seeds=seeds, shard=shard, lanes=given["lanes"], notes=given["note"] or [],
-                reuse=given["reuse"] or [], **chosen, **settings,
+                prepared, data, out, seeds=seeds, shard=shard, lanes=given["lanes"], keep=given["keep"],
+                notes=given["note"] or [], reuse=given["reuse"] or [], **chosen, **settings,
             )  # fmt: skip
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))
         raise
     print_skipped(data, out / "environment.json")
     print_tables(lab.tables(study))
-    print_text(f"\nrecords, models and logs: {out}")
+    print_text(f"\nrecords{', models and logs' if given['keep'] == 'models' else ''}: {out}")
     print_text(f"print the tables again: efdm {task} table {out}")
     return study, data
 
