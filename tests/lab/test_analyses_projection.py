@@ -50,5 +50,7 @@ def test_files_and_accuracies(data: DomainSet, model: nn.Module, tmp_path: Path)
     assert [row["counts"] for row in content["rows"]] == [
         {"outline": count_correct(model, data, outline, 32)}, {"outline": half},
     ]  # fmt: skip
+    with pytest.raises(ValueError, match="no pictures of painting"):
+        projection.analyse(sample, tmp_path, stages=STAGES, train_domains=["ink", "painting"])
     with pytest.raises(ValueError, match="other domains"):
         projection.analyse(sample, tmp_path, stages=STAGES, train_domains=data.domain_names)
