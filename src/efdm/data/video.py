@@ -270,7 +270,7 @@ class Soundtrack:
         self._next = next(self._packets, None)
 
     def until(self, time: Fraction | None) -> None:
-        """Write the packets up to ``time``, or all that are left (None)."""
+        """Write the packets up to ``time``, or all remaining ones if it is None."""
         try:
             while (packet := self._next) is not None:
                 if time is not None and packet.dts is not None and packet.dts * packet.time_base > time:

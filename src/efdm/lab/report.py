@@ -26,7 +26,7 @@ TOLERANCE = 0.5  # percentage points: about the standard error of an accuracy ne
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text with a title, and a caption of sentences."""
+    """A table of strings with a title and a caption, which is a list of sentences."""
 
     title: str
     head: list[str]
