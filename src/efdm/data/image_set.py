@@ -16,7 +16,7 @@ from torch import Tensor
 
 from efdm.data.folders import Skipped, Source, find_pictures
 from efdm.data.images import PictureError, StrPath, centre_crop, decode, on_white, resize, short_side_size, to_uint8
-from efdm.data.memory import check_memory
+from efdm.data.memory import FEWER, Remedy, check_memory
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report, ignore
 from efdm.text import first_few, plural
@@ -130,21 +130,24 @@ def read_all(
         raise PictureError(f"none of {len(items)} pictures could be read: {first_few([reason for _, reason in skipped])}")
 
 
-def empty_images(count: int, size: tuple[int, int], **options: str) -> Tensor:
-    """Return an uninitialized tensor ``(count, 3, *size)``. Raise `SettingError` if it does not fit in memory.
-
-    ``options`` are those of `check_memory`.
-    """
+def empty_images(count: int, size: tuple[int, int], *, remedy: Remedy = FEWER) -> Tensor:
+    """Return an uninitialized tensor ``(count, 3, *size)``. Raise `SettingError` if it does not fit in memory."""
     height, width = size
-    check_memory(3 * count * height * width, f"{plural(count, 'picture')} of {height} x {width} pixels", **options)
+    check_memory(3 * count * height * width, f"{plural(count, 'picture')} of {height} x {width} pixels", remedy=remedy)
     return torch.empty(count, 3, height, width, dtype=torch.uint8)
 
 
 def read_images(
-    items: Sequence[T], size: tuple[int, int], fit: Fit, workers: int | None, progress: Report, **options: str
+    items: Sequence[T],
+    size: tuple[int, int],
+    fit: Fit,
+    workers: int | None,
+    progress: Report,
+    *,
+    remedy: Remedy = FEWER,
 ) -> tuple[Tensor, list[T], Skipped]:
     """Return the pictures of ``items`` ``(n, 3, *size)``, their items, and the unreadable ones; see `empty_images`."""
-    images, found, skipped = empty_images(len(items), size, **options), list[T](), Skipped()
+    images, found, skipped = empty_images(len(items), size, remedy=remedy), list[T](), Skipped()
     for item, image in read_all(items, functools.partial(read_fitted, size=size, fit=fit), workers, progress, skipped):
         images[len(found)] = image
         found.append(item)

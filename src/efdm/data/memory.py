@@ -5,12 +5,23 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from efdm.errors import SettingError
 
-SMALLER, STREAM = "a smaller size or fewer pictures", "a smaller size, fewer pictures, or storage='stream'"
+
+class Remedy(NamedTuple):
+    """What helps against a lack of memory, and the settings that it concerns."""
+
+    words: str
+    settings: tuple[str, ...]
+
+
+SMALLER = Remedy("a smaller size", ("size",))
+FEWER = Remedy("a smaller size or fewer pictures", ("size",))
+STREAM = Remedy("a smaller size, fewer pictures, or storage='stream'", ("size", "storage"))
 # folder, limit and usage of a container: cgroup v2, cgroup v1
 CONTAINERS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current"),
@@ -18,13 +29,13 @@ CONTAINERS = (
 )
 
 
-def check_memory(needed: int, what: str, device: torch.device | str = "cpu", *, remedy: str = SMALLER) -> None:
+def check_memory(needed: int, what: str, device: torch.device | str = "cpu", *, remedy: Remedy = FEWER) -> None:
     """Raise `SettingError` if ``needed`` bytes for ``what``, such as "9991 pictures", are not free on a device."""
     free = available_memory(device)
     if free is not None and needed > free:
         where = torch.device(device).type.replace("cuda", "GPU").replace("cpu", "main")
         message = f"{what} need {needed / 1e9:.3g} GB of {where} memory, but {free / 1e9:.3g} GB are free"
-        raise SettingError(f"{message}; use {remedy}", ("size", "storage") if remedy == STREAM else "size")
+        raise SettingError(f"{message}; use {remedy.words}", remedy.settings)
 
 
 def available_memory(device: torch.device | str = "cpu") -> int | None:

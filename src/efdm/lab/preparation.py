@@ -14,7 +14,7 @@ from torch import nn
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet, Storage
-from efdm.data.memory import check_memory
+from efdm.data.memory import SMALLER, check_memory
 from efdm.dg import METHODS, Settings
 from efdm.dg.protocols import Cell
 from efdm.dg.settings import check
@@ -222,7 +222,7 @@ def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettin
     name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
     height, width = height_and_width(settings.get("size", defaults.size))
     pixels = f"{height} x {width} pixels"
-    check_memory(FEATURE_BYTES * height * width, f"features of a picture of {pixels}", remedy="a smaller size")
+    check_memory(FEATURE_BYTES * height * width, f"features of a picture of {pixels}", remedy=SMALLER)
     model = build_backbone(name, 2, weights=weights)
     try:
         with torch.no_grad():

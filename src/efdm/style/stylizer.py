@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import Picture, resize
-from efdm.data.memory import check_memory
+from efdm.data.memory import SMALLER, check_memory
 from efdm.models import StyleNetwork
 from efdm.models.weights import pretrained
 from efdm.ops import MATCHERS, PreparedStyle, prepare
@@ -317,7 +317,7 @@ class Stylizer:
         if pixels > LARGE:
             # measured with `small`; pictures are float32, and features have the precision of the network
             needed = pixels * (60 + 25 * self.dtype.itemsize)
-            check_memory(needed, f"{height} x {width} pixels of the {role}", self.device, remedy="a smaller size")
+            check_memory(needed, f"{height} x {width} pixels of the {role}", self.device, remedy=SMALLER)
 
     def _load(self, picture: Picture) -> tuple[Tensor, Tensor | None]:
         """Return the RGB batch on the device, and the mask of visible pixels if some are transparent."""
