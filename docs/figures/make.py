@@ -23,6 +23,7 @@ from efdm.style import Stylizer
 from efdm.style.demo import Studio, contact_sheet
 
 INK, STYLE, MATCHED = "#1b1b1e", "#d1495b", "#00798c"
+QUALITY = 72  # of WebP files
 
 
 def one_channel() -> tuple[torch.Tensor, torch.Tensor]:
@@ -68,7 +69,7 @@ def demo(folder: Path, size: int | None) -> Path:
     """Draw the contact sheet of `make demo` at a smaller size."""
     made = contact_sheet(Studio(Stylizer.from_pretrained("small"), size or 256))
     out = folder / "demo.webp"
-    write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=85)
+    write_picture(out, resize(made, (made.shape[1] * 1400 // made.shape[2], 1400)), quality=QUALITY)
     return out
 
 
@@ -88,7 +89,7 @@ def failures(folder: Path, size: int | None) -> Path:
         rows.append([content, painting, stylizer.stylize(content, painting)])
     columns = list(map(list, zip(*rows, strict=True)))
     out = folder / "failures.webp"
-    write_picture(out, sheet(columns, column_labels=tuple(FAILURES), cell=300), quality=85)
+    write_picture(out, sheet(columns, column_labels=tuple(FAILURES), cell=300), quality=QUALITY)
     return out
 
 
@@ -115,7 +116,7 @@ def tolerance(folder: Path, size: int | None) -> Path:
         rows.append([content, painting, *(stylizer.stylize(content, painting, strength=1.0, **way) for way in ways)])
     labels = ("content", "style", "exact", f"tolerance {stylizer.network.tolerance:g}", "AdaIN")
     out = folder / "tolerance.webp"
-    write_picture(out, sheet(rows, column_labels=labels, cell=(240, 280)), quality=85)
+    write_picture(out, sheet(rows, column_labels=labels, cell=(240, 280)), quality=QUALITY)
     return out
 
 
@@ -133,7 +134,7 @@ def colours(folder: Path, size: int | None) -> Path:
         made = [match_picture(*pictures, **options) for options in COLOUR_MATCHES.values()]
         rows.append([picture / 255 for picture in (*pictures, *made)])
     out = folder / "colours.webp"
-    write_picture(out, sheet(rows, column_labels=("content", "reference", *COLOUR_MATCHES), cell=230), quality=85)
+    write_picture(out, sheet(rows, column_labels=("content", "reference", *COLOUR_MATCHES), cell=230), quality=QUALITY)
     return out
 
 
@@ -160,7 +161,7 @@ def joint(folder: Path, size: int | None) -> Path:
         made = [stylizer.stylize(content, painting, method=method, strength=1.0) for method in methods]
         rows.append([content, painting, *made])
     out = folder / "joint.webp"
-    write_picture(out, sheet(rows, column_labels=("content", "style", *methods), cell=256), quality=85)
+    write_picture(out, sheet(rows, column_labels=("content", "style", *methods), cell=256), quality=QUALITY)
     return out
 
 
