@@ -162,6 +162,15 @@ def test_select_by_domain_and_split(folder: Path) -> None:
         data.select(split="dev")
 
 
+def test_some_domains_are_read_with_the_splits_of_all(folder: Path) -> None:
+    (folder / "art" / "cat" / "000.png").write_bytes(b"not read")
+    data, every = load_domains(folder, size=2, seed=3, domains=["photo"]), load_domains(folder, size=2, seed=3)
+    assert (data.domain_names, data.classes, len(data), data.skipped) == (["photo"], list(CLASSES), 15, [])
+    assert named(data, "val") == {name for name in named(every, "val") if name.startswith("photo/")}
+    with pytest.raises(ValueError, match=r"'sketch'.* 'art', 'photo'"):
+        load_domains(folder, domains=["sketch"])
+
+
 def test_subset(folder: Path) -> None:
     data = load_domains(folder, size=2)
     chosen = torch.tensor([29, 3, 4, 0, 17])

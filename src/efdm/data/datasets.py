@@ -36,7 +36,7 @@ class Listing(NamedTuple):
 # loader and listing; other names refer to folders and zips with the layout domain/class/picture
 DATASETS: Mapping[str, tuple[Callable[..., DomainSet], Listing]] = MappingProxyType({
     DIGITS: (
-        lambda _, *, size, progress, storage="memory": digits.load_digits_domains(size),
+        lambda _, *, size, progress, storage="memory", domains=None: digits.load_digits_domains(size),
         Listing(list(digits.STYLES), digits.CLASSES),
     ),
     PACS: (pacs.load_pacs, Listing(list(pacs.PICTURES), list(pacs.CLASSES))),

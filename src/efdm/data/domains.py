@@ -176,6 +176,7 @@ def load_domains(
     source: StrPath | Sequence[StrPath],
     *,
     size: int = 227,
+    domains: Sequence[str] | None = None,
     split: Split = 0.1,
     seed: int = 0,
     fit: Fit = "stretch",
@@ -185,16 +186,20 @@ def load_domains(
 ) -> DomainSet:
     """Read pictures stored as ``domain/class/picture`` from a folder, a zip, several of them, or a folder of zips.
 
-    ``split`` is the share of each class and domain for "val", or lists of names ``{"train": [...], "val": [...]}``, matched
-    without extension. Split folders (``domain/train/class``) override a share, as do lists like those of DomainNet
-    (``clipart_train.txt`` and ``clipart_test.txt`` beside ``clipart``): then "test" is the second list, and "val" a share
-    of the first. ``fit="stretch"`` resizes pictures to squares without keeping their aspect ratio, as is usual for these
-    sets; "crop" takes the centre. Damaged pictures are listed in ``skipped`` and do not change the splits of the others.
+    ``domains`` defaults to all; the pictures of other domains are not read. ``split`` is the share of each class and domain
+    for "val", or lists of names ``{"train": [...], "val": [...]}``, matched without extension. Split folders
+    (``domain/train/class``) override a share, as do lists like those of DomainNet (``clipart_train.txt`` and
+    ``clipart_test.txt`` beside ``clipart``): then "test" is the second list, and "val" a share of the first.
+    ``fit="stretch"`` resizes pictures to squares without keeping their aspect ratio, as is usual for these sets; "crop"
+    takes the centre. Damaged pictures are listed in ``skipped`` and do not change the splits of the others.
 
     A set that does not fit in memory raises `SettingError`. ``storage="stream"`` reads pictures whenever they are needed,
     in ``workers`` processes; a damaged picture then raises an error when it is read. Training gives the same result.
     """
     found, outside = find_items(source)
+    for domain in domains or ():
+        check_choice("domains", domain, sorted({item.domain for item in found}))
+    found = [item for item in found if domains is None or item.domain in domains]
     notes = empty_folders(found)
     items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
     items = assign(items, split, seed)
