@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,13 @@ def test_unknown_domains_and_too_large_batches_are_refused(data: DomainSet) -> N
         train(settings(train_domains=("oil",)), data)
     with pytest.raises(ValueError, match="do not fill one batch of 1000"):
         train(settings(batch=1000), data)
+
+
+def test_one_class_is_refused(data: DomainSet, tmp_path: Path) -> None:
+    one = replace(data, labels=torch.zeros_like(data.labels), classes=["7"])
+    with pytest.raises(SettingError, match=r"1 class \(7\), expected at least 2"):
+        train(settings(), one, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("how", ["train", "train_together"])

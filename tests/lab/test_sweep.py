@@ -313,6 +313,13 @@ def test_a_batch_must_fit_every_domain(trainer: Trainer, tmp_path: Path) -> None
     assert not run(recipe, small_set(), tmp_path / "out", train=trainer, batch=8).missing
 
 
+def test_one_class_is_refused(trainer: Trainer, tmp_path: Path) -> None:
+    one = replace(small_set(), labels=torch.zeros(len(small_set()), dtype=torch.int64), classes=["dog"])
+    with pytest.raises(SettingError, match=r"1 class \(dog\), expected at least 2"):
+        run(RECIPE, one, tmp_path / "out", train=trainer)
+    assert not (tmp_path / "out").exists()
+
+
 def test_equal_rows_are_trained_once(trainer: Trainer, tmp_path: Path) -> None:
     recipe = replace(RECIPE, methods={"erm": {}, "again": {"method": "erm"}}, orders=(), seeds=(0,))
     study = run(recipe, small_set(), tmp_path, train=trainer)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from efdm.data.datasets import Listing
 from efdm.data.domains import DomainSet, StreamedImages, batches_of
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
 from efdm.data.torch_datasets import Datasets, from_datasets
@@ -19,6 +20,7 @@ from efdm.dg.classifier import load_classifier, save_classifier
 from efdm.dg.evaluate import evaluate
 from efdm.dg.settings import Settings
 from efdm.dg.step import make_step
+from efdm.errors import SettingError
 from efdm.progress import Report
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
@@ -37,8 +39,16 @@ class Trained:
     classes: list[str]
 
 
+def check_classes(data: DomainSet | Listing) -> None:
+    """Raise SettingError unless the data have at least two classes."""
+    if len(data.classes) < 2:
+        problem = f"1 class ({', '.join(data.classes)}), expected at least 2"
+        raise SettingError(f"{problem}; check the labels, or that folders are domain/class/picture", "data")
+
+
 def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
-    """Return the batches of indices from iteration ``start`` on."""
+    """Return the batches of indices from iteration ``start`` on. Raise SettingError if the data do not fit the settings."""
+    check_classes(data)
     pools = {domain: data.select(domain, "train") for domain in settings.train_domains}
     common: dict[str, Any] = {"seed": settings.seed, "epochs": "endless", "start": start}
     if settings.batches == "domains":
@@ -54,7 +64,9 @@ class ClassifierTask(RecognitionTask[Settings, DomainSet, Trained]):
     @staticmethod
     def read(data: DomainSet | Datasets, settings: Settings, progress: Report) -> DomainSet:
         """Return the data. Torch datasets by domain are read into memory by `efdm.data.from_datasets`."""
-        return data if isinstance(data, DomainSet) else from_datasets(data, size=settings.size, progress=progress)
+        pictures = data if isinstance(data, DomainSet) else from_datasets(data, size=settings.size, progress=progress)
+        check_classes(pictures)
+        return pictures
 
     @classmethod
     def load(cls, settings: Settings, folder: Path, records: list[Record]) -> Trained:
