@@ -6,6 +6,7 @@ import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from efdm.data.memory import SMALLER, check_memory
 from efdm.dg import METHODS, Settings
 from efdm.dg.protocols import Cell
 from efdm.dg.settings import check
+from efdm.dg.training import check_classes
 from efdm.errors import SettingError
 from efdm.lab import sweep
 from efdm.lab.recipe import Recipe, load_recipe
@@ -62,6 +64,7 @@ def prepare_sweep(
     if pacs and recipe.data != PACS:
         raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
     sweep.check_sources(recipe, sources)
+    check_outside(out, sources)
     if domains:
         check_domains("domains", domains, list_domains(recipe.data, sources))
     changes = sweep_settings(recipe, out, changes, methods)
@@ -81,6 +84,13 @@ def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any], method
     if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
         check_backbone(settings, recipe.kind.settings)
     return {**changes, **machine}
+
+
+def check_outside(out: Path, sources: Sequence[Path]) -> None:
+    """Raise SettingError if ``out`` is inside one of the ``sources``, where its files and folders would be read as data."""
+    for source in sources:
+        if dataset_name(sources) != DIGITS and out.resolve().is_relative_to(source.resolve()):
+            raise SettingError(f"{out} is inside the data, {source}; choose a folder outside of it", "out")
 
 
 def dataset_name(sources: Sequence[Path]) -> str:
@@ -111,20 +121,25 @@ def prepare_classifier(
     ``resume``, the settings are those of the run, and ``changes`` may only repeat them or choose another device.
     """
     dataset = dataset_name(sources)
-    options: Any = {"progress": progress, "storage": storage}
+    load = partial(load_dataset, dataset, sources)
+    check_outside(out, sources)
     finished = check_run_folder(out, resume=resume)
     if resume:
         settings = resumed(Settings, out, changes)
-        _check_same_data(dataset, sources, settings.size, out)
-        return settings, None if finished else load_dataset(dataset, sources, settings.size, **options)
+        used: Any = {"size": settings.size, "domains": settings.train_domains + settings.test_domains}
+        _check_same_data(load(**used, storage="stream"), out)
+        return settings, None if finished else load(**used, storage=storage, progress=progress)
     known = {**default_settings(dataset, changes.get("backbone")), **changes}
     known |= device_settings(known)
     check_method("method", known["method"], METHODS)
     known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
-    known |= _domains(list_domains(dataset, sources), changes)
+    listing = list_domains(dataset, sources)
+    check_classes(listing)
+    known |= _domains(listing, changes)
     check(_settings(known, Settings.batch))
     known["stages"] = choose_stages(known, Settings)
-    data = load_dataset(dataset, sources, known.get("size", Settings.size), **options)
+    used = {"size": known.get("size", Settings.size), "domains": known["train_domains"] + known["test_domains"]}
+    data = load(**used, storage=storage, progress=progress)
     settings = _settings(known, len(data.select(known["train_domains"], "train")))
     check(settings)
     out.mkdir(parents=True, exist_ok=True)
@@ -153,12 +168,11 @@ def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> An
     return settings
 
 
-def _check_same_data(dataset: str, sources: Sequence[Path], size: int, folder: Path) -> None:
-    """Raise RunFolderError if the run in ``folder`` was started with other data. Pictures are listed but not read."""
+def _check_same_data(data: DomainSet, folder: Path) -> None:
+    """Raise RunFolderError if the run in ``folder`` was started with other data, which need not have been read."""
     if not (folder / PICTURES).exists():  # a run that was started from Python
         return
     before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES))
-    data = load_dataset(dataset, sources, size, storage="stream")
     skipped = {name for name, _ in pictures["skipped"]}
     found = data.subset(torch.tensor([n for n, name in enumerate(data.names) if name not in skipped]))
     fingerprint = found.fingerprint()
@@ -167,9 +181,6 @@ def _check_same_data(dataset: str, sources: Sequence[Path], size: int, folder: P
 
 def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the training and test domains; each defaults to the domains that the other does not name."""
-    if len(listing.classes) < 2:
-        problem = f"1 class ({listing.classes[0]}), expected at least 2"
-        raise SettingError(f"{problem}; check that folders are domain/class/picture", "data")
     for name in ("train_domains", "test_domains"):
         check_domains(name, changes.get(name) or (), listing)
     test = changes.get("test_domains")

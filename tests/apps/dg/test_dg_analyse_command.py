@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from dg_commands import run, training
+from dg_commands import draw, run, training
 
 from efdm.dg import load_classifier
 from efdm.lab import analyses
@@ -44,6 +44,22 @@ def test_an_analysis_prints_its_summary_and_its_files(
     numbers = json.loads((out / f"{analysis}.json").read_text())
     assert numbers["model"] == "tiny, efdmix-flow"
     assert numbers["pictures"] == {"day": 8, "night": 8, "rain": 8}
+
+
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_streamed_pictures_give_the_same_numbers(trained: Path, pictures: Path, tmp_path: Path, analysis: str) -> None:
+    found = []
+    for storage in ("memory", "stream"):
+        command = ["analyse", analysis, "--checkpoint", trained, "--data", pictures, "-o", tmp_path / storage]
+        run(*command, "--per-domain", 4, "--storage", storage)
+        found.append(json.loads((tmp_path / storage / f"{analysis}.json").read_text()))
+    assert found[0] == found[1]
+
+
+def test_projection_needs_the_classes_of_the_model(trained: Path, tmp_path: Path) -> None:
+    other = draw(tmp_path / "other", ("day", "night", "rain"), ("ant", "cat", "dog"), 3)
+    command = ["analyse", "projection", "--checkpoint", trained, "--data", other, "-o", tmp_path / "out"]
+    assert "the classes ant, cat, dog are not those of the model (cat, dog)" in run(*command, code=2).output
 
 
 @pytest.mark.parametrize(

@@ -188,14 +188,37 @@ def test_one_class_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_reading")
+def test_a_folder_inside_the_data_is_refused(pictures: Path, recipe: Path, trained: Path) -> None:
+    inside = pictures / "day" / "out"
+    analysis = ["analyse", "ties", "--checkpoint", trained, "--data", pictures, "-o", inside]
+    for command in (training(pictures, inside), studying(recipe, pictures, inside), analysis):
+        assert f"{inside} is inside the data, {pictures}" in run(*command, code=2).output
+    assert not inside.exists()
+
+
+def test_other_domains_are_neither_read_nor_counted(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [*training(pictures, tmp_path / "out", iterations=6, train_domains="day", test_domains="night"), "--set"]
+    with monkeypatch.context() as patched:
+        Interrupted(patched, after=3)
+        result = run(*command, "log_every=1", code=130)
+    assert "24 pictures of 2 classes (cat, dog); training domains: day; held-out domains: night" in result.output
+    assert "reading pictures: 24/24" in result.output
+    run("train", "--resume", "--data", pictures, "-o", tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "records.jsonl").read_text().splitlines()[-1])
+    assert list(record["val"]) == ["day", "night"]
+
+
+@pytest.mark.usefixtures("no_reading")
 def test_pictures_that_do_not_fit_in_memory_can_be_streamed(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = draw(tmp_path / "mine", ("day", "night"), ("cat", "dog"), 50)
     monkeypatch.setattr("efdm.data.memory.available_memory", lambda device: 150_000)
     remedy = "200 pictures of 16 x 16 pixels .* storage='stream'"
     assert re.search(rf"{remedy} \(--size, --storage\)", run(*training(source, tmp_path / "out"), code=2).output)
     assert re.search(rf"{remedy} \(--set size, --storage\)", run(*studying(recipe, source, tmp_path / "out"), code=2).output)
+    analysis = ["analyse", "ties", "--checkpoint", trained, "--data", source, "-o", tmp_path / "out"]
+    assert re.search(rf"{remedy} \(--storage\)", run(*analysis, code=2).output)
 
 
 @pytest.mark.parametrize(("changes", "message"), [({"batch": 999}, "999"), ({"lr": 1e30}, "lower")])

@@ -19,13 +19,15 @@ from typing import Any
 import torch
 
 from efdm.data.datasets import DIGITS, check_domains, load_dataset
+from efdm.data.domains import Storage
 from efdm.dg.classifier import load_classifier
 from efdm.errors import SettingError
 from efdm.lab.analyses import histogram, projection, ties, tsne
 from efdm.lab.analyses.features import Sample, pick
-from efdm.lab.preparation import dataset_name
+from efdm.lab.preparation import check_outside, dataset_name
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
+from efdm.text import first_few
 from efdm.training.folder import check_unlocked
 
 __all__ = ["ANALYSES", "Analysis", "Sample", "analyse_classifier", "pick"]
@@ -72,6 +74,7 @@ def analyse_classifier(
     domains: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     per_domain: int | None = None,
+    storage: Storage = "memory",
     device: str | torch.device = "cpu",
     progress: Report = ignore,
     **options: Any,
@@ -80,9 +83,10 @@ def analyse_classifier(
 
     ``checkpoint`` is a model.safetensors or the folder of its run. ``sources`` may be empty for a model of the digits.
     ``per_domain`` pictures of each domain are used, by default as many as the analysis needs, of some ``domains`` and
-    ``classes`` or of all. Features are taken after ``stages``. "histogram" and "tsne" take one stage, by default the first
-    that the method changes. "ties" takes several, by default all, and "projection" by default those that the method changes.
-    ``options`` are further keyword arguments of `Analysis.analyse`, such as ``channel`` or ``perplexity``.
+    ``classes`` or of all. ``storage`` is that of `load_domains`. Features are taken after ``stages``. "histogram" and "tsne"
+    take one stage, by default the first that the method changes. "ties" takes several, by default all, and "projection" by
+    default those that the method changes. ``options`` are further keyword arguments of `Analysis.analyse`, such as
+    ``channel`` or ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
@@ -98,8 +102,12 @@ def analyse_classifier(
     sources = sources or ([Path(DIGITS)] if settings["data"] == DIGITS else [])
     if not sources:
         raise SettingError(f"{checkpoint} was trained on {settings['data']}; give these or similar pictures", "data")
-    data = load_dataset(dataset_name(sources), sources, classifier.stored_size, progress=progress)
+    check_outside(out, sources)
+    data = load_dataset(dataset_name(sources), sources, classifier.stored_size, storage=storage, progress=progress)
     if "train_domains" in accepted:
+        if data.classes != classifier.classes:
+            problem = f"the classes {first_few(data.classes)} are not those of the model ({first_few(classifier.classes)})"
+            raise SettingError(f"{problem}; give pictures of the same classes", "data")
         options |= {
             "stages": stages or settings["stages"],
             "train_domains": settings["train_domains"],

@@ -10,7 +10,7 @@ import typer
 from efdm.apps.cli.options import Device, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import DATA_HELP, MODEL_HELP, Words, parse_names
+from efdm.apps.cli.recognition_options import DATA_HELP, MODEL_HELP, StorageOption, Words, parse_names
 from efdm.lab.analyses import ANALYSES, analyse_classifier
 
 
@@ -27,6 +27,7 @@ def analyse(
     per_domain: Annotated[int | None, option("Pictures per domain. Default: set by the analysis.", min=1)] = None,
     domains: Annotated[Words, option("Domains, comma-separated. Default: all.")] = None,
     classes: Annotated[Words, option("Classes, comma-separated. Default: all.")] = None,
+    storage: StorageOption = "memory",
     device: Device = "",
 ) -> None:
     """Analyse the features of a trained classifier.
@@ -41,8 +42,8 @@ def analyse(
     with show_progress() as progress:
         numbers = analyse_classifier(
             analysis, checkpoint, data or [], out, stages=stage, domains=parse_names("domains", domains),
-            classes=parse_names("classes", classes), per_domain=per_domain, device=resolve_device(device),
-            progress=progress, **options,
+            classes=parse_names("classes", classes), per_domain=per_domain, storage=storage,
+            device=resolve_device(device), progress=progress, **options,
         )  # fmt: skip
     row = ANALYSES[analysis]
     for line in (*row.summary(numbers), "", *(out / file for file in row.files)):

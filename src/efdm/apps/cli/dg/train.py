@@ -82,12 +82,13 @@ def train_command(
 def _print_plan(settings: Settings, data: DomainSet) -> None:
     classes = f" ({', '.join(data.classes)})" if len(data.classes) <= MAX_CLASSES else ""
     held_out = ", ".join(settings.test_domains) or "none"
+    used = (*settings.train_domains, *settings.test_domains)
     print_text(
-        f"{len(data)} pictures of {len(data.classes)} classes{classes}; training domains: "
+        f"{len(data.select(used))} pictures of {len(data.classes)} classes{classes}; training domains: "
         f"{', '.join(settings.train_domains)}; held-out domains: {held_out}"
     )
     print_run(settings)
-    print_data_warnings(data, (*settings.train_domains, *settings.test_domains), settings.test_domains)
+    print_data_warnings(data, used, settings.test_domains)
 
 
 def _print_results(trained: Trained, out: Path) -> None:
