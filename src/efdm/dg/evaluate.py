@@ -56,10 +56,7 @@ def evaluate(
 ) -> Work[dict[str, Counts]]:
     """Return counts for each split and domain in ``wanted``, such as ``{"val": domains, "test": ["sketch"]}``."""
     parts = {split: {domain: data.select(domain, split) for domain in domains} for split, domains in wanted.items()}
-    chosen = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
-    for indices in (at for by_domain in parts.values() for at in by_domain.values()):
-        chosen[indices.to(chosen.device)] = True
-    at = chosen.nonzero()[:, 0]  # each image once, even if splits overlap
+    at = torch.cat([at for by_domain in parts.values() for at in by_domain.values()]).unique()  # splits may overlap
     right = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
     right[at] = yield from find_correct(model, data, at, size, precision=precision)
     yield WAIT

@@ -43,11 +43,15 @@ def check_images(images: Tensor) -> None:
 def prepared(images: Tensor, size: Size) -> Tensor:
     """Return test pictures: uint8 ``(b, 3, h, w)``, resized to ``size`` and normalized."""
     check_images(images)
-    height, width = images.shape[2:]
-    if (height, width) == height_and_width(size):
+    if images.shape[2:] == height_and_width(size):
         return normalized(images.float())
+    return normalized(resampled(images, whole_windows(images), size))
+
+
+def whole_windows(images: Tensor) -> Windows:
+    """Return windows that cover the pictures."""
     zero = torch.zeros(len(images), device=images.device)
-    return normalized(resampled(images, Windows(zero, zero, zero + height, zero + width), size))
+    return Windows(zero, zero, zero + images.shape[2], zero + images.shape[3])
 
 
 def enlarged_windows(images: Tensor, size: Size, chance: Tensor, down: Tensor, right: Tensor) -> Windows:
@@ -119,11 +123,11 @@ def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
-    return _towards(gray(pixels).mean((1, 2, 3), keepdim=True), pixels, factor)
+    return _blend(gray(pixels).mean((1, 2, 3), keepdim=True), pixels, factor)
 
 
 def saturation(pixels: Tensor, factor: Tensor) -> Tensor:
-    return _towards(gray(pixels), pixels, factor)
+    return _blend(gray(pixels), pixels, factor)
 
 
 def hue(pixels: Tensor, turn: Tensor) -> Tensor:
@@ -139,8 +143,8 @@ def hue(pixels: Tensor, turn: Tensor) -> Tensor:
     return high[:, None] - spread[:, None] * torch.minimum(k, 4 - k).clamp(0, 1)
 
 
-def _towards(ground: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
-    return (ground + (pixels - ground) * factor[:, None, None, None]).clamp(0, 1)
+def _blend(base: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
+    return (base + (pixels - base) * factor[:, None, None, None]).clamp(0, 1)
 
 
 def gray(pixels: Tensor) -> Tensor:

@@ -24,13 +24,9 @@ def augmented(images: Tensor, names: Collection[str], size: pixels.Size, generat
     Random numbers come from ``generator``, which must be on the device of the images.
     """
     pixels.check_images(images)
-    batch, device = len(images), images.device
-    chance, down, right, mirror, light, spread = uniform(6, batch, device=device, generator=generator)
-    if "crop" in names:
-        windows = pixels.enlarged_windows(images, size, chance, down, right)
-    else:
-        zero = torch.zeros(batch, device=device)
-        windows = pixels.Windows(zero, zero, zero + images.shape[2], zero + images.shape[3])
+    chance, down, right, mirror, light, spread = uniform(6, len(images), device=images.device, generator=generator)
+    cropped = "crop" in names
+    windows = pixels.enlarged_windows(images, size, chance, down, right) if cropped else pixels.whole_windows(images)
     out = pixels.resampled(images, windows, size, mirror < 0.5 if "flip" in names else None)
     if "jitter" in names:  # torchreid applies the two in random order
         out = pixels.brightness(out / 255, 0.8 + 0.4 * light)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from efdm import kernels
+from efdm.ops.choices import check_choice
 
 Distance = Literal["cosine", "euclidean"]
 CHUNK = 1 << 24  # distances in memory at a time
@@ -111,8 +112,7 @@ def full_precision() -> Iterator[None]:
 
 def prepared_vectors(query: Tensor, gallery: Tensor, distance: Distance) -> tuple[Tensor, Tensor]:
     """Return vectors ``(q, d)`` and ``(g, d)`` as the row of `DISTANCES` expects them."""
-    if distance not in DISTANCES:
-        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
+    check_choice("distance", distance, DISTANCES)
     if query.shape[1] != gallery.shape[1]:
         shapes = f"{tuple(query.shape)} and {tuple(gallery.shape)}"
         raise ValueError(f"query and gallery vectors have shapes {shapes}; expected the same dimension")
