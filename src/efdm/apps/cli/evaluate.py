@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, option, parse_pairs, resolve_device
+from efdm.apps.cli.options import Device, Words, choice, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_error, print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import DEFAULT_NETWORK, PAIRING_HELP
@@ -23,8 +23,6 @@ from efdm.style.evaluate import MEASURED_AT, Pairing, evaluate, make_pairs
 from efdm.style.measures import load_metrics
 from efdm.style.optimise import OPTIMISERS
 
-Names = list[str] | None
-
 ENCODERS = [name for name, row in NETWORKS.items() if row.encoder]
 
 
@@ -32,11 +30,11 @@ def style(
     out: Annotated[Path, option("Folder for records, outputs, table, plot and sheets.", "--out", "-o")],
     content: Annotated[str, option("Photographs: a folder or a zip.")] = "",
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
-    model: Annotated[Names, choice(NETWORKS, "Trained network. Repeat for several.")] = None,
-    network: Annotated[Names, option("NAME=FILE of `efdm train`, or a decoder.pth. Repeat for several.")] = None,
-    method: Annotated[Names, choice(MATCHERS, "Repeat for several. Default: the method a network was trained with.")] = None,
+    model: Annotated[Words, choice(NETWORKS, "Trained network. Repeat for several.")] = None,
+    network: Annotated[Words, option("NAME=FILE of `efdm train`, or a decoder.pth. Repeat for several.")] = None,
+    method: Annotated[Words, choice(MATCHERS, "Repeat for several. Default: the method a network was trained with.")] = None,
     strength: Annotated[str, option("Strengths from 0 to 1, comma-separated: 0,0.25,0.5,0.75,1.")] = "1",
-    optimiser: Annotated[Names, choice(OPTIMISERS, "Optimise the pixels of each result. Repeat for several.")] = None,
+    optimiser: Annotated[Words, choice(OPTIMISERS, "Optimise the pixels of each result. Repeat for several.")] = None,
     iterations: Annotated[int | None, option("Iterations of the optimisers. Default: their own.", min=1)] = None,
     pairs: Annotated[int, option("Maximum number of pairs.", min=1)] = 60,
     pairing: Annotated[str, choice(get_args(Pairing), PAIRING_HELP)] = "order",
@@ -44,7 +42,7 @@ def style(
     measured_at: Annotated[int, option("Short side at which pictures are measured.", min=32)] = MEASURED_AT,
     content_metric: Annotated[str, choice(("lpips", "feature_distance"), "lpips needs the package lpips.")] = "lpips",
     vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16. See `efdm weights`.")] = "",
-    encoder: Annotated[Names, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
+    encoder: Annotated[Words, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
     alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
     device: Device = "",
     table: Annotated[bool, option("Only render the records in OUT again.", "--table")] = False,

@@ -54,7 +54,7 @@ class JobOptions(NamedTuple):
 
         Raise SettingError if the shard does not exist, or if a job has several contents or no folder for its results.
         """
-        take_shard((), parse_shard(self.shard or None))  # raises before a job is stored in the folder
+        take_shard((), parse_shard(self.shard))  # raises before a job is stored in the folder
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
         if asked and len(contents) > 1:
             raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
@@ -64,7 +64,7 @@ class JobOptions(NamedTuple):
 
     def run(self, job: Job, factory: Factory, device: str) -> None:
         """Run a job, print its counts and failures, and exit as `finish` does."""
-        given: dict[str, Any] = {"engine": self.engine, "shard": parse_shard(self.shard or None), "workers": self.workers}
+        given: Any = {"engine": self.engine, "shard": parse_shard(self.shard), "workers": self.workers}
         with show_progress() as progress:
             done = run_job(job, factory, device=device, progress=progress, **given)
         for name, reason in list(done.failed.items())[:SHOWN]:

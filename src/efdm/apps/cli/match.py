@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, given_fields, option, resolve_device
+from efdm.apps.cli.options import Device, Paths, choice, given_fields, option, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.data.folders import is_video
@@ -18,8 +18,6 @@ from efdm.style.color import SPACES
 from efdm.style.levels import TIES
 from efdm.style.match_files import match_files, match_job
 from efdm.style.options import Audio, MatchOptions, Method
-
-Paths = list[Path] | None
 
 
 @report_errors(files.INTERRUPTED)

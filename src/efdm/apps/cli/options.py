@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -15,6 +16,9 @@ from efdm.errors import SettingError
 from efdm.training.device import check_device, default_device
 from efdm.training.distributed import process_group, processes
 
+Word = str | None
+Words = list[str] | None
+Paths = list[Path] | None
 MAX_METAVAR = 22  # characters, the column in a terminal of 80
 
 
@@ -67,7 +71,7 @@ def given_fields(context: typer.Context, kind: type) -> dict[str, Any]:
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:
-    """Parse "2/4" as the second of four shards; None is the only shard."""
+    """Parse "2/4" as the second of four shards. None and "" are the only shard."""
     index, _, count = (text or "1/1").partition("/")
     if not (index.isdecimal() and count.isdecimal()):
         raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")

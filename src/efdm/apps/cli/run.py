@@ -12,10 +12,10 @@ import typer
 from efdm import lab
 from efdm.apps.cli import recognition_options as common
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import choice, option, parse_pairs, parse_shard
+from efdm.apps.cli.options import Paths, Word, Words, choice, option, parse_pairs, parse_shard
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import Set, Word, Words
+from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.report import print_data_warnings, print_skipped, print_tables, print_trials
 from efdm.errors import SettingError
 from efdm.lab.preparation import prepare_sweep
@@ -41,7 +41,7 @@ Split = Annotated[Word, option("PACS only. official (default): the authors' list
 Lists = Annotated[Path | None, option("PACS only: folder of the authors' lists. Default: in or next to --data.")]
 Copy = Annotated[Word, option("PACS only. complete (default): require all pictures; partial: use those that exist.")]
 Note = Annotated[Words, option("A sentence to print under the tables; repeat for several.")]
-Reuse = Annotated[list[Path] | None, option("Folder of another recipe, to copy its records of equal runs. Repeatable.")]
+Reuse = Annotated[Paths, option("Folder of another recipe, to copy its records of equal runs. Repeatable.")]
 
 # recipe, out, changes, methods, domains, progress -> the arguments of `lab.run`: recipe, data, settings
 Prepare = Callable[..., tuple[lab.Recipe, Any, dict[str, Any]]]
@@ -51,7 +51,7 @@ def dg(
     context: typer.Context,
     recipe: RecipeName,
     out: Out,
-    data: Annotated[list[Path] | None, option(common.DATA_HELP)] = None,
+    data: Annotated[Paths, option(common.DATA_HELP)] = None,
     weights: Weights = None,
     seeds: Seeds = None,
     methods: Methods = None,

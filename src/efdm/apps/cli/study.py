@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, option, resolve_device
+from efdm.apps.cli.options import Device, Words, choice, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import PAIRING_HELP, Vgg
@@ -29,7 +29,7 @@ def make(
     content: Annotated[Path | None, option("Photographs: a folder or a zip. Default: those of the demo.")] = None,
     style: Annotated[Path | None, option("Paintings: a folder or a zip. Default: those of the demo.")] = None,
     candidate: Annotated[
-        list[str] | None,
+        Words,
         option(
             "MODEL, MODEL:METHOD or MODEL:METHOD:STRENGTH; optimiser:METHOD; NAME=FILE, a trained network; or "
             f"NAME=FOLDER with pictures CONTENT__STYLE.png. Repeat for several. Default: {', '.join(DEFAULT_CANDIDATES)}."

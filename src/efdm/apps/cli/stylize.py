@@ -9,7 +9,7 @@ import typer
 
 from efdm.apps.cli import files
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Device, choice, complete, given_fields, option, resolve_device
+from efdm.apps.cli.options import Device, Paths, choice, complete, given_fields, option, resolve_device
 from efdm.apps.cli.printing import print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.style_options import Model, Vgg, Weights
@@ -27,7 +27,6 @@ from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Mix, plan_files
 from efdm.training import PRECISIONS
 
-Paths = list[Path] | None
 SIZES = "[PIXELS|full|auto]"
 STRENGTHS = "[FLOAT 0<=x<=1|auto]"
 

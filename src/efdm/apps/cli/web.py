@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
+from efdm.apps.cli.options import Device, Words, option, parse_pairs, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.style_options import Vgg
 from efdm.apps.web.handlers import Handlers, Limits
 from efdm.apps.web.server import serve
 
-Words = list[str] | None
 DEFAULT = Limits()
 
 

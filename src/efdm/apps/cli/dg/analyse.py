@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from efdm.apps.cli.options import Device, option, resolve_device
+from efdm.apps.cli.options import Device, Paths, Words, option, resolve_device
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import DATA_HELP, MODEL_HELP, StorageOption, Words, parse_names
+from efdm.apps.cli.recognition_options import DATA_HELP, MODEL_HELP, StorageOption, parse_names
 from efdm.lab.analyses import ANALYSES, analyse_classifier
 
 
@@ -18,7 +18,7 @@ def analyse(
     analysis: Annotated[str, typer.Argument(help="; ".join(f"{name}: {row.about}" for name, row in ANALYSES.items()) + ".")],
     checkpoint: Annotated[Path, option(MODEL_HELP)],
     out: Annotated[Path, option("Folder for the results.", "--out", "-o")],
-    data: Annotated[list[Path] | None, option(f"{DATA_HELP} Not needed for the digits.")] = None,
+    data: Annotated[Paths, option(f"{DATA_HELP} Not needed for the digits.")] = None,
     stage: Annotated[
         Words, option("Stage. Default: the first mixed one. ties (default: all) and projection (all mixed) take several.")
     ] = None,

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import joined_processes, option
+from efdm.apps.cli.options import Word, Words, joined_processes, option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, StorageOption, Word, Words, collect_settings
+from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, StorageOption, collect_settings
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
 from efdm.data.domains import DomainSet
 from efdm.data.images import PictureError

@@ -10,10 +10,10 @@ import typer
 
 from efdm.apps.cli import recognition_options as common
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import joined_processes, option, parse_pairs
+from efdm.apps.cli.options import Word, Words, joined_processes, option, parse_pairs
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import Set, Word, Words
+from efdm.apps.cli.recognition_options import Set
 from efdm.apps.cli.report import print_data_warnings, print_run, print_scores, print_trials, resume_hint
 from efdm.lab.reid_preparation import EPOCHS, MIN_ITERATIONS, prepare_embedder, save_trials
 from efdm.models.backbones import BACKBONES
