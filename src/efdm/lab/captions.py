@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from efdm.lab.plan import display, hparam_grid
-from efdm.lab.results import Numbers, tabled
+from efdm.lab.results import Numbers, reported_runs
 from efdm.lab.selection import VALIDATION
 from efdm.lab.sweep import Study
 
@@ -42,7 +42,7 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
     }[score]
 
 
-def facts(study: Study) -> list[str]:
+def setting_sentences(study: Study) -> list[str]:
     """Return a sentence with the settings that all runs share, and one for each setting that differs between rows."""
     shared, differing = [], []
     for name, words in FACTS.items():
@@ -58,7 +58,7 @@ def facts(study: Study) -> list[str]:
 
 def _values(study: Study, row: str, name: str) -> str:
     """Return a row's value of a setting, or all its values if columns or the grid differ."""
-    mine = {_word(p.settings[name]): p.settings[name] for p in tabled(study) if p.row == row and name in p.settings}
+    mine = {_word(p.settings[name]): p.settings[name] for p in reported_runs(study) if p.row == row and name in p.settings}
     if len(mine) > 2 and all(isinstance(v, int | float) for v in mine.values()):
         ordered = sorted(mine, key=lambda word: mine[word])
         return f"{ordered[0]} to {ordered[-1]}"
@@ -74,7 +74,7 @@ def _word(value: Any) -> str:
 def row_sentences(study: Study) -> list[str]:
     """Return a sentence for each row whose name is not its method with default options, or those of the first draw."""
     first = next(iter(hparam_grid(study.recipe)))
-    rows = {p.row: _method(p.settings, study.recipe.kind.methods) for p in tabled(study) if p.hparams == first}
+    rows = {p.row: _method(p.settings, study.recipe.kind.methods) for p in reported_runs(study) if p.hparams == first}
     return [f"{row}: {words}." for row, words in rows.items() if words != row]
 
 

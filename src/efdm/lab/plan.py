@@ -71,10 +71,10 @@ def expand(
     grid = enumerate(hparam_grid(recipe).items())
     made = []
     # seeds vary slowest, so that an interrupted sweep has complete tables of fewer seeds
-    for seed, row, (draw, (hparams, point)), cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
+    for seed, row, (draw, (hparams, values)), cell in product(recipe.seeds if seeds is None else seeds, rows, grid, cells):
         if recipe.draws:
-            point = drawn(draw, seed, recipe.rows[row].get("method", row), cell)
-        settings = resolved(_settings(recipe, row, cell, seed, point, changes))
+            values = drawn(draw, seed, recipe.rows[row].get("method", row), cell)
+        settings = resolved(_settings(recipe, row, cell, seed, values, changes))
         made.append((Planned(row, hparams, cell, seed, identity(settings), public(settings)), settings))
     return made
 

@@ -111,8 +111,8 @@ class Recipe:
             raise SettingError("a recipe has a grid or draws, not both", ("grid", "draws"))
         for row, changes in self.rows.items():
             check_method("method", changes.get("method", row), self.kind.methods)
-        points = [{name: value} for name, values in self.grid.items() for value in values]
-        for changes in (self.settings, *points, *self.rows.values(), *self.columns.values()):
+        in_grid = [{name: value} for name, values in self.grid.items() for value in values]
+        for changes in (self.settings, *in_grid, *self.rows.values(), *self.columns.values()):
             self.kind.check_changes(changes)
         for row in (name for chain in (*self.orders, *self.contrasts, *self.separate_contrasts) for name in chain):
             check_choice("row", row, self.rows)

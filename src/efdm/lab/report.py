@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from efdm.lab.captions import chosen_sentences, facts, row_sentences, score_words
+from efdm.lab.captions import chosen_sentences, row_sentences, score_words, setting_sentences
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence, p_value
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
-from efdm.lab.results import Numbers, numbers, row_name, tabled
+from efdm.lab.results import Numbers, numbers, reported_runs, row_name
 from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
 from efdm.lab.sweep import Study
 from efdm.ops.choices import check_choice
@@ -66,7 +66,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         _spread_words(study, std),
         *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
         *row_sentences(study),
-        *facts(study),
+        *setting_sentences(study),
         *_published_note(study, published, std),
         *recipe.notes,
     ]
@@ -77,10 +77,10 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     first = ["method", "source", "seeds"]
     plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
     for row, source, seeds, cells in lines:
-        parts = [part for cell in cells for part in _bare(cell, source == "here" or std == PUBLISHED_STD)]
+        parts = [part for cell in cells for part in _csv_cells(cell, source == "here" or std == PUBLISHED_STD)]
         plain.append([row, source, seeds if seeds.isdigit() else "", *parts])
-    rows = [[row, source, seeds, *map(_shown, cells)] for row, source, seeds, cells in lines]
-    title = f"{recipe.name or recipe.data}: {selection}{_named(study, ', '.join(scores))}"
+    rows = [[row, source, seeds, *map(_text, cells)] for row, source, seeds, cells in lines]
+    title = f"{recipe.name or recipe.data}: {selection}{_score_suffix(study, ', '.join(scores))}"
     return Table(title, [*first, *columns], rows, caption, plain)
 
 
@@ -89,7 +89,7 @@ def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
     return [recipe.scores] if recipe.rules.heading == "direction" else [(score,) for score in recipe.scores]
 
 
-def _named(study: Study, score: str) -> str:
+def _score_suffix(study: Study, score: str) -> str:
     """Return the score's name if the recipe has several."""
     return "" if study.recipe.scores == ("pooled",) else f", {score}"
 
@@ -131,11 +131,11 @@ def _of_seeds(values: Sequence[float], wanted: int, std: str) -> Value | str:
     return mean, STDS[std].of(values) if len(values) > 1 else None
 
 
-def _shown(cell: Value | str) -> str:
+def _text(cell: Value | str) -> str:
     return cell if isinstance(cell, str) else with_error(*cell)
 
 
-def _bare(cell: Value | str, with_spread: bool) -> list[str]:
+def _csv_cells(cell: Value | str, with_spread: bool) -> list[str]:
     """Return mean and spread for CSV, each a number or empty."""
     if isinstance(cell, str):
         return ["", ""]
@@ -186,7 +186,7 @@ def comparison_table(
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
     unit, of = ("direction", "") if by_direction else ("domain", " of the averages over domains")
     caption = [
-        f"Differences in percentage points, {selection}{_named(study, score)}, paired by seed and {unit}.",
+        f"Differences in percentage points, {selection}{_score_suffix(study, score)}, paired by seed and {unit}.",
         f"Error: standard error over seeds{of}. p: two-sided paired t-test over seeds. p (Holm): "
         f"corrected for the {plural(count, 'comparison')} of this table. "
         f"Significant: p (Holm) < {ALPHA} with at least {MIN_SEEDS} seeds.",
@@ -221,7 +221,7 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
     score, std = score or recipe.scores[0], std or recipe.std
     made = {name: numbers(study, name, score) for name in recipe.selections}
     rows = list(dict.fromkeys(row for each in made.values() for row in each.rows))
-    cells = [[row, *(_shown(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]
+    cells = [[row, *(_text(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]
     caption = [
         f"Averages over domains, accuracy in %{score_words(study, score)}.",
         _spread_words(study, std),
@@ -231,27 +231,27 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
     return Table(f"{recipe.name or recipe.data}: selection rules", ["method", *made], cells, caption)
 
 
-def best_row(study: Study, score: str = VALIDATION) -> str:
-    """Return a sentence that names the row to choose by its average, without the test domains.
+def best_row(study: Study) -> str:
+    """Return a sentence that names the row to choose by its average validation accuracy, without the test domains.
 
     Rows within one standard error of the highest (`TOLERANCE` with a single seed) count as equal. If their lengths differ,
     the highest of the shortest is chosen, otherwise the smallest learning rate.
     """
-    made = numbers(study, "last", score)
+    made = numbers(study, "last", VALIDATION)
     incomplete = sum(isinstance(_average(made, row, "error"), str) for row in made.rows)
     if incomplete:
         return f"No row is chosen: {incomplete} of {len(made.rows)} rows are incomplete."
     means = {row: statistics.fmean(made.averages(row).values()) for row in made.rows}
     best = max(means, key=lambda row: means[row])
     error = standard_error(list(made.averages(best).values()))
-    lengths, rates = ({row_name(p): p.settings[name] for p in tabled(study)} for name in ("iterations", "lr"))
+    lengths, rates = ({row_name(p): p.settings[name] for p in reported_runs(study)} for name in ("iterations", "lr"))
     near, words = (TOLERANCE, f"{TOLERANCE:g} percentage points") if math.isnan(error) else (error, "one standard error")
     close = [row for row in means if means[row] >= means[best] - near]
     what, chosen = "smallest learning rate", min(close, key=lambda row: rates[row])
     if "iterations" in study.recipe.grid:
         what, chosen = "shortest schedule", min(close, key=lambda row: (lengths[row], -means[row]))
     spread = "" if math.isnan(error) else ", standard error"
-    highest = f"Highest {score}: {best} ({with_error(means[best], error, '.2f')}{spread})."
+    highest = f"Highest {VALIDATION}: {best} ({with_error(means[best], error, '.2f')}{spread})."
     reason = "" if chosen == best else f" ({means[chosen]:.2f}), the {what} within {words}"
     return f"{highest} Chosen: {chosen}{reason}."
 

@@ -54,7 +54,7 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     check_choice("score", score, kind.scores)
     rule, protocol = SELECTIONS[selection], study.recipe.rules
     groups: dict[tuple[str, str, int], list[Planned]] = {}  # the candidate runs of each number
-    for planned in tabled(study):
+    for planned in reported_runs(study):
         row = row_name(planned) if rule.among == "nothing" else planned.row
         groups.setdefault((row, protocol.column(planned.cell), planned.seed), []).append(planned)
     rows = list(dict.fromkeys(row for row, _, _ in groups))
@@ -79,7 +79,7 @@ def row_name(planned: Planned) -> str:
     return f"{planned.row}, {planned.hparams}" if planned.hparams else planned.row
 
 
-def tabled(study: Study) -> list[Planned]:
+def reported_runs(study: Study) -> list[Planned]:
     """Return the runs that tables report, in the recipe's order; runs for cross-validation only are left out."""
     rows, grid = list(study.recipe.rows), list(hparam_grid(study.recipe))
     single = (planned for planned in study.plan if not _is_pair(study, planned.cell))

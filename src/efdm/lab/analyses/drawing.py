@@ -56,11 +56,11 @@ def save(figure: Any, path: Path) -> None:
         picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-def digits(values: Any, count: int = 5) -> Any:
+def round_digits(values: Any, count: int = 5) -> Any:
     """Return a tensor as nested lists, rounded to ``count`` significant digits, with None for NaN, as JSON has no NaN."""
     values = values.tolist() if isinstance(values, Tensor) else values
     if isinstance(values, list):
-        return [digits(value, count) for value in values]
+        return [round_digits(value, count) for value in values]
     return None if math.isnan(values) else float(f"{values:.{count}g}")
 
 

@@ -46,7 +46,8 @@ def pick(
         parts.append(found[torch.arange(take, device=found.device) * len(found) // max(take, 1)])
     picked = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
     if not len(picked):
-        raise ValueError(f"no pictures to analyse in the split {split!r} of {', '.join(domains or data.domain_names)}")
+        where = f"the split {split!r} of {', '.join(domains or data.domain_names)}"
+        raise ValueError(f"no pictures to analyse in {where}; choose other domains or classes")
     return picked
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from efdm.errors import SettingError
-from efdm.lab.analyses.drawing import GRAY, colour_of, digits, new_figure, plain, save, with_spaces, write_csv
+from efdm.lab.analyses.drawing import GRAY, colour_of, new_figure, plain, round_digits, save, with_spaces, write_csv
 from efdm.lab.analyses.features import Sample
 from efdm.ops.choices import check_choice
 from efdm.ops.moments import ChannelStats, channel_stats
@@ -133,13 +133,13 @@ def _numbers(found: Histograms, channel: int) -> dict[str, Any]:
     shares = found.shares()
     domains = {}
     for number, domain in enumerate(found.domains):
-        own = {name: digits(values[number, channel]) for name, values in measures.items()}
-        middle = {name: digits(values[number].nanmedian()) for name, values in measures.items()}
-        outside = dict(zip(("below", "above"), digits(shares[number, channel, [0, -1]]), strict=True))
+        own = {name: round_digits(values[number, channel]) for name, values in measures.items()}
+        middle = {name: round_digits(values[number].nanmedian()) for name, values in measures.items()}
+        outside = dict(zip(("below", "above"), round_digits(shares[number, channel, [0, -1]]), strict=True))
         constant = int(found.constant[number, channel])
         domains[domain] = {**own, "outside": outside, "constant_samples": constant, "median_over_channels": middle}
     distance = found.domain_distance()
-    between = {"channel": digits(distance[channel]), "median_over_channels": digits(distance.nanmedian())}
+    between = {"channel": round_digits(distance[channel]), "median_over_channels": round_digits(distance.nanmedian())}
     return {"domains": domains, "distance_between_domains": between}
 
 
@@ -182,7 +182,7 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", channel: int | 
     write_json(out / "histogram.json", content)
     densities = found.shares()[:, chosen, 1:-1] / (2 * LIMIT / BINS)
     edges = [(round(a, 4), round(b, 4)) for a, b in pairwise(found.edges.tolist())]
-    rows = ((*edge, *digits(column)) for edge, column in zip(edges, densities.T, strict=True))
+    rows = ((*edge, *round_digits(column)) for edge, column in zip(edges, densities.T, strict=True))
     write_csv(out / "histogram.csv", ["from", "to", *found.domains], rows)
     draw(found, chosen, f"{content['model']}, {stage}, channel {chosen}", out / "histogram.png")
     return content

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from efdm.errors import SettingError, requires
-from efdm.lab.analyses.drawing import colour_of, digits, marker_of, new_figure, save, with_spaces, write_csv
+from efdm.lab.analyses.drawing import colour_of, marker_of, new_figure, round_digits, save, with_spaces, write_csv
 from efdm.lab.analyses.features import Sample
 from efdm.ops.moments import ChannelStats, channel_stats
 from efdm.training.files import write_json
@@ -51,7 +51,7 @@ def _scaled(vectors: Tensor) -> Tensor:
     return ((vectors - mean) / torch.where(deviation == 0, 1, deviation)).float()
 
 
-def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, float]:
+def probe(vectors: Tensor, labels: Tensor) -> tuple[float, float]:
     """Return the cross-validated accuracy of logistic regression for the domain: mean and deviation over folds."""
     with requires("dg"):
         from sklearn.linear_model import LogisticRegression
@@ -60,10 +60,11 @@ def probe(vectors: Tensor, labels: Tensor, folds: int = FOLDS) -> tuple[float, f
         from sklearn.preprocessing import StandardScaler
     counts = labels.bincount()
     if len(counts) < 2 or int(counts.min()) < 2:
-        raise ValueError(f"a probe needs at least two domains with two pictures each, got {counts.tolist()} pictures")
+        message = f"a probe needs at least two domains with two pictures each, got {counts.tolist()} pictures"
+        raise ValueError(f"{message}; use more domains or pictures")
     # scaled inside the pipeline, by the training folds
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    split = StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=SEED)
+    split = StratifiedKFold(min(FOLDS, int(counts.min())), shuffle=True, random_state=SEED)
     scores = cross_val_score(model, vectors.double().numpy(), labels.numpy(), cv=split)
     return float(scores.mean()), float(scores.std())
 
@@ -115,7 +116,7 @@ def analyse(sample: Sample, out: Path, *, stage: str = "stage1", perplexity: flo
     write_json(out / "tsne.json", content)
     head = ["domain", "class", *(f"{statistic}_{axis}" for statistic in points for axis in "xy")]
     classes = [data.classes[label] for label in data.labels[sample.indices].tolist()]
-    coordinates = digits(torch.cat(list(points.values()), 1), 4)
+    coordinates = round_digits(torch.cat(list(points.values()), 1), 4)
     rows = ((sample.domains[d], c, *at) for d, c, at in zip(labels.tolist(), classes, coordinates, strict=True))
     write_csv(out / "tsne.csv", head, rows)
     accuracy = {statistic: mean for statistic, (mean, _) in probes.items()}
