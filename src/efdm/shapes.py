@@ -19,7 +19,6 @@ if TYPE_CHECKING or not os.environ.get("EFDM_CHECK_SHAPES"):
     Style: TypeAlias = Tensor  # *rows m
     Resized: TypeAlias = Tensor  # *rows {n}
     Ranks: TypeAlias = Tensor  # *rows n, int32
-    Positions: TypeAlias = Tensor  # *rows n, int64
     Order: TypeAlias = Tensor  # *rows n, int16 or int32
     Features: TypeAlias = Tensor  # *shape
     Partner: TypeAlias = Tensor  # batch, int64
@@ -36,7 +35,6 @@ else:
     Style = Float[Tensor, "*rows m"]
     Resized = Float[Tensor, "*rows {n}"]
     Ranks = Int32[Tensor, "*rows n"]
-    Positions = Int64[Tensor, "*rows n"]
     Order = Int[Tensor, "*rows n"]
     Features = Float[Tensor, "*shape"]
     Partner = Int64[Tensor, "batch"]

@@ -58,6 +58,8 @@ def check_against_reference(x: Tensor, y: Tensor) -> None:
     assert same(values, reference.sort_rows(y))
     assert torch.equal(sorted_bits(values), sorted_bits(y))
     assert same(kernels.match_sorted(x, values), matched)
+    content = reference.sort_rows(x)
+    assert same(kernels.quantile_values(content, values), reference.quantile_values(content, values))
 
     values, rank = kernels.sort_rank(x)
     expected_values, expected_rank = reference.sort_rank(x)
@@ -183,6 +185,7 @@ def test_many_rows_no_rows_and_strided_rows(kernel: Kernel, where: torch.device,
     empty = x[:0]
     assert kernels.sort_match(empty, empty).shape == (0, 5)
     assert kernels.sort_rank(empty)[1].shape == (0, 5)
+    assert kernels.quantile_values(empty, empty).shape == (0, 5)
     none, index, weight = x[:0].view(0, 3, 5), torch.arange(0, device=where), torch.rand(0, device=where)
     mixed, order = kernels.mix_order(none, index, weight)
     assert mixed.shape == order.shape == kernels.mix_backward(none, order, index, weight).shape == none.shape

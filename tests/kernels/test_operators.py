@@ -16,6 +16,7 @@ OPERATORS = {
     "take": lambda x, y: (y, torch.argsort(x).to(torch.int32)),
     "tolerant_match": lambda x, y: (x, y.sort(-1).values, 0.1),
     "tolerant_values": lambda x, y: (x.sort(-1).values, y.sort(-1).values, 0.1),
+    "quantile_values": lambda x, y: (x.sort(-1).values, y.sort(-1).values),
     "mix_partners": lambda x, y: (
         x,
         torch.arange(x.shape[0], device=x.device).flip(0),

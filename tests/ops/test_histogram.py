@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from cases import WORKED_X, WORKED_Y
 from hypothesis import given
 from hypothesis import strategies as st
-from tolerances import COMPUTED
+from tolerances import COMPUTED, DTYPES
 
-from efdm import efdm, histogram_match
+from efdm import Partners, efdm, histogram_match, prepare
 
 exposure = pytest.importorskip("skimage.exposure")
 
@@ -54,6 +56,32 @@ LEVELS = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=25)
 @given(LEVELS, LEVELS)
 def test_equals_scikit_image_on_any_ties(x: list[float], y: list[float]) -> None:
     check_against_scikit_image(torch.tensor([[x]], dtype=torch.float64), torch.tensor([[y]], dtype=torch.float64))
+
+
+def check_against_masks(x: torch.Tensor, y: torch.Tensor) -> None:
+    """Compare equal sizes, which have a kernel, with masks that select everything, for which the definition is used."""
+    words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    both, partners, everything = torch.cat([x, y]), Partners([1, 0]), torch.ones(x.shape[2:], dtype=torch.bool)
+    for content, style in ((x, y), (x, prepare(y)), (both, y), (both, partners)):
+        out, expected = histogram_match(content, style), histogram_match(content, style, content_mask=everything)
+        assert torch.equal(out.isnan(), expected.isnan())
+        assert torch.equal(out.view(words)[~out.isnan()], expected.view(words)[~out.isnan()])
+
+
+SPECIAL = st.sampled_from([-math.inf, -1.0, -0.0, 0.0, 0.1, 1.0, 3.0, math.inf, math.nan])
+
+
+@given(st.lists(st.tuples(SPECIAL, SPECIAL), min_size=1, max_size=25), st.sampled_from(DTYPES))
+def test_equal_sizes_agree_with_masks_bit_for_bit(pairs: list[tuple[float, float]], dtype: torch.dtype) -> None:
+    check_against_masks(*torch.tensor(pairs, dtype=dtype).t().contiguous()[:, None, None])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("n", [200, 5003])  # products of the larger counts are no float32 numbers
+def test_long_rows_agree_with_masks_bit_for_bit(n: int, dtype: torch.dtype) -> None:
+    for content in VALUES.values():
+        for style in VALUES.values():
+            check_against_masks(*(values(torch.randn(1, 2, n)).to(dtype) for values in (content, style)))
 
 
 def test_worked_example() -> None:

@@ -18,8 +18,8 @@ from efdm.shapes import Matrix, Order, Partner, Ranks, Values, Weight, checked
 
 __all__ = [
     "ENV_VARIABLE", "KERNELS", "choose_kernel", "combine_backward", "combine_order", "explain", "in_func_transform",
-    "is_eager", "is_exporting", "match_sorted", "mix_backward", "mix_order", "mix_partners", "sort_match", "sort_rank",
-    "sort_rows", "take", "tolerant_match", "tolerant_values",
+    "is_eager", "is_exporting", "match_sorted", "mix_backward", "mix_order", "mix_partners", "quantile_values", "sort_match",
+    "sort_rank", "sort_rows", "take", "tolerant_match", "tolerant_values",
 ]  # fmt: skip
 
 
@@ -96,6 +96,12 @@ def tolerant_match(x: Values, values: Values, tolerance: float) -> Values:
 def tolerant_values(content: Values, values: Values, tolerance: float) -> Values:
     """Average sorted ``values`` over all ranks whose sorted ``content`` differs by at most ``tolerance`` deviations."""
     return _backend(content).tolerant_values(content, values, tolerance)
+
+
+@checked
+def quantile_values(content: Values, values: Values) -> Values:
+    """Return the one of the sorted ``values`` at the quantile of every rank of the sorted ``content``, as in `reference`."""
+    return _backend(content).quantile_values(content, values)
 
 
 @checked

@@ -57,6 +57,13 @@ def _run(kernel: Callable[..., None], arrays: Sequence[Any], *arguments: Any) ->
         parallel_rows(lambda a, b: kernel(*arrays, *arguments, a, b), *arrays[0].shape)
 
 
+def _computed(kernel: Callable[..., None], content: Tensor, values: Tensor, *arguments: float) -> Tensor:
+    """Call a kernel that computes an output from two inputs of its shape, in float32."""
+    out = torch.empty(content.shape, dtype=torch.float32)
+    _run(kernel, [_rows(t.detach().float().numpy()) for t in (content, values, out)], *arguments)
+    return out.to(values.dtype)
+
+
 class Sorter:
     """The functions of `reference`, implemented by a module of compiled functions."""
 
@@ -98,10 +105,13 @@ class Sorter:
     def tolerant_values(self, content: Tensor, values: Tensor, tolerance: float) -> Tensor:
         from efdm.kernels import cpu_tolerant
 
-        out = torch.empty(content.shape, dtype=torch.float32)
-        arrays = [_rows(t.detach().float().numpy()) for t in (content, values, out)]
-        _run(cpu_tolerant.tolerant_values, arrays, tolerance)
-        return out.to(values.dtype)
+        return _computed(cpu_tolerant.tolerant_values, content, values, tolerance)
+
+    def quantile_values(self, content: Tensor, values: Tensor) -> Tensor:
+        from efdm.kernels import cpu_quantiles
+
+        info, scale = torch.finfo(values.dtype), torch.finfo(values.dtype).eps / torch.finfo(torch.float32).eps
+        return _computed(cpu_quantiles.quantile_values, content, values, info.tiny, scale)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         return self._mixed(x, *self.sort_rank(x), _partners_and_weights(x, partner, weight))

@@ -86,6 +86,7 @@ class block:
     match_sorted = staticmethod(partial(_per_row, "match_sorted"))
     sort_rows = staticmethod(partial(_per_row, "sort_rows"))
     take = staticmethod(partial(_take, block_launcher))
+    quantile_values = staticmethod(reference.quantile_values)
 
     @staticmethod
     def sort_rank(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,6 +196,7 @@ class _long_rows:
     take = staticmethod(partial(_take, tile_launcher))
     inverse = staticmethod(reference.inverse)
     tolerant_values = staticmethod(_average_in_tiles)
+    quantile_values = staticmethod(reference.quantile_values)
 
     @classmethod
     def mix_partners(cls, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:

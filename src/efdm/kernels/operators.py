@@ -65,6 +65,7 @@ OPERATORS = {
     "take": Operator("(Tensor values, Tensor rank) -> Tensor", _like, lambda _: torch.int32),
     "tolerant_match": Operator("(Tensor x, Tensor values, float tolerance) -> Tensor", _like),
     "tolerant_values": Operator("(Tensor content, Tensor values, float tolerance) -> Tensor", _like),
+    "quantile_values": Operator("(Tensor content, Tensor values) -> Tensor", _like),
     "mix_partners": Operator("(Tensor x, Tensor partner, Tensor weight) -> Tensor", _in_format, _int64, _PARTNERS),
     "mix_order": Operator(
         "(Tensor x, Tensor partner, Tensor weight) -> (Tensor, Tensor)", _with_order, _int64, _PARTNERS,

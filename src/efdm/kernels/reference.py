@@ -1,7 +1,8 @@
 """The definition of every kernel in plain torch. All rows of the kernel table must agree with these functions.
 
 - Rows are sorted in ascending order. The sort is stable, ``-0.0`` equals ``0.0``, and NaN sorts last.
-- Values are moved, never computed with, so the output holds the same bits as the input. Mixes and tolerant matches compute.
+- Values are moved, never computed with, so the output holds the same bits as the input. Mixes, tolerant matches and
+  quantiles compute.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.kernels.floats import upcast
+from efdm.kernels.floats import fraction, upcast
 
 _THIS = sys.modules[__name__]  # the default of ``functions``, where other kernels take the parts of a function from
 
@@ -114,6 +115,43 @@ def _count_below(ordered: Tensor, bounds: Tensor) -> Tensor:
     # ONNX has no searchsorted: merge both, bounds first, and subtract the bounds that precede a bound
     index = inverse(sort_order(torch.cat([bounds, ordered], -1))[1])[..., : bounds.shape[-1]]
     return index - torch.arange(bounds.shape[-1], device=bounds.device)
+
+
+def quantile_values(content: Tensor, values: Tensor, counts: tuple[int | Tensor, int | Tensor] | None = None) -> Tensor:
+    """Return the value at the quantile of every rank of the sorted ``content``, so that equal content has equal values.
+
+    The quantile of a rank is the fraction of content that is not above its own. The sorted ``values`` are interpolated
+    linearly between the distinct ones. ``counts`` are the numbers of selected content and values, integers or ``(b, 1, 1)``
+    with masks; None selects everything and requires rows of equal length.
+    """
+    rank = torch.arange(1, content.shape[-1] + 1, device=content.device)
+    (start, end), high = tie_bounds(values), values
+    n, m = counts or (content.shape[-1], values.shape[-1])
+    if isinstance(n, Tensor):
+        n = n.clamp(min=1)
+        rank = torch.minimum(rank, n)  # higher ranks are not selected
+    if counts:
+        # the quantile rank / n is index rank * m / n of the values, kept as a fraction of integers
+        index = torch.div(rank * m - 1, n, rounding_mode="floor").clamp(min=0).expand(content.shape)
+        start, end, high = (t.gather(-1, index) for t in (start, end, values))
+    low = values.gather(-1, (start - 1).clamp(min=0))
+    above, width = rank * m - start * n, (end - start) * n
+    between = torch.lerp(low, high, fraction(above, width, values.dtype))
+    # exact below the first distinct value and at integer indices
+    at_rank = torch.where((start == 0) | (above >= width), high, between)
+    return at_rank.gather(-1, tie_bounds(content)[1] - 1)
+
+
+def tie_bounds(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return, for every value of sorted rows, the number of smaller values and the number of values not larger."""
+    n = values.shape[-1]
+    is_first = torch.cat([torch.ones_like(values[..., :1], dtype=torch.bool), values[..., 1:] != values[..., :-1]], -1)
+    group = is_first.cumsum(-1)  # number of distinct values not larger
+    # starts[g] counts the values before group g, and starts[0] is never read. searchsorted has no ONNX operator.
+    starts = torch.full_like(group[..., :1], n).expand(*group.shape[:-1], n + 2)
+    rank = torch.arange(n, device=values.device).expand_as(group)
+    starts = starts.scatter(-1, torch.where(is_first, group, 0), rank)
+    return starts.gather(-1, group), starts.gather(-1, group + 1)
 
 
 def lerp(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from efdm import kernels
+from efdm.kernels import reference
 from efdm.ops import gradient
 from efdm.ops.choices import ContentGrad, Sizes, StyleGrad, Ties, check_choice, check_tolerance
 from efdm.ops.layout import Rows, from_rows, same_size, to_rows, where_selected
-from efdm.ops.resample import fraction, resample_sorted
+from efdm.ops.resample import resample_sorted
 from efdm.ops.styles import Partners, PreparedStyle, Style, partner_mask, partner_weights, reject_mask, style_rows
-from efdm.ops.ties import TIES, match_sorted, sort_rank, tie_bounds
-from efdm.shapes import Positions, Values, checked
+from efdm.ops.ties import TIES, match_sorted, sort_rank
 from efdm.shapes import Style as StyleValues
+from efdm.shapes import Values, checked
 
 
 def efdm(
@@ -206,34 +205,18 @@ def histogram_match(
     """
     x, y, partner = _to_rows(content, style, style_grad, channel_dim, content_mask, style_mask)
     sorted_x, rank = sort_rank(x, "stable")
-    below, not_above = tie_bounds(sorted_x.detach())
     if partner is not None:
-        sorted_y, *bounds = (each.index_select(0, partner) for each in (sorted_x, below, not_above))
+        sorted_y = sorted_x.index_select(0, partner)
     else:
         sorted_y = y.values if isinstance(style, PreparedStyle) else gradient.sort_rows(y.selected())
         sorted_y = sorted_y.expand(x.values.shape[0], -1, -1)
-        bounds = [*tie_bounds(sorted_y.detach())]
-    at_rank = _read_quantiles(not_above, sorted_y, bounds, x.size(), y.size())
+    at_rank = _read_quantiles(sorted_x.detach(), sorted_y, x, y)
     return _from_rows(content, gradient.take(at_rank, rank), x, y, content_grad, channel_dim)
 
 
 @checked
-def _read_quantiles(
-    not_above: Positions, y: StyleValues, bounds: Sequence[Tensor], n: int | Tensor, m: int | Tensor
-) -> Values:
-    """Return the style value at the quantile of every sorted content value, given the number of values not above it.
-
-    ``y`` is the sorted style and ``bounds`` are its `tie_bounds`; ``n`` and ``m`` count the selected values.
-    """
-    first, last = bounds
-    # the quantile not_above / n is index not_above * m / n in the style, kept as a fraction of integers
-    at = torch.div(not_above * m - 1, n.clamp(min=1) if isinstance(n, Tensor) else n, rounding_mode="floor")
-    at = torch.minimum(at, m - 1).clamp(min=0) if isinstance(m, Tensor) else at.clamp(min=0, max=m - 1)
-    start, end = first.gather(-1, at), last.gather(-1, at)
-    high = y.gather(-1, at)
-    low = y.gather(-1, (start - 1).clamp(min=0))
-    weight = fraction(not_above * m - start * n, (end - start) * n, y.dtype)
-    between = torch.lerp(low, high, weight.clamp(max=1))
-    # exact below the first distinct value, at integer indices and between equal values
-    exact = (start == 0) | (not_above * m >= end * n) | (low == high)
-    return torch.where(exact, high, between)
+def _read_quantiles(sorted_x: Values, sorted_y: StyleValues, x: Rows, y: Rows) -> Values:
+    """Return the style value at the quantile of every rank of the content, with a gradient with respect to the style."""
+    if x.mask is None and y.mask is None and same_size(sorted_x, sorted_y) and not gradient.needs_grad(sorted_y):
+        return kernels.quantile_values(sorted_x, sorted_y)
+    return reference.quantile_values(sorted_x, sorted_y, (x.size(), y.size()))

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from efdm import kernels
 from efdm.kernels.floats import upcast
+from efdm.kernels.reference import tie_bounds
 from efdm.ops.choices import ContentStats, Mean, StyleGrad, check_choice
 from efdm.ops.layout import Rows, check_features, from_rows, to_rows, where_selected
 from efdm.ops.styles import Partners, Style, partner_weights, style_rows
-from efdm.ops.ties import tie_bounds
 
 STYLE_EPS = 1e-5  # added to the variance in the authors' AdaIN code (style transfer)
 MIX_EPS = 1e-6  # added to the variance in the authors' MixStyle code (augmentation)

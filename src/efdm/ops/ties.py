@@ -17,7 +17,6 @@ from efdm.ops import gradient
 from efdm.ops.choices import Ties
 from efdm.ops.generator import generator_kwargs
 from efdm.ops.layout import Rows
-from efdm.shapes import Positions, Values, checked
 
 
 def _random_key(content: Rows, generator: torch.Generator | None) -> Tensor:
@@ -97,16 +96,3 @@ def match_sorted(
     if index is None:
         return kernels.match_sorted(x, values)
     return kernels.match_sorted(torch.zeros_like(x).scatter(-1, index, x), values).gather(-1, index)
-
-
-@checked
-def tie_bounds(values: Values) -> tuple[Positions, Positions]:
-    """Return, for every value of sorted rows, the number of smaller values and the number of values not larger."""
-    n = values.shape[-1]
-    is_last = torch.cat([values[..., 1:] != values[..., :-1], torch.ones_like(values[..., :1], dtype=torch.bool)], -1)
-    group = is_last.cumsum(-1) - is_last.long()  # number of distinct smaller values
-    # ends[i] counts the values in the first i groups, and ends[n + 1] is never read. searchsorted has no ONNX operator.
-    ends = group.new_zeros(*group.shape[:-1], n + 2)
-    count = torch.arange(1, n + 1, device=values.device).expand_as(group)
-    ends = ends.scatter(-1, torch.where(is_last, group + 1, n + 1), count)
-    return ends.gather(-1, group), ends.gather(-1, group + 1)

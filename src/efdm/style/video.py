@@ -21,8 +21,8 @@ from torch import Tensor
 from efdm import kernels
 from efdm.data import resize
 from efdm.errors import SettingError
+from efdm.kernels.reference import tie_bounds
 from efdm.ops import MATCHERS
-from efdm.ops.ties import tie_bounds
 from efdm.style.color import luminance
 from efdm.style.look import AnyMask, Look
 from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
