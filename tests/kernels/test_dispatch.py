@@ -69,6 +69,7 @@ def test_without_numba() -> None:
         print(explain("cpu", torch.float32, 64))
         x, y = torch.rand(2, 3, 8), torch.rand(2, 3, 8)
         assert torch.equal(efdm.efdm(x, y).sort(-1).values, y.sort(-1).values)
+        assert torch.equal(efdm.histogram_match(x, y), efdm.efdm(x, y))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("torch ")

@@ -31,6 +31,7 @@ VALUES = {
     "after_relu": lambda t: t.relu(),
     "few_levels": lambda t: (t * 2).round(),
     "bytes": lambda t: (t * 40 + 128).clamp(0, 255).round() / 255,
+    "one_large_level": lambda t: (t > -2).to(t.dtype),
     "all_equal": lambda t: torch.zeros_like(t),
 }
 

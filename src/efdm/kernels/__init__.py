@@ -100,7 +100,7 @@ def tolerant_values(content: Values, values: Values, tolerance: float) -> Values
 
 @checked
 def quantile_values(content: Values, values: Values) -> Values:
-    """Return the one of the sorted ``values`` at the quantile of every rank of the sorted ``content``, as in `reference`."""
+    """Return the sorted ``values`` at the quantiles of the sorted ``content``. Equal content receives equal values."""
     return _backend(content).quantile_values(content, values)
 
 
