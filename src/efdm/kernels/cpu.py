@@ -110,8 +110,7 @@ class Sorter:
     def quantile_values(self, content: Tensor, values: Tensor) -> Tensor:
         from efdm.kernels import cpu_quantiles
 
-        info, scale = torch.finfo(values.dtype), torch.finfo(values.dtype).eps / torch.finfo(torch.float32).eps
-        return _computed(cpu_quantiles.quantile_values, content, values, info.tiny, scale)
+        return _computed(cpu_quantiles.quantile_values, content, values)
 
     def mix_partners(self, x: Tensor, partner: Tensor, weight: Tensor) -> Tensor:
         return self._mixed(x, *self.sort_rank(x), _partners_and_weights(x, partner, weight))

@@ -13,9 +13,3 @@ DTYPES = tuple(INFINITY_BITS)
 def upcast(values: Tensor) -> Tensor:
     """Convert half precision to float32, in which sums neither overflow nor lose small terms."""
     return values if values.dtype == torch.float64 else values.float()
-
-
-def fraction(numerator: Tensor, denominator: int | Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a quotient of integers as a weight of the given dtype, computed at least in float32."""
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    return (numerator.to(wide) / denominator).to(dtype)

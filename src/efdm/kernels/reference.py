@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm.kernels.floats import fraction, upcast
+from efdm.kernels.floats import upcast
 
 _THIS = sys.modules[__name__]  # the default of ``functions``, where other kernels take the parts of a function from
 
@@ -121,11 +121,12 @@ def quantile_values(content: Tensor, values: Tensor, counts: tuple[int | Tensor,
     """Return the value at the quantile of every rank of the sorted ``content``, so that equal content has equal values.
 
     The quantile of a rank is the fraction of content that is not above its own. The sorted ``values`` are interpolated
-    linearly between the distinct ones. ``counts`` are the numbers of selected content and values, integers or ``(b, 1, 1)``
-    with masks; None selects everything and requires rows of equal length.
+    linearly between the distinct ones, in float32 or float64. ``counts`` are the numbers of selected content and values,
+    integers or ``(b, 1, 1)`` with masks; None selects everything and requires rows of equal length.
     """
     rank = torch.arange(1, content.shape[-1] + 1, device=content.device)
-    (start, end), high = tie_bounds(values), values
+    (start, end), wide = tie_bounds(values), upcast(values)
+    high = wide
     n, m = counts or (content.shape[-1], values.shape[-1])
     if isinstance(n, Tensor):
         n = n.clamp(min=1)
@@ -133,12 +134,12 @@ def quantile_values(content: Tensor, values: Tensor, counts: tuple[int | Tensor,
     if counts:
         # the quantile rank / n is index rank * m / n of the values, kept as a fraction of integers
         index = torch.div(rank * m - 1, n, rounding_mode="floor").clamp(min=0).expand(content.shape)
-        start, end, high = (t.gather(-1, index) for t in (start, end, values))
-    low = values.gather(-1, (start - 1).clamp(min=0))
+        start, end, high = (t.gather(-1, index) for t in (start, end, wide))
+    low = wide.gather(-1, (start - 1).clamp(min=0))
     above, width = rank * m - start * n, (end - start) * n
-    between = torch.lerp(low, high, fraction(above, width, values.dtype))
+    between = low + above.to(wide.dtype) / width * (high - low)  # torch.lerp rounds differently on different processors
     # exact below the first distinct value and at integer indices
-    at_rank = torch.where((start == 0) | (above >= width), high, between)
+    at_rank = torch.where((start == 0) | (above >= width), high, between).to(values.dtype)
     return at_rank.gather(-1, tie_bounds(content)[1] - 1)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from efdm.kernels.floats import fraction
 from efdm.ops.choices import Sizes
 from efdm.shapes import Resized, Style, checked
 
@@ -47,3 +46,9 @@ def _read(values: Tensor, index: Tensor, last: Count) -> Tensor:
     index = index.clamp(min=0)
     index = torch.minimum(index, last.clamp(min=0)) if isinstance(last, Tensor) else index.clamp(max=last)
     return values.gather(-1, index.expand(*values.shape[:-1], index.shape[-1]))
+
+
+def fraction(numerator: Tensor, denominator: Count, dtype: torch.dtype) -> Tensor:
+    """Return a quotient of integers as a weight of the given dtype, computed at least in float32."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    return (numerator.to(wide) / denominator).to(dtype)
