@@ -62,6 +62,10 @@ CLAIMS = (
         "authors' code", "leave one out, with the gradient (flow) in both: EFDMix is better than MixStyle", "mixstyle-flow",
         "efdmix-flow", ("pacs_order_study_resnet18", "pacs_leave_one_out_mobilenetv2", "pacs_relu_mobilenetv2"),
     ),
+    Claim(
+        "authors' code", "single source, with the gradient (flow) in both: EFDMix is better than MixStyle", "mixstyle-flow",
+        "efdmix-flow", SINGLE_SOURCE[:1],
+    ),
     *(
         Claim(ON_BED, f"{FLOW} is better than ERM, {rule}", "erm", "efdmix-flow", DOMAINBED, selection=rule)
         for rule in ("oracle", "training-domain validation", "leave-one-domain-out cross-validation")
