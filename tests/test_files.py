@@ -92,4 +92,7 @@ def test_errors_name_the_file_and_no_folder_is_made(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(FileNotFoundError, match=r"settings\.json"):
         write(tmp_path / "gone" / "settings.json")
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"folder'$"):
+        write(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]

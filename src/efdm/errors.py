@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,7 @@ class OutOfMemoryError(_WithFields, MemoryError):
         self.file = file
 
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # torch raises a plain RuntimeError when the memory of a CPU or of cuDNN runs out
 OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 
@@ -73,6 +75,21 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
+
+
+def describe_os_error(error: Exception, path: str | os.PathLike[str]) -> str:
+    """Return why ``path`` cannot be read or written, and what to try."""
+    reason = getattr(error, "strerror", None) or error
+    if getattr(error, "errno", None) in DISK_FULL:
+        return f"{path} cannot be written ({reason}); free some space or choose another disk"
+    reasons: dict[type[Exception] | tuple[type[Exception], ...], str] = {
+        FileNotFoundError: "does not exist; check the name",
+        IsADirectoryError: "is a folder; expected a file",
+        (NotADirectoryError, FileExistsError): "is, or is below, a file, not a folder; check the name",
+        PermissionError: "is not accessible (permission denied); change its permissions or choose another folder",
+        Exception: f"cannot be read or written ({reason}); choose another folder",
+    }
+    return f"{path} {next(text for known, text in reasons.items() if isinstance(error, known))}"
 
 
 class MissingExtraError(ImportError):

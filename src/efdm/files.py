@@ -54,7 +54,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     except OSError as error:
         if error.errno and str(error.filename or temporary) == str(temporary):  # a full disk names no file
-            error.filename, error.filename2 = str(path), None
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     finally:
         temporary.unlink(missing_ok=True)

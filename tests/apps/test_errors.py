@@ -26,6 +26,9 @@ from efdm.models.weights import MissingWeights
         (torch.OutOfMemoryError("tried to allocate"), "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
         (MemoryError(), "not enough memory"),
+        (PermissionError(13, "Permission denied", "a.csv"), "a.csv is not accessible"),
+        (FileExistsError(17, "File exists", "runs"), "runs is, or is below, a file"),
+        (OSError(98, "Address already in use"), "[Errno 98] Address"),
         (MissingWeights("vgg16 needs a file", "lr"), "vgg16 needs a file (--lr)"),
     ],
 )

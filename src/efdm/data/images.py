@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import io
 import os
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
 from efdm.data.profiles import Array, convert_to_srgb
-from efdm.errors import MissingExtraError, SettingError
+from efdm.errors import DISK_FULL, MissingExtraError, SettingError, describe_os_error
 from efdm.files import atomic_path
 from efdm.ops.choices import check_choice
 
@@ -115,17 +114,8 @@ def read_mask(path: StrPath) -> Tensor:
 
 def file_error(error: Exception, path: StrPath, kind: type[PictureError] = PictureError) -> PictureError:
     """Return a `PictureError` that says why ``path`` cannot be read or written, and what to try."""
-    reason = getattr(error, "strerror", None) or error
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(f"{path} cannot be written ({reason}); free some space or choose another disk")
-    reasons: dict[type[Exception] | tuple[type[Exception], ...], str] = {
-        FileNotFoundError: "does not exist; check the name",
-        IsADirectoryError: "is a folder; expected a file",
-        (NotADirectoryError, FileExistsError): "is below a file, not a folder; check the name",
-        PermissionError: "is not accessible (permission denied); change its permissions or choose another folder",
-        Exception: f"cannot be read or written ({reason}); choose another folder",
-    }
-    return kind(f"{path} {next(text for known, text in reasons.items() if isinstance(error, known))}")
+    full = getattr(error, "errno", None) in DISK_FULL
+    return (DiskFullError if full else kind)(describe_os_error(error, path))
 
 
 @contextmanager

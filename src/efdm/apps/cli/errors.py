@@ -13,7 +13,7 @@ except ImportError:
     from click import get_current_context  # type: ignore[no-redef]
 
 from efdm.apps.cli.printing import print_error, print_message
-from efdm.errors import OutOfMemoryError, is_out_of_memory
+from efdm.errors import OutOfMemoryError, describe_os_error, is_out_of_memory
 
 ELSEWHERE = {"train_domains": "--data", "test_domains": "--test"}  # settings that some commands take from other options
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
@@ -48,6 +48,8 @@ def sentence(error: Exception) -> str:
         text = str(error) if isinstance(error, OutOfMemoryError) else "not enough memory"
         on_gpu = "CUDA" in f"{error} {error.__cause__}"
         return f"{text}; try a smaller {_option('size') or 'picture'}{' or --device cpu' if on_gpu else ''}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return describe_os_error(error, error.filename)
     options = ", ".join(filter(None, map(_option, getattr(error, "settings", ()))))
     return f"{error} ({options})" if options else str(error)
 
