@@ -1,4 +1,5 @@
 import os
+import shutil
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -158,9 +159,9 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]
 
     def interrupted() -> None:
         with VideoWriter(folder / "out.mp4", fps=FPS, sound_of=source) as writer:
+            assert len(os.listdir(folder)) == 2  # a temporary file beside the old one, before work that might be in vain
             for picture in pictures()[:3]:
                 writer.write(picture)
-            assert len(os.listdir(folder)) == 2  # a temporary file beside the old one
             raise error("reason")
 
     with pytest.raises(error, match="reason") as caught:
@@ -234,6 +235,20 @@ def test_nothing_is_written_after_an_error(tmp_path: Path) -> None:
         with pytest.raises(VideoError, match=sentence), VideoWriter(tmp_path / name):
             pass
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_an_error_of_the_disk_does_not_blame_the_sound(tmp_path: Path) -> None:
+    """The sound is written first, because the encoder of the video delays its frames."""
+    source, folder = clip(tmp_path / "clip.mp4"), tmp_path / "out"
+
+    def write() -> None:
+        with VideoWriter(folder / "out.mp4", fps=FPS, sound_of=source) as writer:
+            shutil.rmtree(folder)
+            for picture in pictures():
+                writer.write(picture)
+
+    with pytest.raises(VideoError, match=r"out\.mp4 does not exist"):
+        write()
 
 
 def test_other_extensions_and_shapes_are_refused(tmp_path: Path) -> None:

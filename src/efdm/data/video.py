@@ -159,6 +159,7 @@ class VideoWriter:
     def __enter__(self) -> VideoWriter:
         with ExitStack() as files:
             self._temporary = files.enter_context(created(self.path, VideoError))
+            self._temporary.touch()  # FFmpeg opens it only after the first frames
             options = {"format": self.format.format, "container_options": self.format.container}
             self._container: Any = load_av().open(str(self._temporary), "w", **options)
             files.callback(self._close)
@@ -278,6 +279,8 @@ class Soundtrack:
                 self._write(packet)
                 self._next = next(self._packets, None)
         except load_av().FFmpegError as error:
+            if isinstance(error, OSError):  # about the file that is written, such as a full disk
+                raise
             message = f"the sound of {self.source} is damaged or cannot be written ({error}); write the video without sound"
             raise VideoError(message) from error
 
