@@ -123,6 +123,8 @@ def test_mistakes(tmp_path: Path, reference: Path) -> None:
         match_files(x, [reference], tmp_path / "out.png", MatchOptions(reference_masks=[x, x]))
     with pytest.raises(SettingError, match="space"):
         MatchOptions(space="cmyk")
+    with pytest.raises(SettingError, match="tolerance"):
+        MatchOptions(method="joint", tolerance=0.1)
     with pytest.raises(PictureError, match="float32"):
         match_files(save(tmp_path / "f.npy", noise(1, "float32")), [reference], tmp_path / "out.png")
 

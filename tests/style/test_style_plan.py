@@ -142,3 +142,10 @@ def test_invalid_options_name_the_setting(name: str, value: object) -> None:
     with pytest.raises(SettingError) as caught:
         StylizeOptions(**{name: value})
     assert caught.value.settings == (name,)
+
+
+@pytest.mark.parametrize(("name", "value"), [("ties", "random"), ("tolerance", 0.1)])
+def test_options_that_conflict_are_refused_before_any_picture(name: str, value: object) -> None:
+    with pytest.raises(SettingError, match="needs method='efdm'") as caught:
+        StylizeOptions(method="adain", **{name: value})
+    assert caught.value.settings == (name, "method")

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
-from efdm.ops.choices import check_choice, check_tolerance
+from efdm.ops.choices import check_choice
 from efdm.style.color import SPACES
 from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
-from efdm.style.options import Method, check_strength
+from efdm.style.options import Method, check_match_tolerance, check_strength
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 
@@ -181,15 +181,13 @@ def match_picture(
     """
     check_choice("ties", ties, tuple(TIES))
     check_strength(strength, 1)
-    check_tolerance(tolerance)
     planes, opened = open_planes(content, mask, nodata, device)
     if not isinstance(reference, Reference):
         reference = prepare_reference(
             reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
         )
     check_fit(len(planes.values), reference)
-    if tolerance and reference.method == "joint":
-        raise SettingError("a joint match has no tolerance; use method='channels', or tolerance=0", ("tolerance", "method"))
+    check_match_tolerance(tolerance, reference.method)
     if not strength or not planes.pick(planes.values).numel():
         return convert_planes(planes.values, content, opened)
     reference = reference.to(planes.values.device)

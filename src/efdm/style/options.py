@@ -88,6 +88,9 @@ class StylizeOptions:
             check_choice("ties", self.ties)
         if self.tolerance is not None:
             check_tolerance(self.tolerance)
+        for name, value in (("ties", self.ties), ("tolerance", self.tolerance)):
+            if value is not None and self.method != "efdm":
+                raise SettingError(f"{name}={value!r} needs method='efdm', got {self.method!r}", (name, "method"))
         check_strength(self.strength)
         if not 1 <= self.stroke <= MAX_STROKE:  # also rejects NaN
             raise SettingError(f"stroke must be from 1 to {MAX_STROKE}, got {self.stroke}", "stroke")
@@ -116,11 +119,18 @@ class MatchOptions:
         for name, table in tables.items():
             check_choice(name, getattr(self, name), tuple(table))
         check_strength(self.strength, 1)
-        check_tolerance(self.tolerance)
+        check_match_tolerance(self.tolerance, self.method)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `match_picture` with a prepared reference, except the mask."""
         return {name: getattr(self, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
+
+
+def check_match_tolerance(tolerance: float, method: Method) -> None:
+    """Raise unless ``tolerance`` is a number of at least 0, or 0 for a joint match."""
+    check_tolerance(tolerance)
+    if tolerance and method == "joint":
+        raise SettingError("a joint match has no tolerance; use method='channels', or tolerance=0", ("tolerance", "method"))
 
 
 def check_strength(strength: Strength, batch: int | None = None) -> None:

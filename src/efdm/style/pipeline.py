@@ -13,10 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efdm.errors import SettingError
 from efdm.models import StyleNetwork
 from efdm.ops import MATCHERS, PreparedStyle, blend
-from efdm.ops.choices import check_tolerance
 
 FADE = 0.25  # strength below which pixels of the content are blended in, because a decoder cannot reproduce it exactly
 LARGE = 2_000_000  # pixels above which an image is cut into tiles
@@ -52,14 +50,10 @@ def match_options(
     generator: torch.Generator | None = None,
 ) -> dict[str, Any]:
     """Return the options of a match. The tolerance defaults to that of the network, or to 0 with ``ties``."""
-    for name, value in (("ties", ties), ("tolerance", tolerance)):
-        if value is not None and method != "efdm":
-            raise SettingError(f"{name}={value!r} needs method='efdm', got {method!r}", (name, "method"))
     if method != "efdm":
         return {}
     if tolerance is None:
         tolerance = network.tolerance if ties is None else 0.0
-    check_tolerance(tolerance)
     order = {} if ties is None else {"ties": ties, "generator": generator}
     return {**({"tolerance": tolerance} if tolerance else {}), **order}
 
