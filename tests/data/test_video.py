@@ -254,6 +254,8 @@ def test_an_error_of_the_disk_does_not_blame_the_sound(tmp_path: Path) -> None:
 def test_other_extensions_and_shapes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=r"\.mp4.*\.gif"):
         VideoWriter("out.xyz")
+    with pytest.raises(VideoError, match=r"file name such as .*out\.mp4"):
+        VideoWriter(tmp_path)
     with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
         writer.write(pictures()[0])
         with pytest.raises(ValueError, match="expected 48 x 64"):

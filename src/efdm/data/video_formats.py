@@ -51,7 +51,10 @@ class VideoError(PictureError):
 
 def video_format(path: StrPath) -> VideoFormat:
     """Return the row of `VIDEO_FORMATS` for a file name."""
-    found = VIDEO_FORMATS.get(Path(path).suffix.lower())
+    path = Path(path)
+    if path.is_dir() or not path.suffix:
+        raise VideoError(f"{path} is not a video file; pass a file name such as {path / 'out.mp4'}")
+    found = VIDEO_FORMATS.get(path.suffix.lower())
     if found is None:
         raise VideoError(f"{path} has an extension that cannot be written as a video; use one of {', '.join(VIDEO_FORMATS)}")
     return found

@@ -202,8 +202,6 @@ def _make_folder(out: Path) -> None:
 def _check_video(out: Path, looks: Sequence[LookSpec]) -> None:
     if len(looks) != 1:
         raise ValueError("a video takes one look: one style, or several that are mixed")
-    if out.is_dir() or not out.suffix:
-        raise ValueError(f"{out} is not a video file; pass a file name such as {out / 'out.mp4'}")
     video_format(out)
 
 
