@@ -65,12 +65,12 @@ def print_run(settings: RecognitionSettings) -> None:
     )
 
 
-def resume_hint(task: str, out: Path, **options: Sequence[object]) -> str:
+def resume_hint(command: str, out: Path, **options: Sequence[object]) -> str:
     """Return a message with the command that resumes the run in ``out``. ``options`` are the values of its other options."""
     if not (out / CHECKPOINT).exists():
         return "interrupted before the first step; repeat the command without --resume"
     words = [str(word) for name, values in options.items() for value in values for word in (f"--{name}", value)]
-    return f"interrupted; resume with: {shlex.join(['efdm', task, 'train', '--resume', *words, '-o', str(out)])}"
+    return f"interrupted; resume with: efdm {command} {shlex.join(['--resume', *words, '-o', str(out)])}"
 
 
 def print_accuracy(title: str, counts: Mapping[str, Sequence[int]]) -> None:

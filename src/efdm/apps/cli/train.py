@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, choice, given_fields, joined_processes, option
 from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.progress import show_progress
+from efdm.apps.cli.report import resume_hint
 from efdm.apps.cli.style_options import DEFAULT_NETWORK
 from efdm.errors import SettingError
 from efdm.models import NETWORKS
@@ -67,8 +68,7 @@ def style(
     """
     given = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
     given.pop("device", None)
-    resume_command = f"efdm train style --resume -o {shlex.quote(str(out))}"
-    with report_errors(f"interrupted; resume with: {resume_command}"):
+    with report_errors(partial(resume_hint, "train style", out)):
         started = read_settings(Settings, out) if resume else None
         if resume and (out / DONE).exists():
             print_text(f"the run is finished: {out / 'network.safetensors'}")

@@ -58,7 +58,7 @@ def train_command(
     reported. Otherwise the classifier is trained on all domains, and its accuracy on a new domain is not measured. To use
     several GPUs, start the command with torchrun.
     """
-    hint = partial(resume_hint, "dg", out, data=data, storage=[storage] if storage != "memory" else [])
+    hint = partial(resume_hint, "dg train", out, data=data, storage=[storage] if storage != "memory" else [])
     with report_errors(hint), joined_processes(device) as device:
         changes = collect_settings({**context.params, "device": device}, "dg")
         with show_progress() as progress:

@@ -53,7 +53,7 @@ def train_command(
     torchrun.
     """
     given: Any = {"test": test or [], "layout": layout or [], "split": [split] if split else []}
-    hint = partial(resume_hint, "reid", out, data=data, **given, damaged=[damaged] if damaged != "raise" else [])
+    hint = partial(resume_hint, "reid train", out, data=data, **given, damaged=[damaged] if damaged != "raise" else [])
     with report_errors(hint), joined_processes(device) as device:
         changes = common.collect_settings({**context.params, "device": device}, "reid")
         with show_progress() as progress:
