@@ -152,7 +152,7 @@ def test_weights_that_do_not_fit_the_model(
         (("photo.png", "--style", "style.png", "--strength", "1.5"), "--strength"),
         (("photo.png", "--style", "style.png", "--style-size", "huge"), "(--style-size)"),
         (("photo.png", "--style", "style.png", "--mix", "x"), "(--mix)"),
-        (("photo.png", "--style", "styles"), "out.png"),
+        (("photo.png", "--style", "styles"), "(--out, --mix)"),
     ],
 )
 def test_invalid_arguments_are_reported_before_a_model_is_loaded(

@@ -98,6 +98,8 @@ def test_folders_and_failures(tmp_path: Path, reference: Path) -> None:
     assert list(errors) == ["c.jpg"]
     with pytest.raises(PictureError, match=r"c\.jpg"):
         match_files(tmp_path / "in", [reference], tmp_path / "out")
+    with pytest.raises(ValueError, match="cannot be created"):  # concerns all pictures
+        match_files(tmp_path / "in", [reference], reference / "out", failed=errors.__setitem__)
 
 
 def test_masks(tmp_path: Path, reference: Path) -> None:

@@ -28,7 +28,7 @@ from efdm.style.color_match import Reference, match_picture, prepare_reference
 from efdm.style.jobs import Result, digest
 from efdm.style.match_large import CHUNK, match_array, match_video
 from efdm.style.options import MatchOptions
-from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_file, list_paths
+from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_file, list_paths, make_folder
 from efdm.style.planes import LEVELS_OF
 from efdm.training.interrupt import stoppable
 
@@ -77,6 +77,8 @@ def match_files(
     if not missing:
         return Result(0, skipped=len(targets))
     found = read_references(references, options)
+    if out not in missing.values():
+        make_folder(out)
     done = 0
     for number, (source, target) in enumerate(missing.items()):
         progress(Progress("matching", number, len(missing)))

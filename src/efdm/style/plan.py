@@ -104,7 +104,7 @@ def plan_files(
     contents, about = find_contents(given, out)
     results = f"{plural(len(contents), 'picture')} in {plural(len(looks), 'look')}"
     if not is_file(out, given, results, WRITABLE, len(looks)):
-        _make_folder(out)
+        make_folder(out)
     made = Plan(first, out, looks, tuple(contents), options, (*notes, *about), saving)
     inputs = [*given, *(source.path for source in contents), *(file for look in looks for file in look.files())]
     check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
@@ -185,12 +185,15 @@ def is_file(out: Path, given: Sequence[Path], results: str, extensions: Collecti
         allowed = ", ".join(dict.fromkeys(extensions))
         raise SettingError(f"{out} cannot be written; the extension must be one of {allowed}", "out")
     if not single and suffix in extensions:
-        remedy = ", or mix='equal' for one look" if one_picture else ""
-        raise SettingError(f"{out} is a single file; {results} need a folder{remedy}", "out")
+        message = f"{out} is a single file; {results} need a folder"
+        if one_picture:
+            raise SettingError(f"{message}, or mix='equal' for one look", ("out", "mix"))
+        raise SettingError(message, "out")
     return single
 
 
-def _make_folder(out: Path) -> None:
+def make_folder(out: Path) -> None:
+    """Create the folder of the results. Raise ValueError if it cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
