@@ -205,6 +205,7 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (PICTURE, {"preserve_color": "yes"}, "'none', 'content', 'luminance'"),
         (PICTURE, {"photoreal": "yes"}, "'none', 'guided', 'grid'"),
         (PICTURE, {"strength": 2}, r"strength.*2\.0"),
+        (PICTURE, {"strength": "0.5"}, "strength.*a number from 0 to 1, got '0.5'"),
         (BATCH, {"strength": torch.tensor([0.5, torch.nan])}, "strength.*nan"),
         (BATCH, {"strength": torch.ones(3)}, r"strength.*\(2,\)"),
         (PICTURE, {"size": 0}, "size.*0"),
@@ -224,7 +225,8 @@ def test_wrong_arguments_of_stylize(stylizer: Stylizer, content: Tensor, argumen
 @pytest.mark.parametrize(
     ("styles", "arguments", "message"),
     [
-        ([PICTURE, PICTURE], {"weights": [1]}, "2 styles, got 1 weights"),
+        ([PICTURE, PICTURE], {"weights": [1]}, "2 styles and 1 weight$"),
+        ([], {}, "at least one style"),
         ([PICTURE, PICTURE], {"masks": [None]}, "2 styles, got 1 masks"),
         (PICTURE, {"masks": ~EVERYWHERE}, "style mask is empty"),
         (Picture(PICTURE, torch.zeros(1, 8, 8)), {}, "transparent"),

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from efdm.data import read_mask, resize
 from efdm.ops import PreparedStyle, interpolate_styles
+from efdm.text import plural
 
 # (h, w) of bool, uint8, or floats in [0, 1], or the path of a picture; "Any" covers arrays and grey PIL images
 AnyMask = Tensor | str | os.PathLike[str] | Any
@@ -111,7 +112,8 @@ def normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[floa
     """Return ``count`` weights divided by their sum; None means equal weights."""
     values = [1.0] * count if weights is None else [float(w) for w in weights]
     if len(values) != count or not count:
-        raise ValueError(f"expected one weight for each of {count} styles, got {len(values)} weights")
+        given = f"{plural(count, 'style')} and {plural(len(values), 'weight')}"
+        raise ValueError(f"expected at least one style and one weight for each, got {given}")
     if not all(w >= 0 for w in values) or not 0 < sum(values) < float("inf"):  # also rejects NaN
         raise ValueError(f"weights must be >= 0 with a positive finite sum, got {values}")
     return tuple(w / sum(values) for w in values)

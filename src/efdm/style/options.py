@@ -135,10 +135,10 @@ def check_match_tolerance(tolerance: float, method: Method) -> None:
 
 def check_strength(strength: Strength, batch: int | None = None) -> None:
     """Raise unless ``strength`` is "auto", a number in [0, 1], or a tensor of such numbers for a batch."""
-    if isinstance(strength, str):
-        return check_choice("strength", strength, ("auto",))
-    if isinstance(strength, float | int) and 0 <= strength <= 1:
-        return None
+    if isinstance(strength, str) and strength != "auto":
+        raise SettingError(f"strength must be 'auto' or a number from 0 to 1, got {strength!r}", "strength")
+    if isinstance(strength, str) or (isinstance(strength, float | int) and 0 <= strength <= 1):
+        return
     given = strength if isinstance(strength, Tensor) else torch.tensor(strength, dtype=torch.float64, device="cpu")
     if given.ndim > 1 or (batch is not None and given.numel() not in (1, batch)):
         raise SettingError(

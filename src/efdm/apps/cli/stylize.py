@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import typer
 
@@ -119,11 +119,11 @@ def stylize(
     files.finish(result, out, "frame" if plan.is_video else "picture")
 
 
-def _strength(text: str) -> float | Literal["auto"]:
+def _strength(text: str) -> float | str:
     try:
-        return "auto" if text == "auto" else float(text)
-    except ValueError as error:
-        raise SettingError(f"strength must be 'auto' or a number from 0 to 1, got {text!r}", "strength") from error
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _size(text: str) -> int | str | None:
