@@ -1,9 +1,9 @@
 """PACS, ResNet-50: learning rate and length, chosen for ERM on held-out pictures of the training domains.
 
 claim     one learning rate and one number of iterations are suitable for all our recipes for ResNet-50.
-command   efdm dg run pacs_grid_resnet50 --data PACS --weights resnet50_v1.safetensors -o runs/grid50 --lanes 2
-time      not measured
-expected  the shortest schedule within half a percentage point of the highest validation accuracy
+command   efdm dg run pacs_grid_resnet50 --data PACS --weights resnet50_v1.safetensors -o runs/grid50 --lanes 4
+time      about 5 and 9 s a run on one H200, shared with other work; a minute to read and compile
+expected  400 iterations and 0.004: 96.2 % on held-out pictures, 96.3 % after 800 iterations
 runs      24 (3 learning rates x 2 lengths x 4 domains x 1 seed)
 
 pacs_grid_resnet18 explains the rule. There, the largest learning rate was chosen, so this grid has larger ones. Its lengths

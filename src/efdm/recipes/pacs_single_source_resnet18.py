@@ -4,8 +4,8 @@ claim     ERM < MixStyle < EFDMix with one training domain and random partners. 
           EFDMix, DSU and CrossNorm.
 command   efdm dg run pacs_single_source_resnet18 --data PACS --weights resnet18.safetensors -o runs/one18 --lanes 4
 time      about 7 s a run on one H200, after a minute to read and compile
-expected  published averages: ERM 46.6, MixStyle 51.7, EFDMix 54.4. Measured: erm 48.7, mixstyle 56.0, efdmix 55.8,
-          efdmix-flow 57.2, dsu 54.0, crossnorm 57.9, distribution-noise 58.9
+expected  published averages: ERM 46.6, MixStyle 51.7, EFDMix 54.4. Measured: erm 48.7, mixstyle 56.0, mixstyle-flow
+          56.5, efdmix 55.8, efdmix-flow 57.2, dsu 54.0, crossnorm 57.9, distribution-noise 58.9
 runs      160 (8 methods x 4 domains x 5 seeds)
 
 All settings except the domains are those of pacs_leave_one_out_resnet18, also the number of iterations, which is 30 to 70
