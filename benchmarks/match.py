@@ -24,7 +24,7 @@ from match_report import report
 from records import make_parser, write_record
 from torch import Tensor
 
-from efdm import EFDMix, efdm, kernels, prepare
+from efdm import EFDMix, efdm, histogram_match, kernels, prepare
 from efdm.environment import environment
 from efdm.ops import Partners
 from efdm.training.device import default_device
@@ -115,6 +115,7 @@ def run_case(case: Case, dtype_name: str, device: str, values: str, budget: floa
         "efdm_tolerant_prepared": lambda i: efdm(pairs[i % sets][0], prepared[i % sets], tolerance=0.1),
         "efdm_partners": lambda i: efdm(pairs[i % sets][0], flip),
         "efdmix_layer": lambda i: layer(pairs[i % sets][0]),
+        "histogram_match": lambda i: histogram_match(*pairs[i % sets]),
         "three_sort": lambda i: three_sort(*pairs[i % sets]),
         "sort_scatter": lambda i: sort_scatter(*pairs[i % sets]),
         "adain": lambda i: adain(*pairs[i % sets]),
