@@ -25,6 +25,7 @@ from efdm.style.jobs import stylize_files, stylize_job
 from efdm.style.options import MAX_STROKE, TEMPORAL, Audio, StylizeOptions
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Mix, plan_files
+from efdm.style.stylizer import fast_precision
 from efdm.training import PRECISIONS
 
 SIZES = "[PIXELS|full|auto]"
@@ -64,7 +65,9 @@ def stylize(
     weights: Weights = None,
     vgg: Vgg = None,
     device: Device = "",
-    precision: Annotated[str, choice(PRECISIONS, "bf16 is faster on GPUs and recent CPUs.")] = "fp32",
+    precision: Annotated[
+        str, choice(("auto", *PRECISIONS), "bf16 is faster on GPUs and recent CPUs; auto uses it on those CPUs.")
+    ] = "auto",
     ties: Annotated[str | None, choice(CHOICES["ties"], "Order of equal values with efdm.")] = None,
     tolerance: Annotated[
         float | None,
@@ -97,11 +100,11 @@ def stylize(
         parsed = {"strength": _strength(strength), "size": _size(size), "style_size": _size(style_size)}
         options = StylizeOptions(**given_fields(context, StylizeOptions) | parsed)
         saving = Saving(format, quality, "skip" if skip_existing else "replace")
-        jobs = files.JobOptions(shard, engine, workers, output)
+        jobs, on = files.JobOptions(shard, engine, workers, output), resolve_device(device)
+        precision = fast_precision(on) if precision == "auto" else precision
         if jobs.is_job(contents, out):
             if content_mask or style_mask:
                 raise SettingError("masks are for single pictures, not for a job", ("content_mask", "style_mask"))
-            on = resolve_device(device)
             job = stylize_job(
                 contents[0], style, target, pretrained(model or None, weights=weights, vgg=vgg), weights=weight or (),
                 mix=mix, options=options, precision=precision, output=output or None, saving=saving,  # type: ignore[arg-type]
@@ -113,7 +116,7 @@ def stylize(
         )  # fmt: skip
         for note in plan.notes:
             print_warning(note)
-        stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg, precision=precision)
+        stylizer = Stylizer.from_pretrained(model or None, on, weights, vgg, precision=precision)
         with show_progress() as progress:
             result = stylize_files(plan, stylizer, progress=progress, failed=files.print_failure)
     files.finish(result, out, "frame" if plan.is_video else "picture")
