@@ -2,8 +2,8 @@
 
     python benchmarks/precision.py [--pairs N] [--out FILE]
 
-Quality is measured on held-out pairs at 384 pixels, speed on a folder of 48 pictures of 512 x 512 in the style "starry", from
-reading JPEG to writing PNG. The pictures and the weights of VGG-16 are in ../shared.
+Quality is measured on held-out pairs at 384 pixels, speed on a folder of 48 pictures of 512 x 512 in the style "starry",
+from reading JPEG to writing PNG. The pictures and the weights of VGG-16 are in ../shared.
 """
 
 import statistics

@@ -40,6 +40,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "export-cpu.json": (*CORE, "src/efdm/models/small.py", "src/efdm/style/export.py"),
     "hard-pairs.json": (*CORE, "src/efdm/models/small.py", "src/efdm/models/networks.py"),
     "tolerance.json": (),  # the choice of a default
+    "precision-cpu.json": STYLE,
     "bulk-cpu.json": (),  # rates for an estimate
     "side-by-side.json": (),  # a one-time comparison of lanes and processes
     "projection-digits.json": ("src/efdm/ops/projection.py", "src/efdm/lab/analyses/projection.py"),

@@ -99,6 +99,14 @@ def test_quality_and_speed_targets() -> None:
         assert f"for `{kind}` {min(ratios):.2f} to {max(ratios):.2f} times" in words_of("README.md")
 
 
+def test_precision() -> None:
+    fp32, bf16 = read_record("precision-cpu.json")["rows"]
+    ratio = bf16["pictures_per_second"] / fp32["pictures_per_second"]
+    assert ratio >= 1.3
+    assert f"a folder takes {ratio:.2f} times as long in `fp32`" in words_of("docs/guide/stylize.md")
+    assert all(abs(bf16[measure] - fp32[measure]) < 0.001 for measure in ("lpips", "style_distance"))
+
+
 def test_photorealistic_modes() -> None:
     """The recommendations of the guide follow from the record."""
     record = read_record("photoreal.json")

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from efdm.data import read_picture, write_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
+from efdm.style.stylizer import fast_precision
 
 
 def test_one_picture_in_one_style(place: Path, run) -> None:
@@ -69,6 +70,16 @@ def test_options_reach_the_stylizer(place: Path, run) -> None:
     pictures = list(made.values())
     assert not any(torch.equal(a, b) for i, a in enumerate(pictures) for b in pictures[:i])
     assert all(picture.shape == (3, 20, 24) for picture in pictures)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_auto_precision_depends_on_the_processor(place: Path, run, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: precision == "bf16", raising=False)
+    run("photo.png", "--style", "style.png", "-o", "auto.png")
+    run("photo.png", "--style", "style.png", "--precision", precision, "-o", "given.png")
+    assert Path("auto.png").read_bytes() == Path("given.png").read_bytes()
+    assert fast_precision(torch.device("cuda")) == "fp32"
 
 
 def test_a_video(place: Path, run) -> None:
