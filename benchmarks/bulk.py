@@ -39,10 +39,15 @@ def cpu_seconds(calls: list[Callable[[], object]]) -> float:
     return statistics.median(times)
 
 
-def measure(folder: Path) -> list[dict[str, object]]:
+def write_contents(folder: Path, count: int) -> None:
+    """Write ``count`` different pictures of 512 x 512 as JPEG."""
     sources = [resize(read_picture(path).rgb, (SIDE, SIDE)) for path in photos().values()]
-    for i in range(COUNT):
-        write_picture(folder / f"in/{i:03}.jpg", sources[i % len(sources)].roll(i, -1))
+    for i in range(count):
+        write_picture(folder / f"{i:03}.jpg", sources[i % len(sources)].roll(i, -1))
+
+
+def measure(folder: Path) -> list[dict[str, object]]:
+    write_contents(folder / "in", COUNT)
     files = sorted((folder / "in").iterdir())
     pictures = [read_picture(file) for file in files]
     looks = make_looks(find_styles(["starry"])[0], (), "none", (), ())

@@ -11,34 +11,33 @@ import tempfile
 import time
 from pathlib import Path
 
-from hard_pairs import VGG16, read, validation_pairs
+from bulk import SIDE, write_contents
+from hard_pairs import VGG16, measured, read, validation_pairs
 from records import make_parser, write_record
 
-from efdm.data import read_picture, resize, resize_short_side, write_picture
-from efdm.data.embedded import photos
 from efdm.style import Stylizer
 from efdm.style.jobs import stylize_files
 from efdm.style.measures import load_metrics
 from efdm.style.plan import plan_files
 
-SIDE, COUNT, ROUNDS = 512, 48, 5
+COUNT, ROUNDS = 48, 5
+Stylizers = dict[str, Stylizer]  # by precision
 
 
-def quality(stylizer: Stylizer, pairs: int) -> dict[str, float]:
-    """Return content LPIPS and style distance at strength 1."""
-    metrics, found = load_metrics(vgg=VGG16), []
+def quality(stylizers: Stylizers, pairs: int) -> dict[str, dict[str, float]]:
+    """Return content LPIPS and style distance of each stylizer at strength 1."""
+    metrics, rows = load_metrics(vgg=VGG16), []
     for _, *names in validation_pairs(pairs):
-        content, style = (read(name) for name in names)
-        pictures = (stylizer.stylize(content, style, strength=1.0), content, style)
-        found.append(metrics.measure(*(metrics.extract(resize_short_side(each, 384)[None]) for each in pictures)))
-    return {name: round(statistics.fmean(f[name].item() for f in found), 5) for name in ("lpips", "style_distance")}
+        content, style = map(read, names)
+        outputs = (stylizer.stylize(content, style, strength=1.0) for stylizer in stylizers.values())
+        rows.append(dict(zip(stylizers, measured(metrics, 384, content, style, outputs), strict=True)))
+    measures = ("content_lpips", "style_distance")
+    return {name: {m: round(statistics.fmean(row[name][m] for row in rows), 5) for m in measures} for name in stylizers}
 
 
-def speeds(stylizers: dict[str, Stylizer], folder: Path) -> dict[str, float]:
+def speed(stylizers: Stylizers, folder: Path) -> dict[str, float]:
     """Return the median pictures per second of each stylizer, measured in turns."""
-    sources = [resize(read_picture(path).rgb, (SIDE, SIDE)) for path in photos().values()]
-    for i in range(COUNT):
-        write_picture(folder / f"in/{i:03}.jpg", sources[i % len(sources)].roll(i, -1))
+    write_contents(folder / "in", COUNT)
     times: dict[str, list[float]] = {name: [] for name in stylizers}
     for _ in range(ROUNDS + 1):
         for name, stylizer in stylizers.items():
@@ -54,10 +53,8 @@ if __name__ == "__main__":
     options = parser.parse_args()
     stylizers = {name: Stylizer.from_pretrained("small", "cpu", precision=name) for name in ("fp32", "bf16")}
     with tempfile.TemporaryDirectory() as place:
-        found = speeds(stylizers, Path(place))
-    rows = [
-        {"precision": name, "pictures_per_second": found[name], **quality(each, options.pairs)}
-        for name, each in stylizers.items()
-    ]
+        rates = speed(stylizers, Path(place))
+    found = quality(stylizers, options.pairs)
+    rows = [{"precision": name, "pictures_per_second": rates[name], **found[name]} for name in stylizers]
     print(*rows, sep="\n")
     write_record({"network": "small", "side": SIDE, "pairs": options.pairs, "rows": rows}, options.out, "precision-cpu.json")

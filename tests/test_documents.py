@@ -250,23 +250,26 @@ def test_the_cost_of_mixing() -> None:
 
 PREPARED = "prepared / unprepared, device time"
 MISSED = {
-    "vgg_relu4_1_512px float32 before ReLU: with a tolerance / efdm",  # on a CPU: 1.52, bound 1.5
-    "vgg_relu4_1_512px bfloat16 after ReLU: three-sort / efdm",  # the host was slow: 52 us, of which the kernel takes 37
-    f"vgg_relu1_1_256px_batch8 bfloat16 before ReLU: {PREPARED}",  # 0.6502, bound 0.65
-    f"vgg_relu1_1_512px bfloat16 before ReLU: {PREPARED}",  # rows that one block cannot hold
-    f"picture_4_megapixels bfloat16 before ReLU: {PREPARED}",
-    "picture_4_megapixels float32 before ReLU: with a tolerance / efdm",
+    "cpu": {"vgg_relu4_1_512px float32 before ReLU: with a tolerance / efdm"},  # 1.52, bound 1.5
+    "cuda": {
+        "vgg_relu4_1_512px bfloat16 after ReLU: three-sort / efdm",  # the host was slow: 52 us, of which the kernel takes 37
+        f"vgg_relu1_1_256px_batch8 bfloat16 before ReLU: {PREPARED}",  # 0.6502, bound 0.65
+        f"vgg_relu1_1_512px bfloat16 before ReLU: {PREPARED}",  # rows that one block cannot hold
+        f"picture_4_megapixels bfloat16 before ReLU: {PREPARED}",
+        "picture_4_megapixels float32 before ReLU: with a tolerance / efdm",
+    },
 }
 
 
 def test_speed_targets() -> None:
     import match_report
 
-    records = match_report.records()
-    assert all(row["exact"] for record in records for row in record["rows"])
-    missed = {what for record in records for what, *_, met in match_report.targets(record) if not met}
-    # with a tolerance, 1.5 times the exact match is not reached in bfloat16 on a GPU
-    assert {what for what in missed if not ("tolerance" in what and "bfloat16" in what)} == MISSED
+    for record in match_report.records():
+        assert all(row["exact"] for row in record["rows"])
+        missed = {what for what, *_, met in match_report.targets(record) if not met}
+        # with a tolerance, 1.5 times the exact match is not reached in bfloat16 on a GPU
+        others = {what for what in missed if not ("tolerance" in what and "bfloat16" in what)}
+        assert others == MISSED[record["environment"]["device"]]
 
 
 @pytest.mark.slow
