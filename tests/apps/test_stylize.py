@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from efdm.data import read_picture, write_picture
 from efdm.models import VGG, build
 from efdm.models.weights import read, save_encoder, save_network
-from efdm.style.stylizer import fast_precision
+from efdm.training.device import fast_precision
 
 
 def test_one_picture_in_one_style(place: Path, run) -> None:

@@ -209,11 +209,12 @@ def test_the_default_stream_is_replaced_and_any_other_is_captured(
 ) -> None:
     learner = Learner(CPU, "plain")
     learner.run._record([torch.rand(4, 3, 8, 8)])
-    assert pretend[-1][0] is not torch.cuda.default_stream()
+    assert pretend[-1] == ("waits", torch.cuda.default_stream(), pretend[-2][0])
+    assert pretend[-2][0] is not torch.cuda.default_stream()
     mine = torch.cuda.Stream()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: mine)
     learner.run._record([torch.rand(4, 3, 8, 8)])
-    assert pretend[-1][0] is mine
+    assert pretend[-2][0] is mine
 
 
 def test_a_step_that_cannot_be_captured_is_reported(pretend: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,13 +49,6 @@ class Region(NamedTuple):
     look: Look
 
 
-def fast_precision(device: torch.device) -> str:
-    """Return "bf16" for CPUs with instructions for it, otherwise "fp32"."""
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # missing in older versions of torch
-    has_bf16 = any(getattr(torch.cpu, check, lambda: False)() for check in checks)
-    return "bf16" if device.type == "cpu" and has_bf16 else "fp32"
-
-
 class Stylizer:
     """A style-transfer network on a device, in evaluation mode. The given network is copied.
 

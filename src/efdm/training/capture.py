@@ -95,6 +95,7 @@ class Capture:
         except RuntimeError as error:
             hint = "use speed='plain' or 'compile'"
             raise RuntimeError(f"this step cannot be captured as a CUDA graph; {hint}. The error was: {error}") from error
+        current.wait_stream(stream)  # capturing writes the seeds of the generators, and so does the first replay
         return graph
 
     @contextmanager

@@ -30,6 +30,13 @@ def device_defaults(device: str) -> Mapping[str, Any]:
     return DEFAULTS.get(device.partition(":")[0], DEFAULTS["cpu"])
 
 
+def fast_precision(device: torch.device) -> str:
+    """Return "bf16" for CPUs with instructions for it, otherwise "fp32"."""
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # missing in older versions of torch
+    has_bf16 = any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+    return "bf16" if device.type == "cpu" and has_bf16 else "fp32"
+
+
 def check_device(device: str | torch.device) -> torch.device:
     """Return a device. Raise SettingError if it cannot be used."""
     try:

@@ -25,8 +25,8 @@ from efdm.style.jobs import stylize_files, stylize_job
 from efdm.style.options import MAX_STROKE, TEMPORAL, Audio, StylizeOptions
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Mix, plan_files
-from efdm.style.stylizer import fast_precision
 from efdm.training import PRECISIONS
+from efdm.training.device import fast_precision
 
 SIZES = "[PIXELS|full|auto]"
 STRENGTHS = "[FLOAT 0<=x<=1|auto]"
