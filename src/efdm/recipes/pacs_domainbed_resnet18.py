@@ -2,9 +2,10 @@
 
 claim     EFDMix is better than ERM under DomainBed's protocol.
 command   efdm dg run pacs_domainbed_resnet18 --data PACS --weights resnet18.safetensors -o runs/domainbed18 --lanes 4
-time      not measured
+time      about 3 s a run on one H200, after compiling for each of ten batch sizes
 expected  published for ResNet-50: EFDMix 87.9 (paper); ERM 86.7 with the oracle and 85.5 with training-domain validation
-          (DomainBed)
+          (DomainBed). Measured, oracle: erm 79.6, coral 80.9, mixstyle 82.3, efdmix-flow 82.2; training-domain validation:
+          79.0, 79.9, 82.0, 82.0
 runs      360 (4 methods x 3 draws x (4 domains + 6 pairs of domains) x 3 seeds)
 
 The protocol sets Adam and equal parts of all training domains in a batch. DomainBed has 20 draws of hyperparameters and 3
