@@ -238,9 +238,9 @@ def test_the_cost_of_mixing() -> None:
     words = words_of("docs/guide/domain-generalization.md")
     assert f"take {lanes[1]['run_seconds']:.0f} s alone on an H200; four such runs at a time" in words
     assert f"take {lanes[4]['run_seconds']:.0f} s together" in words
-    ended = [r for same in lab.read_study(RUNS / "single-source").runs.values() for r in same if r["last"]]
+    study = lab.read_study(RUNS / "single-source")
     took = {
-        method: statistics.fmean(r["seconds"] for r in ended if r["settings"]["method"] == method)
+        method: statistics.fmean(study.runs[p.run][-1]["seconds"] for p in study.plan if p.settings["method"] == method)
         for method in ("erm", "mixstyle", "efdmix", "efdmix-flow")
     }
     assert f"{took['erm']:.0f} s with ERM and MixStyle, {took['efdmix']:.0f} s with EFDMix" in words
