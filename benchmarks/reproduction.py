@@ -251,11 +251,11 @@ def summary() -> str:
 
 
 def agreement(a: Difference, b: Difference) -> str:
-    """Return whether two networks agree: no if their differences differ significantly (t-test, p < 0.05)."""
-    error = math.hypot(a.error, b.error)
-    half_width = float(stats.t.ppf(1 - ALPHA / 2, min(a.seeds, b.seeds) - 1)) * error
-    if abs(a.mean - b.mean) > half_width:
-        return "**no**"
+    """Return whether two networks agree: no if their differences differ significantly (Welch's t-test, p < 0.05)."""
+    samples = [(d.mean, d.error * math.sqrt(d.seeds), d.seeds) for d in (a, b)]
+    p = float(stats.ttest_ind_from_stats(*samples[0], *samples[1], equal_var=False).pvalue)
+    if p < ALPHA:
+        return f"**no** ({p_text(p)})"
     return "yes" if a.mean * b.mean > 0 else "not contradicted"
 
 

@@ -35,7 +35,7 @@ def test_rules(found: Difference, better: str, similar: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second", "agree"),
-    [((2, 0.3), (1, 0.4), "yes"), ((2, 0.3), (-2, 0.4), "**no**"), ((1, 2), (-1, 2), "not contradicted")],
+    [((2, 0.3), (1, 0.4), "yes"), ((2, 0.3), (-2, 0.4), "**no** (p < 0.001)"), ((1, 2), (-1, 2), "not contradicted")],
 )
 def test_networks_agree(first: tuple[float, float], second: tuple[float, float], agree: str) -> None:
     assert reproduction.agreement(difference(*first, 0.5), difference(*second, 0.5)) == agree
