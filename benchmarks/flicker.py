@@ -4,7 +4,7 @@
 
 Flicker is in levels of 255 per frame (`clips.measure`). "detail" distinguishes a calm video from a blurred one,
 "frames_per_second" is per second of processor time. The clips and the style are made from embedded pictures, so
-the record can be reproduced anywhere. The run takes about a minute on one core; it is many times slower with more threads
+the record can be reproduced anywhere. The run takes seconds on one core; it is many times slower with more threads
 than idle cores.
 """
 

@@ -99,5 +99,3 @@ def test_strokes_start_from_a_smaller_picture(stylizer: Stylizer, look: Look) ->
     for stroke in (0.5, 9, float("nan")):
         with pytest.raises(SettingError, match="stroke"):
             stylizer.stylize(content, look, stroke=stroke)
-    with pytest.raises(SettingError, match="curves"):
-        stylize_frames(stylizer, [content], look, stroke=2, temporal="curves")

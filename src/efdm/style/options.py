@@ -27,9 +27,8 @@ Method = Literal["channels", "joint"]
 
 @dataclass(frozen=True)
 class Temporal:
-    """A row of `TEMPORAL`. ``curves`` and ``outputs`` are weights of the past in [0, 1)."""
+    """A row of `TEMPORAL`. ``outputs`` is the weight of the past in [0, 1)."""
 
-    curves: float = 0.0
     outputs: float = 0.0
     motion: str = "none"  # "estimated": the past is warped along the motion
 
@@ -38,8 +37,6 @@ TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
     "none": Temporal(),  # independent frames, matched exactly
     "still": Temporal(outputs=0.8),  # static areas averaged over time; fast
     "smooth": Temporal(outputs=0.8, motion="estimated"),  # averaged along the motion, as sharp as single frames
-    "curves": Temporal(curves=0.9),  # smoothed mapping, for large objects that enter or leave; not for varying exposure
-    "both": Temporal(curves=0.9, outputs=0.8, motion="estimated"),
 })  # fmt: skip
 
 
