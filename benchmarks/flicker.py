@@ -10,13 +10,14 @@ than idle cores.
 
 import time
 from pathlib import Path
+from typing import get_args
 
 import torch
 from clips import CLIPS, NOISE, clip, measure
 from records import make_parser, write_record
 
 from efdm.data.embedded import STYLES, read_style
-from efdm.style.options import TEMPORAL
+from efdm.style.options import Temporal
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 
@@ -36,7 +37,7 @@ def main() -> None:
     rows = []
     for name in CLIPS:
         shown = clip(name, frames=FRAMES, size=SIZE)
-        for temporal in TEMPORAL:
+        for temporal in get_args(Temporal):
             start = time.process_time()
             made = list(stylize_frames(stylizer, shown.frames, look, temporal=temporal))
             seconds = time.process_time() - start

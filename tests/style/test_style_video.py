@@ -4,6 +4,7 @@ import os
 import wave
 from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from efdm.models import build
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
-from efdm.style.options import TEMPORAL, StylizeOptions
+from efdm.style.options import StylizeOptions, Temporal
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import OutputSmoother, is_cut, sharpen_like, stylize_frames
 
@@ -35,7 +36,7 @@ def frames(count: int = 4, size: tuple[int, int] = SIZE) -> list[Tensor]:
     return clip("pan", frames=count, size=size).frames
 
 
-@pytest.mark.parametrize("temporal", TEMPORAL)
+@pytest.mark.parametrize("temporal", get_args(Temporal))
 def test_one_output_for_each_frame(stylizer: Stylizer, look: Look, temporal: str) -> None:
     made = list(stylize_frames(stylizer, frames(3), look, temporal=temporal))
     assert [m.shape for m in made] == [(3, *SIZE)] * 3
@@ -111,7 +112,7 @@ def test_masks_apply_to_all_frames(stylizer: Stylizer, look: Look, temporal: str
 
 def test_the_grid_of_the_network_follows_a_pan() -> None:
     shown = clip("pan", frames=4, size=(96, 128), noise=0.0)
-    outputs = OutputSmoother(0.8, "estimated", 8)
+    outputs = OutputSmoother("smooth", 8)
     margins = []
     for frame in shown.frames:
         margins.append(outputs.align(frame))
@@ -172,7 +173,7 @@ def test_the_default_is_calm_and_sharp(name: str, share: float) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("temporal", TEMPORAL)
+@pytest.mark.parametrize("temporal", get_args(Temporal))
 def test_frames_on_a_gpu(stylizer: Stylizer, look: Look, temporal: str) -> None:
     mask = torch.linspace(0, 1, SIZE[1]).expand(SIZE)
     other = Stylizer(stylizer.network, "cuda")
@@ -185,7 +186,7 @@ def test_frames_on_a_gpu(stylizer: Stylizer, look: Look, temporal: str) -> None:
 
 
 def test_changed_areas_leave_no_ghost() -> None:
-    outputs = OutputSmoother(0.8, "none", 8)
+    outputs = OutputSmoother("still", 8)
     content, new = torch.full((3, *SIZE), 0.2), torch.full((3, *SIZE), 0.2)
     new[:, :, :32] = 0.9
     outputs.align(content)

@@ -22,11 +22,12 @@ from efdm.errors import SettingError
 from efdm.style.color import luminance
 from efdm.style.look import AnyMask, Look
 from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
-from efdm.style.options import TEMPORAL, StylizeOptions, check_strength
+from efdm.style.options import StylizeOptions, Temporal, check_strength
 from efdm.style.pictures import working_size
 from efdm.style.pipeline import match_options
 from efdm.style.stylizer import Region, Stylizer, check_picture, finish, resolve_strength
 
+MEMORY = 0.8  # weight of the previous output where the content is unchanged
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
 BINS = 32  # bins of the luminance histogram
 FAINT = 1e-4  # variance of details below which they are not amplified
@@ -46,7 +47,7 @@ def stylize_frames(
     """Yield a stylized frame of the same size, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
 
     ``options`` and ``changes`` are those of `Stylizer.stylize`; ``preserve_color="content"`` encodes the styles again for
-    every frame. Smoothing, a row of `TEMPORAL`, restarts at scene cuts. The masks of ``regions`` apply to all frames.
+    every frame. Smoothing restarts at scene cuts. The masks of ``regions`` apply to all frames.
     """
     options = replace(options or StylizeOptions(), **changes)
     check_strength(options.strength, 1)
@@ -63,7 +64,7 @@ def _stylize(
     options: StylizeOptions,
 ) -> Iterator[Tensor]:
     match_with = match_options(stylizer.network, options.method, tolerance=options.tolerance)
-    row, before = TEMPORAL[options.temporal], None
+    before: Tensor | None = None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
             full = _prepare_frame(frame).to(stylizer.device)[None]
@@ -73,7 +74,7 @@ def _stylize(
                 given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
                 resolved = resolve_strength(options, given)
             if before is None or now.shape != before.shape or is_cut(before, now):
-                outputs = OutputSmoother(row.outputs, row.motion, stylizer.network.max_stride)
+                outputs = OutputSmoother(options.temporal, stylizer.network.max_stride)
             where = stylizer.recolor_regions(given, full, options.preserve_color)
             margin = outputs.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
@@ -109,30 +110,30 @@ def is_cut(before: Tensor, now: Tensor) -> bool:
 
 
 class OutputSmoother:
-    """Blend each output with the previous one where the content has not changed, along the motion.
+    """Blend each output with the previous one where the content is unchanged: along the motion if "smooth", never if "none".
 
     A network is equivariant only to shifts by its ``stride``. Other shifts cause most of the flicker of a panning camera, so
     `align` returns margins that move the frame, with the scene, over the grid of the network.
     """
 
-    def __init__(self, memory: float, motion: str, stride: int) -> None:
-        self.memory, self.motion, self.stride = memory, motion, stride
+    def __init__(self, temporal: Temporal, stride: int) -> None:
+        self.temporal, self.stride = temporal, stride
         self._past: tuple[Tensor, Tensor] | None = None  # previous content and output
         self._aligned: tuple[Tensor, Tensor] | None = None  # the same output, aligned with this frame, and its weights
         self._shift = torch.zeros(2)
 
     def align(self, content: Tensor) -> list[int]:
         """Estimate the motion since the previous frame and return margins (left, right, top, bottom) for the network."""
-        if self.memory and self._past is not None:
+        if self.temporal != "none" and self._past is not None:
             # exposure does not change the ranks, so previous frames still apply
             before, output = match_exposure(self._past[0], content), self._past[1]
             known = torch.ones_like(content[0])
-            if self.motion == "estimated":
+            if self.temporal == "smooth":
                 flow = estimate_motion(content, before)
                 self._shift = self._shift + flow.flatten(1).median(-1).values.cpu()
                 moved, known = warp(torch.cat([before, output]), flow)
                 before, output = moved[:3], moved[3:]
-            self._aligned = output, self.memory * similarity(content, before) * known
+            self._aligned = output, MEMORY * similarity(content, before) * known
         top, left = (int(side) % self.stride for side in self._shift.round())
         return [left, -left % self.stride, top, -top % self.stride]
 
