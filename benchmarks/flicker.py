@@ -4,19 +4,20 @@
 
 Flicker is in levels of 255 per frame (`clips.measure`). "detail" distinguishes a calm video from a blurred one,
 "frames_per_second" is per second of processor time. The clips and the style are made from embedded pictures, so
-the record can be reproduced anywhere. The run takes about a minute on one core; it is many times slower with more threads
+the record can be reproduced anywhere. The run takes seconds on one core; it is many times slower with more threads
 than idle cores.
 """
 
 import time
 from pathlib import Path
+from typing import get_args
 
 import torch
 from clips import CLIPS, NOISE, clip, measure
 from records import make_parser, write_record
 
 from efdm.data.embedded import STYLES, read_style
-from efdm.style.options import TEMPORAL
+from efdm.style.options import Temporal
 from efdm.style.stylizer import Stylizer
 from efdm.style.video import stylize_frames
 
@@ -36,7 +37,7 @@ def main() -> None:
     rows = []
     for name in CLIPS:
         shown = clip(name, frames=FRAMES, size=SIZE)
-        for temporal in TEMPORAL:
+        for temporal in get_args(Temporal):
             start = time.process_time()
             made = list(stylize_frames(stylizer, shown.frames, look, temporal=temporal))
             seconds = time.process_time() - start

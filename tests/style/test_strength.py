@@ -1,5 +1,7 @@
 """Strength from the photo to the style, its automatic value, and larger strokes."""
 
+from typing import get_args
+
 import pytest
 import torch
 from clips import clip
@@ -8,7 +10,7 @@ from torch import Tensor
 from efdm.data import resize
 from efdm.errors import SettingError
 from efdm.style.look import EMPTY_STRENGTH, Look
-from efdm.style.options import TEMPORAL
+from efdm.style.options import Temporal
 from efdm.style.pipeline import FADE, run_network
 from efdm.style.stylizer import REFINEMENT, Stylizer
 from efdm.style.video import stylize_frames
@@ -36,7 +38,7 @@ def test_strength_0_is_the_photo(stylizer: Stylizer, precision: str, options: di
     assert torch.equal(model.stylize(content, torch.rand(3, 30, 30), strength=0, **options), content)
 
 
-@pytest.mark.parametrize("temporal", TEMPORAL)
+@pytest.mark.parametrize("temporal", get_args(Temporal))
 def test_strength_0_is_every_frame(stylizer: Stylizer, look: Look, temporal: str) -> None:
     frames = clip("pan", frames=3, size=(48, 64)).frames
     for frame, made in zip(frames, stylize_frames(stylizer, frames, look, strength=0, temporal=temporal), strict=True):
@@ -99,5 +101,3 @@ def test_strokes_start_from_a_smaller_picture(stylizer: Stylizer, look: Look) ->
     for stroke in (0.5, 9, float("nan")):
         with pytest.raises(SettingError, match="stroke"):
             stylizer.stylize(content, look, stroke=stroke)
-    with pytest.raises(SettingError, match="curves"):
-        stylize_frames(stylizer, [content], look, stroke=2, temporal="curves")

@@ -1,37 +1,24 @@
-"""Stylized frames: the stream, less flicker, smoothed curves, files."""
+"""Stylized frames: the stream, less flicker, files."""
 
 import os
 import wave
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 from clips import clip, measure
 from torch import Tensor
 
-from efdm import efdm, prepare
-from efdm.errors import SettingError
 from efdm.models import build
-from efdm.ops import MATCHERS
 from efdm.style.jobs import stylize_video
 from efdm.style.look import Look
-from efdm.style.options import TEMPORAL, StylizeOptions
+from efdm.style.options import StylizeOptions, Temporal
 from efdm.style.stylizer import Stylizer
-from efdm.style.video import (
-    KNOTS,
-    CurveSmoother,
-    OutputSmoother,
-    interpolate_curve,
-    is_cut,
-    knots,
-    sharpen_like,
-    stylize_frames,
-)
+from efdm.style.video import OutputSmoother, is_cut, sharpen_like, stylize_frames
 
 SIZE = (48, 64)
-SEPARATE = [name for name, row in MATCHERS.items() if row.channels == "separate"]
 
 
 @pytest.fixture(scope="module")
@@ -49,25 +36,20 @@ def frames(count: int = 4, size: tuple[int, int] = SIZE) -> list[Tensor]:
     return clip("pan", frames=count, size=size).frames
 
 
-def look_of(style: Tensor) -> Look:
-    return Look((style,), (None,), (1.0,), ((prepare(style),),))
-
-
-@pytest.mark.parametrize("temporal", TEMPORAL)
+@pytest.mark.parametrize("temporal", get_args(Temporal))
 def test_one_output_for_each_frame(stylizer: Stylizer, look: Look, temporal: str) -> None:
     made = list(stylize_frames(stylizer, frames(3), look, temporal=temporal))
     assert [m.shape for m in made] == [(3, *SIZE)] * 3
     assert all(0 <= m.min() <= m.max() <= 1 for m in made)
-    # the features have fewer values than a curve has points, so the first curve is exact
-    assert torch.allclose(made[0], stylizer.stylize(frames(3)[0], look), atol=1e-4)
+    assert torch.equal(made[0], stylizer.stylize(frames(3)[0], look))
 
 
 def test_smoothing_restarts_at_a_cut(stylizer: Stylizer, look: Look) -> None:
     scene, other = frames(3), [f * 0.1 for f in clip("passing", frames=3, size=SIZE).frames]
-    made = list(stylize_frames(stylizer, scene + other, look, temporal="both"))
-    alone = list(stylize_frames(stylizer, other, look, temporal="both"))
+    made = list(stylize_frames(stylizer, scene + other, look, temporal="smooth"))
+    alone = list(stylize_frames(stylizer, other, look, temporal="smooth"))
     assert all(torch.equal(a, b) for a, b in zip(made[3:], alone, strict=True))
-    assert not torch.equal(made[2], next(stylize_frames(stylizer, scene[2:], look, temporal="both")))
+    assert not torch.equal(made[2], next(stylize_frames(stylizer, scene[2:], look, temporal="smooth")))
 
 
 def test_motion_and_exposure_are_no_cuts() -> None:
@@ -107,7 +89,7 @@ def test_uint8_frames(stylizer: Stylizer, look: Look) -> None:
 @pytest.mark.parametrize(
     "options",
     [{"preserve_color": "content"}, {"preserve_color": "luminance"}, {"photoreal": "grid"}, {"tolerance": 0.3},
-     {"size": 24, "photoreal": "guided"}, {"method": "adain", "strength": 0.5}],
+     {"size": 24, "photoreal": "guided"}, {"method": "adain", "strength": 0.5}, {"method": "joint"}],
     ids=str,
 )  # fmt: skip
 def test_frames_take_the_options_of_pictures(stylizer: Stylizer, look: Look, options: dict[str, object]) -> None:
@@ -126,13 +108,11 @@ def test_masks_apply_to_all_frames(stylizer: Stylizer, look: Look, temporal: str
         assert not torch.equal(output[:, mask], frame[:, mask])
     if temporal == "none":
         assert torch.equal(made[1], stylizer.stylize(frames()[1], regions=[(mask, look)]))
-    with pytest.raises(SettingError, match="regions"):
-        stylize_frames(stylizer, frames(), regions=[(mask, look)], temporal="both")
 
 
 def test_the_grid_of_the_network_follows_a_pan() -> None:
     shown = clip("pan", frames=4, size=(96, 128), noise=0.0)
-    outputs = OutputSmoother(0.5, "estimated", 8)
+    outputs = OutputSmoother("smooth", 8)
     margins = []
     for frame in shown.frames:
         margins.append(outputs.align(frame))
@@ -149,15 +129,14 @@ def test_sharpening_restores_the_contrast_of_details() -> None:
     assert (sharpen_like(mean, torch.full_like(sharp, 0.5)) == mean).all()  # never blurs
 
 
-@pytest.mark.parametrize("temporal", ["none", "curves"])
-def test_wrong_frames(stylizer: Stylizer, look: Look, temporal: str) -> None:
+def test_wrong_frames(stylizer: Stylizer, look: Look) -> None:
     for wrong, message in (
         (torch.rand(3, *SIZE) * 255, "frame / 255"),
         (torch.full((3, *SIZE), torch.nan), "from nan"),
         (torch.ones(3, *SIZE, dtype=torch.int32), "frame / 255"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
-            next(stylize_frames(stylizer, [wrong], look, temporal=temporal))
+            next(stylize_frames(stylizer, [wrong], look))
 
 
 def test_wrong_arguments_raise_before_the_first_frame(stylizer: Stylizer, look: Look) -> None:
@@ -194,21 +173,20 @@ def test_the_default_is_calm_and_sharp(name: str, share: float) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("temporal", TEMPORAL)
+@pytest.mark.parametrize("temporal", get_args(Temporal))
 def test_frames_on_a_gpu(stylizer: Stylizer, look: Look, temporal: str) -> None:
     mask = torch.linspace(0, 1, SIZE[1]).expand(SIZE)
     other = Stylizer(stylizer.network, "cuda")
     moved = other.prepare(torch.rand(3, 40, 40, generator=torch.Generator().manual_seed(1)))
     made = []
     for one, its in ((stylizer, look), (other, moved)):
-        given = {"look": its} if TEMPORAL[temporal].curves else {"regions": [(mask, its)]}
-        made.append(list(stylize_frames(one, frames(3), temporal=temporal, **given)))
+        made.append(list(stylize_frames(one, frames(3), regions=[(mask, its)], temporal=temporal)))
     assert all(frame.device.type == "cpu" for frame in made[1])
     assert all((a - b).abs().mean() < 0.02 for a, b in zip(*made, strict=True))
 
 
 def test_changed_areas_leave_no_ghost() -> None:
-    outputs = OutputSmoother(0.8, "none", 8)
+    outputs = OutputSmoother("still", 8)
     content, new = torch.full((3, *SIZE), 0.2), torch.full((3, *SIZE), 0.2)
     new[:, :, :32] = 0.9
     outputs.align(content)
@@ -217,67 +195,6 @@ def test_changed_areas_leave_no_ghost() -> None:
     made = outputs.blend(new, torch.ones(3, *SIZE))
     assert (made[:, :, :29] > 0.999).all()
     assert torch.allclose(made[:, :, 35:], torch.tensor(0.2))
-
-
-@pytest.mark.parametrize("method", SEPARATE)
-def test_first_curve_equals_the_matcher(method: str) -> None:
-    x, style = torch.randn(1, 4, 16, 16), torch.randn(1, 4, 20, 20) * 2 + 1
-    curves = CurveSmoother(look_of(style), 0.9, method)
-    assert torch.allclose(curves.match(0, x), MATCHERS[method](x, prepare(style)), atol=1e-4)
-
-
-def test_curves_need_separate_channels(stylizer: Stylizer, look: Look) -> None:
-    with pytest.raises(SettingError, match="joint"):
-        stylize_frames(stylizer, frames(), look, method="joint", temporal="curves")
-    assert len(list(stylize_frames(stylizer, frames(2), look, method="joint", temporal="smooth"))) == 2
-
-
-def test_curve_with_fewer_knots_than_values_is_nearly_exact() -> None:
-    x, style = torch.randn(1, 2, 80, 100), torch.randn(1, 2, 80, 100).exp()
-    assert x[0, 0].numel() > 4 * KNOTS
-    made, exact = CurveSmoother(look_of(style), 0.9, "efdm").match(0, x), efdm(x, style)
-    assert (made - exact).abs().mean() < 0.005 * style.std()
-    assert torch.equal(made.amax((2, 3)), exact.amax((2, 3)))
-
-
-def test_curve_adapts_slowly() -> None:
-    """A constant shift, which an exact match removes, decays over several frames."""
-    x, style = torch.randn(1, 1, 30, 30), torch.randn(1, 1, 30, 30)
-    curves = CurveSmoother(look_of(style), 0.5, "efdm")
-    still = curves.match(0, x)
-    shifts = [float((curves.match(0, x + 1) - still).mean()) for _ in range(8)]
-    assert shifts[0] > 0.3
-    assert all(a > b for a, b in pairwise(shifts))
-    assert shifts[-1] < 0.02
-
-
-def test_curve_converges_in_half_precision() -> None:
-    """The steps of the average are smaller than the precision of bfloat16."""
-    x, style = (torch.randn(1, 1, 30, 30).add(8).to(torch.bfloat16) for _ in range(2))
-    curves = CurveSmoother(look_of(style), 0.9, "efdm")
-    still = curves.match(0, x).float()
-    assert curves.match(0, x).dtype == torch.bfloat16
-    shifts = [float((curves.match(0, x + 0.125).float() - still).mean()) for _ in range(40)]
-    assert shifts[0] > 0.08
-    assert abs(shifts[-1]) < 0.02
-
-
-def test_equal_values_stay_equal() -> None:
-    """Zeros after a ReLU all get the mean of the corresponding style values."""
-    x, style = torch.randn(1, 3, 16, 16).relu(), torch.randn(1, 3, 16, 16)
-    made = CurveSmoother(look_of(style), 0.9, "efdm").match(0, x)
-    for channel in range(3):
-        values = made[0, channel][x[0, channel] == 0]
-        lowest = style[0, channel].flatten().sort().values[: len(values)]
-        assert values.max() == values.min()
-        assert values[0] == pytest.approx(float(lowest.mean()), abs=1e-4)
-
-
-def test_curve_is_linear_between_knots_and_constant_beyond() -> None:
-    xs, ys = torch.tensor([[[0.0, 1.0, 3.0]]]), torch.tensor([[[10.0, 20.0, 0.0]]])
-    at = torch.tensor([[[-5.0, 0.0, 0.25, 1.0, 2.0, 3.0, 9.0]]])
-    assert interpolate_curve(at, xs, ys).flatten().tolist() == [10, 10, 12.5, 20, 10, 0, 0]
-    assert knots(torch.tensor([[[0.0, 0.0, 1.0]]]), torch.tensor([[[1.0, 2.0, 5.0]]]))[1].flatten().tolist() == [1.5, 1.5, 5]
 
 
 def test_video_file_with_sound(tmp_path: Path, stylizer: Stylizer, look: Look) -> None:

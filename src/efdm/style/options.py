@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import torch
@@ -21,26 +20,9 @@ from efdm.style.pictures import Size, check_size
 
 MAX_STROKE = 8
 Strength = float | Tensor | Literal["auto"]
+Temporal = Literal["none", "still", "smooth"]
 Audio = Literal["keep", "drop"]
 Method = Literal["channels", "joint"]
-
-
-@dataclass(frozen=True)
-class Temporal:
-    """A row of `TEMPORAL`. ``curves`` and ``outputs`` are weights of the past in [0, 1)."""
-
-    curves: float = 0.0
-    outputs: float = 0.0
-    motion: str = "none"  # "estimated": the past is warped along the motion
-
-
-TEMPORAL: Mapping[str, Temporal] = MappingProxyType({
-    "none": Temporal(),  # independent frames, matched exactly
-    "still": Temporal(outputs=0.8),  # static areas averaged over time; fast
-    "smooth": Temporal(outputs=0.8, motion="estimated"),  # averaged along the motion, as sharp as single frames
-    "curves": Temporal(curves=0.9),  # smoothed mapping, for large objects that enter or leave; not for varying exposure
-    "both": Temporal(curves=0.9, outputs=0.8, motion="estimated"),
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,7 +45,8 @@ class StylizeOptions:
             fine to see in a larger picture.
         seed: of ``ties="random"``.
         style_size: size of a style that is not prepared. Defaults to ``size``.
-        temporal: a row of `TEMPORAL`, for videos.
+        temporal: flicker reduction in videos. "none": independent frames, matched exactly; "still": static areas are
+            averaged over time, which is fast; "smooth": averaged along the motion, as sharp as single frames.
         audio: sound of a video file.
     """
 
@@ -77,12 +60,12 @@ class StylizeOptions:
     size: Size = "auto"
     seed: int = 0
     style_size: Size = None
-    temporal: str = "smooth"
+    temporal: Temporal = "smooth"
     audio: Audio = "keep"
 
     def __post_init__(self) -> None:
-        tables = {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL, "temporal": TEMPORAL}
-        for name, table in {**tables, "audio": get_args(Audio)}.items():
+        tables = {"method": MATCHERS, "preserve_color": COLORS, "photoreal": PHOTOREAL}
+        for name, table in {**tables, "temporal": get_args(Temporal), "audio": get_args(Audio)}.items():
             check_choice(name, getattr(self, name), tuple(table))
         if self.ties is not None:
             check_choice("ties", self.ties)

@@ -2,9 +2,8 @@
 
 Frames that are matched independently flicker for three reasons. A match maps a value by its rank in the frame, so an object
 that enters or leaves changes the mapping of all other values; the network amplifies camera noise; and its grid of features
-lies differently on a scene that moves. `CurveSmoother` addresses the first: it averages the quantiles of the content over
-time and maps values through the smoothed curve. `OutputSmoother` addresses the others: it blends unchanged areas with the
-previous output and moves the grid with the scene. With either smoother, a single frame no longer matches the style exactly.
+lies differently on a scene that moves. `OutputSmoother` blends unchanged areas with the previous output and moves the grid
+with the scene. A single frame then no longer matches the style exactly.
 """
 
 from __future__ import annotations
@@ -18,20 +17,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efdm import kernels
 from efdm.data import resize
 from efdm.errors import SettingError
-from efdm.kernels.reference import tie_bounds
-from efdm.ops import MATCHERS
 from efdm.style.color import luminance
 from efdm.style.look import AnyMask, Look
 from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
-from efdm.style.options import TEMPORAL, StylizeOptions, check_strength
+from efdm.style.options import StylizeOptions, Temporal, check_strength
 from efdm.style.pictures import working_size
 from efdm.style.pipeline import match_options
 from efdm.style.stylizer import Region, Stylizer, check_picture, finish, resolve_strength
 
-KNOTS = 1024  # points of a smoothed curve, which is piecewise linear
+MEMORY = 0.8  # weight of the previous output where the content is unchanged
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
 BINS = 32  # bins of the luminance histogram
 FAINT = 1e-4  # variance of details below which they are not amplified
@@ -51,23 +47,13 @@ def stylize_frames(
     """Yield a stylized frame of the same size, float on the CPU, for each frame ``(3, h, w)``, float in [0, 1] or uint8.
 
     ``options`` and ``changes`` are those of `Stylizer.stylize`; ``preserve_color="content"`` encodes the styles again for
-    every frame. Smoothing, a row of `TEMPORAL`, restarts at scene cuts. The masks of ``regions`` apply to all frames.
+    every frame. Smoothing restarts at scene cuts. The masks of ``regions`` apply to all frames.
     """
     options = replace(options or StylizeOptions(), **changes)
-    temporal, method = options.temporal, options.method
-    row = TEMPORAL[temporal]
     check_strength(options.strength, 1)
     if options.ties is not None:
         raise SettingError("the order of ties is for pictures, not for a video", "ties")
-    match_with = match_options(stylizer.network, method, None, options.tolerance)
-    if row.curves and MATCHERS[method].channels == "joint":
-        message = f"temporal={temporal!r} smooths channels one by one, method={method!r} matches them together; try 'smooth'"
-        raise SettingError(message, ("temporal", "method"))
-    if row.curves and options.stroke > 1:
-        raise SettingError(f"stroke > 1 does not work with temporal={temporal!r}; try 'smooth'", ("stroke", "temporal"))
-    if row.curves and regions is not None:
-        raise SettingError(f"regions do not work with temporal={temporal!r}; try 'smooth'", "temporal")
-    return _stylize(stylizer, frames, look, regions, options, match_with)
+    return _stylize(stylizer, frames, look, regions, options)
 
 
 def _stylize(
@@ -76,9 +62,9 @@ def _stylize(
     look: Look | None,
     regions: Sequence[tuple[AnyMask, Look]] | None,
     options: StylizeOptions,
-    match_with: dict[str, Any],
 ) -> Iterator[Tensor]:
-    row, before = TEMPORAL[options.temporal], None
+    match_with = match_options(stylizer.network, options.method, tolerance=options.tolerance)
+    before: Tensor | None = None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
             full = _prepare_frame(frame).to(stylizer.device)[None]
@@ -88,17 +74,12 @@ def _stylize(
                 given = stylizer.find_regions(full, None, look, regions, options.style_size or options.size)
                 resolved = resolve_strength(options, given)
             if before is None or now.shape != before.shape or is_cut(before, now):
-                curves = CurveSmoother(given[0].look, row.curves, options.method, **match_with)
-                stride = 1 if row.curves else stylizer.network.max_stride  # curves need equally many values in each frame
-                outputs = OutputSmoother(row.outputs, row.motion, stride)
+                outputs = OutputSmoother(options.temporal, stylizer.network.max_stride)
             where = stylizer.recolor_regions(given, full, options.preserve_color)
             margin = outputs.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
-            if row.curves:
-                curves.look, match = where[0].look, curves.match
-            else:
-                moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
-                match = partial(stylizer.match_regions, where=moved, method=options.method, options=match_with)
+            moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
+            match = partial(stylizer.match_regions, where=moved, method=options.method, options=match_with)
             shape = (padded.shape[-2], padded.shape[-1])
             made = F.pad(stylizer.run(padded, shape, match, resolved), [-side for side in margin])
             made = outputs.blend(now, made[0])
@@ -129,30 +110,30 @@ def is_cut(before: Tensor, now: Tensor) -> bool:
 
 
 class OutputSmoother:
-    """Blend each output with the previous one where the content has not changed, along the motion.
+    """Blend each output with the previous one where the content is unchanged: along the motion if "smooth", never if "none".
 
     A network is equivariant only to shifts by its ``stride``. Other shifts cause most of the flicker of a panning camera, so
     `align` returns margins that move the frame, with the scene, over the grid of the network.
     """
 
-    def __init__(self, memory: float, motion: str, stride: int) -> None:
-        self.memory, self.motion, self.stride = memory, motion, stride
+    def __init__(self, temporal: Temporal, stride: int) -> None:
+        self.temporal, self.stride = temporal, stride
         self._past: tuple[Tensor, Tensor] | None = None  # previous content and output
         self._aligned: tuple[Tensor, Tensor] | None = None  # the same output, aligned with this frame, and its weights
         self._shift = torch.zeros(2)
 
     def align(self, content: Tensor) -> list[int]:
         """Estimate the motion since the previous frame and return margins (left, right, top, bottom) for the network."""
-        if self.memory and self._past is not None:
+        if self.temporal != "none" and self._past is not None:
             # exposure does not change the ranks, so previous frames still apply
             before, output = match_exposure(self._past[0], content), self._past[1]
             known = torch.ones_like(content[0])
-            if self.motion == "estimated":
+            if self.temporal == "smooth":
                 flow = estimate_motion(content, before)
                 self._shift = self._shift + flow.flatten(1).median(-1).values.cpu()
                 moved, known = warp(torch.cat([before, output]), flow)
                 before, output = moved[:3], moved[3:]
-            self._aligned = output, self.memory * similarity(content, before) * known
+            self._aligned = output, MEMORY * similarity(content, before) * known
         top, left = (int(side) % self.stride for side in self._shift.round())
         return [left, -left % self.stride, top, -top % self.stride]
 
@@ -174,48 +155,3 @@ def sharpen_like(blurred: Tensor, sharp: Tensor) -> Tensor:
 def similarity(a: Tensor, b: Tensor) -> Tensor:
     """Return ``(1, h, w)`` in [0, 1]: 1 where two frames agree up to noise, near 0 where they differ."""
     return torch.exp(-(box_blur(a - b, 5) / UNCHANGED).square().sum(0, keepdim=True))
-
-
-class CurveSmoother:
-    """Match features through curves from content to style values that are averaged over time."""
-
-    def __init__(self, look: Look, memory: float, method: str, **options: object) -> None:
-        self.look, self.memory, self.method, self.options = look, memory, method, options
-        self._quantiles: dict[int, Tensor] = {}
-
-    def match(self, depth: int, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
-        """Map the features ``(1, c, h, w)`` of a frame through the curve from smoothed content quantiles to style values.
-
-        ``size`` is ignored; it is an argument of `Stylizer.match_regions`, which this function replaces.
-        """
-        ordered, rank = kernels.sort_rank(x.flatten(2))
-        # float32: in half precision, small steps round to zero and the average would never converge
-        ordered = ordered.to(torch.promote_types(x.dtype, torch.float32))
-        past = self._quantiles.get(depth)
-        smooth = ordered if past is None else torch.lerp(ordered, past, self.memory)
-        self._quantiles[depth] = smooth
-        # matching the smoothed values themselves gives the curve of any matcher
-        heights = self.look.match(smooth.to(x.dtype), depth, slice(None), self.method, **self.options).to(smooth.dtype)
-        mapped = kernels.take(interpolate_curve(ordered, *knots(smooth, heights)), rank)
-        return torch.empty_like(x).copy_(mapped.view(x.shape))  # keeps the memory format
-
-
-def knots(smooth: Tensor, heights: Tensor) -> tuple[Tensor, Tensor]:
-    """Reduce a curve given at every rank to at most `KNOTS` points; tied values get their mean height."""
-    n = smooth.shape[-1]
-    if n > KNOTS:
-        at = torch.linspace(0, n - 1, KNOTS, device=smooth.device).round().long()
-        smooth, heights = smooth[..., at], heights[..., at]
-    first, end = tie_bounds(smooth)
-    total = F.pad(heights.double().cumsum(-1), (1, 0))
-    mean = (total.gather(-1, end) - total.gather(-1, first)) / (end - first)
-    return smooth.contiguous(), torch.where(end - first == 1, heights, mean.to(heights))
-
-
-def interpolate_curve(ordered: Tensor, xs: Tensor, ys: Tensor) -> Tensor:
-    """Evaluate the piecewise linear curve at sorted values; it is constant beyond its ends."""
-    last, passed = xs.shape[-1] - 1, torch.searchsorted(xs, ordered, right=True)
-    left, right = (passed - 1).clamp(0, last), passed.clamp(0, last)
-    x0, x1, y0, y1 = xs.gather(-1, left), xs.gather(-1, right), ys.gather(-1, left), ys.gather(-1, right)
-    share = torch.where(x1 > x0, (ordered - x0) / (x1 - x0), 0.0)
-    return torch.lerp(y0, y1, share)

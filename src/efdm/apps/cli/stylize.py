@@ -22,7 +22,7 @@ from efdm.ops.choices import CHOICES
 from efdm.style import Stylizer
 from efdm.style.color import COLORS
 from efdm.style.jobs import stylize_files, stylize_job
-from efdm.style.options import MAX_STROKE, TEMPORAL, Audio, StylizeOptions
+from efdm.style.options import MAX_STROKE, Audio, StylizeOptions, Temporal
 from efdm.style.photoreal import PHOTOREAL
 from efdm.style.plan import Mix, plan_files
 from efdm.training import PRECISIONS
@@ -74,7 +74,7 @@ def stylize(
         option("Match features within this many standard deviations together; 0: exact. Default: the model's.", min=0),
     ] = None,
     seed: Annotated[int, option("Random seed for --ties random.")] = StylizeOptions.seed,
-    temporal: Annotated[str, choice(TEMPORAL, "Flicker reduction in videos.")] = StylizeOptions.temporal,
+    temporal: Annotated[str, choice(get_args(Temporal), "Flicker reduction in videos.")] = StylizeOptions.temporal,
     audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = StylizeOptions.audio,
     format: files.Format = "",
     quality: files.Quality = 95,

@@ -16,7 +16,7 @@ from efdm.data.embedded import styles as painted_styles
 from efdm.errors import is_out_of_memory, requires
 from efdm.ops import MATCHERS
 from efdm.style.color import COLORS, SPACES
-from efdm.style.options import TEMPORAL, Method
+from efdm.style.options import Method, Temporal
 from efdm.style.photoreal import PHOTOREAL
 
 SIZES = [256, 384, 512, 768, 1024]
@@ -96,7 +96,7 @@ def _add_video(gr: Any, handlers: Handlers) -> None:
             styles = _Styles(gr)
         with gr.Column():
             strength, model, size = _auto_strength(gr), _model(gr, handlers), _size(gr, 384)
-            temporal = gr.Dropdown(list(TEMPORAL), value="smooth", label="Flicker reduction")
+            temporal = gr.Dropdown(list(get_args(Temporal)), value="smooth", label="Flicker reduction")
             run = gr.Button("Stylize", variant="primary")
             result = gr.Video(label="Result", interactive=False, elem_id="video-result")
 
