@@ -1,4 +1,4 @@
-"""PACS, leave one domain out, ResNet-18 with PReLU in place of ReLU: orders of statistics and tie rules without ties.
+"""PACS, leave one domain out, ResNet-18 with PReLU in place of ReLU: orders of statistics and tie rules with fewer ties.
 
 claim     equal values come from ReLU; with PReLU, histogram matching (hm) and the tie rules agree with efdmix.
 command   efdm dg run pacs_prelu_resnet18 --data PACS --weights resnet18.safetensors -o runs/prelu18 --lanes 4
