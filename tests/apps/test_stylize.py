@@ -140,11 +140,11 @@ def test_the_model_is_taken_from_the_weights(place: Path, run, deep: Path) -> No
 @pytest.mark.parametrize(
     ("weights", "model", "words"),
     [
-        ("network.safetensors", ("--model", "small"), ("vgg16", "small")),
+        ("network.safetensors", ("--model", "small"), ("vgg16", "small", "(--model)")),
         ("bare.safetensors", (), ("small, vgg16, vgg19",)),
         ("bare.safetensors", ("--model", "small"), ("bare.safetensors", "small")),
         ("absent.safetensors", (), ("absent.safetensors",)),
-        ("network.safetensors", ("--model", "vgg61"), ("vgg61",)),
+        ("network.safetensors", ("--model", "vgg61"), ("vgg61", "'small', 'vgg16', 'vgg19'", "(--model)")),
     ],
     ids=["another", "unnamed", "unnamed and wrong", "absent", "unknown"],
 )
