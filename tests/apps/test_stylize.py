@@ -185,7 +185,7 @@ def test_unreadable_pictures_are_skipped(place: Path, run) -> None:
     result = run("contents", "--style", "styles", "-o", "out", code=1)
     assert "contents: 1 video skipped" in result.output
     assert files(place / "out") == ["a__x.png", "a__y.png", "sub/b__x.png", "sub/b__y.png"]
-    for name in ("cut.png", "empty.png", "text.png", "bad.png"):
+    for name in ("contents/cut.png", "contents/empty.png", "contents/text.png", "styles/bad.png"):
         assert result.output.count(name) == 1, "once per file, not once per style"
     assert "11 of 15 pictures failed" in result.output
 
