@@ -32,7 +32,7 @@ def test_shards_in_and_out(place: Path, run) -> None:
 def test_failures_and_mistakes(place: Path, run) -> None:
     Path("contents/bad.png").write_bytes(b"nothing")
     result = run("contents", "--style", "style.png", "-o", "out", "--shard", "1/1", code=1)
-    assert "bad.png is not a picture" in result.output
+    assert "contents/bad.png is not a picture" in result.output
     assert "1 of 3 pictures failed" in result.output
     for options, words in (
         (("--strength", 0.5), "--out"),

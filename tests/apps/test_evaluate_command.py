@@ -81,7 +81,8 @@ def test_a_network_uses_its_own_encoder_or_the_vgg_of_the_metrics(
     [
         (("--strength", "2"), "(--strength)"),
         (("--strength", "a"), "(--strength)"),
-        (("--model", "smal"), "did you mean 'small'"),
+        (("--model", "smal"), "did you mean 'small'? (--model)"),
+        (("--model", "smal", "--vgg", "/nowhere"), "(--model)"),
         (("--network", "file"), "NAME=FILE"),
         (("--network", "mine=/nowhere"), "/nowhere"),
         (("--optimiser", "gaty"), "did you mean 'gatys'"),

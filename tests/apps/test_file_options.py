@@ -46,7 +46,7 @@ def test_stdin_and_stdout(place: Path, command) -> None:
     assert "to stdout" in command("clip.mp4", "-o", "-", code=2).output
     result = command("-", "-o", "-", input=b"no picture", code=2)
     assert result.stdout_bytes == b""
-    assert "not a picture" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("stdin is not a picture"), "without the folder of its copy"
 
 
 def test_messages_are_on_stderr_and_brackets_are_no_markup(place: Path, command) -> None:
@@ -86,8 +86,21 @@ def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command,
     monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
     monkeypatch.setattr("efdm.style.match_files.match_picture", fail)
     result = command("contents", "-o", "out", code=2)
-    assert "not enough memory for a.png" in result.stderr
+    assert "not enough memory for contents/a.png" in result.stderr
     assert "--device" not in result.stderr, "it runs on the CPU already"
+
+
+def test_errors_show_paths_as_they_were_given(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("contents/sub/b.png").write_bytes(b"no picture")
+    for given in ("contents", "contents/sub/b.png"):
+        assert "contents/sub/b.png is not a picture" in command(given, "-o", "out", code=None).stderr
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no such operation")
+
+    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
+    monkeypatch.setattr("efdm.style.match_files.match_picture", fail)
+    assert "contents/a.png: no such operation" in command("contents", "-o", "out", code=2).stderr
 
 
 def test_a_mistake_names_its_option(place: Path, command) -> None:

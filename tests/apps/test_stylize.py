@@ -140,11 +140,11 @@ def test_the_model_is_taken_from_the_weights(place: Path, run, deep: Path) -> No
 @pytest.mark.parametrize(
     ("weights", "model", "words"),
     [
-        ("network.safetensors", ("--model", "small"), ("vgg16", "small")),
+        ("network.safetensors", ("--model", "small"), ("vgg16", "small", "(--model)")),
         ("bare.safetensors", (), ("small, vgg16, vgg19",)),
         ("bare.safetensors", ("--model", "small"), ("bare.safetensors", "small")),
         ("absent.safetensors", (), ("absent.safetensors",)),
-        ("network.safetensors", ("--model", "vgg61"), ("vgg61",)),
+        ("network.safetensors", ("--model", "vgg61"), ("vgg61", "'small', 'vgg16', 'vgg19'", "(--model)")),
     ],
     ids=["another", "unnamed", "unnamed and wrong", "absent", "unknown"],
 )
@@ -185,7 +185,7 @@ def test_unreadable_pictures_are_skipped(place: Path, run) -> None:
     result = run("contents", "--style", "styles", "-o", "out", code=1)
     assert "contents: 1 video skipped" in result.output
     assert files(place / "out") == ["a__x.png", "a__y.png", "sub/b__x.png", "sub/b__y.png"]
-    for name in ("cut.png", "empty.png", "text.png", "bad.png"):
+    for name in ("contents/cut.png", "contents/empty.png", "contents/text.png", "styles/bad.png"):
         assert result.output.count(name) == 1, "once per file, not once per style"
     assert "11 of 15 pictures failed" in result.output
 

@@ -36,7 +36,7 @@ def test_the_pictures_of_the_plain_engine(tmp_path: Path) -> None:
         job = open_job(tmp_path / "in", tmp_path / engine, {}, "shards")
         done[engine] = run_job(job, Negatives(tmp_path / f"{engine}-starts"), engine=engine, workers=2)
     assert done["plain"] == done["ray"]
-    assert (done["ray"].done, list(done["ray"].failed)) == (11, ["p3.png"])
+    assert (done["ray"].done, list(done["ray"].failed)) == (11, [str(tmp_path / "in/p3.png")])
     plain, other = ({p.name: p.read_bytes() for p in (tmp_path / engine).glob("*.tar")} for engine in done)
     assert plain == other
     assert len(results(tmp_path / "ray")) == 11

@@ -49,6 +49,18 @@ def test_single_file_with_any_extension(tmp_path: Path) -> None:
     assert found.read().rgb.shape == (3, 3, 4)
 
 
+def test_errors_show_the_path_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(touch(tmp_path, ["set/a/p.png"], b"no picture"))
+    zip_of(Path("set.zip"), ["a/p.png"], b"no picture")
+    cases = {"set": "set/a/p.png", "set/a/p.png": "set/a/p.png", tmp_path / "set": str(tmp_path / "set/a/p.png")}
+    for source, shown in {**cases, "set.zip": "set.zip: a/p.png"}.items():
+        (found,) = find_pictures(source)
+        assert str(found) == shown
+        with pytest.raises(PictureError) as caught:
+            found.read()
+        assert str(caught.value).startswith(f"{shown} is not a picture")
+
+
 def test_stems_are_unique_without_regard_to_case(tmp_path: Path) -> None:
     found = find_pictures(zip_of(tmp_path / "s.zip", ["p.jpg", "p.png", "P.png", "p-2.png", "Qr.png", "qR.png"]))
     stems = [s.stem for s in found]

@@ -47,6 +47,7 @@ def test_damaged_pictures_are_skipped_unless_all_are(folder: Path) -> None:
     assert list(reasons) == ["cut.png", "empty.jpg", "gone.png", "strip.png"]
     expected = ("cut short", "is empty", "does not exist", "strip of 2 x 500")
     assert all(part in reason for part, reason in zip(expected, reasons.values(), strict=True))
+    assert all(reason.startswith(f"{folder / name} ") for name, reason in reasons.items())
     assert seen == [(n, 8) for n in range(1, 9)]
     for name in SIZES:
         (folder / name).unlink()

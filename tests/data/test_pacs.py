@@ -134,7 +134,7 @@ def test_other_pictures_are_refused(copy: Path, tmp_path: Path) -> None:
 def test_damaged_and_double_pictures_are_named(copy: Path) -> None:
     bad = "cartoon/guitar/pic_0001.bmp"
     (copy / bad).write_bytes((copy / bad).read_bytes()[:20])
-    with pytest.raises(PictureError, match=f"1 picture of PACS cannot be read: {bad} is cut short or damaged"):
+    with pytest.raises(PictureError, match=f"1 picture of PACS cannot be read: {copy / bad} is cut short or damaged"):
         load_pacs(copy, size=1)
     data = load_pacs(copy, copy="partial", size=1)
     assert [name for name, _ in data.skipped] == [bad]

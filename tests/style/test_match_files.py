@@ -95,7 +95,7 @@ def test_folders_and_failures(tmp_path: Path, reference: Path) -> None:
         "a.png",
         "sub/b.png",
     ]
-    assert list(errors) == ["c.jpg"]
+    assert list(errors) == [str(tmp_path / "in" / "c.jpg")]
     with pytest.raises(PictureError, match=r"c\.jpg"):
         match_files(tmp_path / "in", [reference], tmp_path / "out")
     with pytest.raises(ValueError, match="cannot be created"):  # concerns all pictures

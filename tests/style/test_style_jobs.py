@@ -77,7 +77,7 @@ def test_several_pictures_at_a_time(place: Path, network, tmp_path: Path) -> Non
             stylize_files(plan, Stylizer(network, "cpu"))
     torch.set_num_threads(threads)
     assert found[1] == found[3]
-    assert found[1][0] == ["broken.png", "c2.png"]
+    assert found[1][0] == [str(tmp_path / "in" / name) for name in ("broken.png", "c2.png")]
 
 
 def test_a_size_beyond_the_free_memory_is_refused_before_a_style_is_read(

@@ -53,7 +53,7 @@ class Unit:
 
 
 class Done(NamedTuple):
-    """The number of written results of a unit, and the reasons of failures by name."""
+    """The number of written results of a unit, and the reasons of failures by path."""
 
     unit: str
     done: int
@@ -163,15 +163,15 @@ def _items(unit: Unit, output: Output, failed: dict[str, str]) -> Iterator[Item]
         if output == "shards":
             keys = make_unique(key.replace(".", "_") for key in keys)  # a key ends at the first dot
         for source, key in zip(unit.sources, keys, strict=True):
-            yield source.name, key, source.read, {}
+            yield str(source), key, source.read, {}
         return
     folder = f"{unit.name}/" if output == "files" else ""  # several shards may hold equal keys
     try:
         for sample in read_shard(unit.shard):
             others = {e: data for e, data in sample.members.items() if f".{e.lower()}" not in READABLE}
-            yield f"{unit.shard.name}: {sample.key}", folder + sample.key, sample.read, others
+            yield f"{unit.shard}: {sample.key}", folder + sample.key, sample.read, others
     except PictureError as error:  # the rest of the shard is damaged
-        failed[unit.shard.name] = str(error)
+        failed[str(unit.shard)] = str(error)
 
 
 def run_job(

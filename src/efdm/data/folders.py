@@ -45,9 +45,13 @@ class Source:
     path: Path
     member: str | None = None
 
+    def __str__(self) -> str:
+        """Return the path for messages, as it was given."""
+        return str(self.path) if self.member is None else f"{self.path}: {self.member}"
+
     def open(self) -> BinaryIO:
         with reading(self.path):
-            return open(self.path, "rb") if self.member is None else io.BytesIO(_decompress(self.path, self.member))
+            return open(self.path, "rb") if self.member is None else io.BytesIO(_decompress(self, self.member))
 
     def lines(self) -> list[str]:
         """Return the lines of a text file that are not empty, without spaces at their ends."""
@@ -60,7 +64,13 @@ class Source:
 
     def read(self) -> Picture:
         with self.open() as file:
-            return to_picture(decode(file, self.name))
+            return to_picture(decode(file, str(self)))
+
+
+def without_folders(skipped: Skipped) -> Skipped:
+    """Return (name, reason) with the name in place of the path at the start of a reason, for records."""
+    rests = [reason.partition(PurePosixPath(name).name)[2] for name, reason in skipped]
+    return [(name, name + rest if rest else reason) for (name, reason), rest in zip(skipped, rests, strict=True)]
 
 
 def find_pictures(source: StrPath) -> list[Source]:
@@ -178,8 +188,8 @@ def _open_archive(path: Path, changed: int, process: int) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def _decompress(path: Path, member: str) -> bytes:
-    name, archive = f"{path}: {member}", _archive(path)
+def _decompress(source: Source, member: str) -> bytes:
+    name, archive = str(source), _archive(source.path)
     with reading(name, "is damaged or encrypted"):
         info = archive.getinfo(member)
         if info.file_size > MAX_MEMBER_BYTES:

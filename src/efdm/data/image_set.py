@@ -155,8 +155,8 @@ def read_images(
 
 
 def read_fitted(item: Any, size: tuple[int, int], fit: Fit) -> Tensor:
-    """Read the picture of an item with a source and a name, as uint8 ``(3, *size)``."""
-    return fitted(read_rgb(item.source, item.name, max(size)), size, fit)
+    """Read the picture of an item with a source, as uint8 ``(3, *size)``."""
+    return fitted(read_rgb(item.source, max(size)), size, fit)
 
 
 def fitted(image: Tensor, size: tuple[int, int], fit: Fit) -> Tensor:
@@ -164,19 +164,19 @@ def fitted(image: Tensor, size: tuple[int, int], fit: Fit) -> Tensor:
     return resize(centre_crop(image, *size) if fit == "crop" else image, size)
 
 
-def read_rgb(source: Source, name: str, near: int | None) -> Tensor:
-    """Read a picture as uint8 ``(3, h, w)`` over white. Error messages contain ``name``; see `decode` for ``near``."""
+def read_rgb(source: Source, near: int | None) -> Tensor:
+    """Read a picture as uint8 ``(3, h, w)`` over white. See `decode` for ``near``."""
     with source.open() as file:
-        pixels = narrow(decode(file, name, near=near))
+        pixels = narrow(decode(file, str(source), near=near))
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     return image if len(image) == 3 else to_uint8(on_white(image[:3] / 255, image[3:] / 255))
 
 
 def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:
-    image = read_rgb(source, source.name, short_side)
+    image = read_rgb(source, short_side)
     height, width = image.shape[1:]
     if max(height, width) > MAX_ASPECT * min(height, width):
-        raise PictureError(f"{source.name} is a strip of {height} x {width} pixels; crop it")
+        raise PictureError(f"{source} is a strip of {height} x {width} pixels; crop it")
     short = short_side or max(min_side, min(height, width))
     return resize(image, short_side_size(height, width, short)).contiguous()
 

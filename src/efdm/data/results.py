@@ -14,7 +14,7 @@ from efdm.files import fit_name
 from efdm.ops.choices import check_choice
 
 Existing = Literal["replace", "skip"]
-Failed = Callable[[str, Exception], object]  # receives the name of a picture and its error
+Failed = Callable[[str, Exception], object]  # receives the path of a picture and its error
 
 FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one picture; the others are still processed
 FORMATS = tuple(extension[1:] for extension in WRITABLE)

@@ -15,6 +15,7 @@ from torch import nn
 
 from efdm.data.datasets import DIGITS, PACS, Listing, check_domains, list_domains, load_dataset
 from efdm.data.domains import DomainSet, Storage
+from efdm.data.folders import without_folders
 from efdm.data.memory import SMALLER, check_memory
 from efdm.dg import METHODS, Settings
 from efdm.dg.protocols import Cell
@@ -143,7 +144,8 @@ def prepare_classifier(
     settings = _settings(known, len(data.select(known["train_domains"], "train")))
     check(settings)
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / PICTURES, {"classes": data.classes, "pictures": data.counts("split"), "skipped": data.skipped})
+    skipped = without_folders(data.skipped)
+    write_json(out / PICTURES, {"classes": data.classes, "pictures": data.counts("split"), "skipped": skipped})
     return settings, data
 
 

@@ -21,6 +21,7 @@ import torch
 from efdm.data.bulk import take_shard
 from efdm.data.datasets import DIGITS, check_same, describe, load_dataset
 from efdm.data.domains import DomainSet
+from efdm.data.folders import without_folders
 from efdm.data.images import file_error
 from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings
@@ -224,7 +225,8 @@ def _start(
     written = {"recipe": as_json(content["recipe"]), "plan": plan_as_json(content["plan"])}
     write_json(out / RECIPE, {**content, **written})
     counts = description.get("splits", description["pictures"])
-    path, here = out / "environment.json", {**environment(device), "pictures": counts, "skipped": data.skipped}
+    here = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
+    path = out / "environment.json"
     entries = json.loads(path.read_text()) if path.exists() else []
     if (here := json.loads(json.dumps(here))) not in entries:
         write_json(path, [*entries, here])

@@ -317,12 +317,14 @@ def pretrained(name: str | None = None, *, weights: str | Path | None = None, vg
     ``name`` is a row of `NETWORKS`; it defaults to the network named in the file ``weights``, or to the first row.
     ``weights`` is a file written by a training run and ``vgg`` the file of a VGG encoder; both default to the row's files.
     """
+    if name:
+        check_choice("model", name, NETWORKS)
     stored = None if weights is None else (describe(weights) or (None,))[0]
     if name is None and weights is not None and stored is None:
         raise SettingError(f"{weights} does not name its network; pass a name, one of {', '.join(NETWORKS)}", "model")
     name = name or stored or next(iter(NETWORKS))
     if stored not in (None, name):
-        raise ValueError(f"{weights} holds the network {stored}, not {name}; pass {stored}, or no name")
+        raise SettingError(f"{weights} holds the network {stored}, not {name}; pass {stored}, or no name", "model")
     network, row = build(name), NETWORKS[name]
     load_network(network, find_checked(row.weights, weights))
     if row.encoder:

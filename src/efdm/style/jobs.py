@@ -50,7 +50,7 @@ class Result(NamedTuple):
 def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, failed: Failed | None = None) -> Result:
     """Stylize the files of a plan and write the results.
 
-    ``failed`` is called with the name and the error of a picture that cannot be read, stylized or written; the others are
+    ``failed`` is called with the path and the error of a picture that cannot be read, stylized or written; the others are
     still stylized. Without it, and if the disk is full or memory runs out, the error is raised. SIGTERM is handled
     like Ctrl-C, so no temporary file is left behind.
     """
@@ -93,7 +93,7 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
             for source, error in zip(readable, each(attempt, readable), strict=True):
                 attempted += 1
                 progress(Progress("stylizing", attempted, total))
-                with report_failure(source.name, failed):
+                with report_failure(str(source), failed):
                     if error is not None:
                         raise error
                     done += 1

@@ -52,7 +52,7 @@ def match_files(
 
     ``out`` is a file for a single content, otherwise a folder. The format of ``saving`` defaults to PNG in a folder, or to
     that of the content for TIFF and NumPy files.
-    ``failed`` is called with the name and the error of a picture of several; the others are still matched. Without it, and
+    ``failed`` is called with the path and the error of a picture of several; the others are still matched. Without it, and
     if the disk is full or memory runs out, the error is raised. ``note`` is called with notes about skipped files.
     SIGTERM is handled like Ctrl-C.
     """
@@ -82,7 +82,7 @@ def match_files(
     done = 0
     for number, (source, target) in enumerate(missing.items()):
         progress(Progress("matching", number, len(missing)))
-        with report_failure(source.name, failed):
+        with report_failure(str(source), failed):
             _match_file(source, found, target, options, saving, progress if len(targets) == 1 else ignore)
             done += 1
     progress(Progress("matching", len(missing), len(missing)))

@@ -220,5 +220,6 @@ def _skipped(source: str, name: str, reason: str) -> str:
     """Return which image of a folder or zip was skipped, and why, without the path of the folder."""
     folder = Path(source).resolve().name
     known = name if name == folder else f"{folder}/{name}"  # a single image is its own source
-    rest = reason.removeprefix(source).removeprefix("/").removeprefix(name)  # a message starts with the path or the name
+    inside = reason.removeprefix(str(Path(source))).removeprefix(": ")  # a message starts with the path; ": " follows a zip
+    rest = inside.removeprefix("/").removeprefix(name)
     return known + (rest if rest.startswith(" ") else f": {reason}")

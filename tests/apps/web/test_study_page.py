@@ -104,7 +104,7 @@ def test_the_commands_work_without_arguments(tmp_path: Path, monkeypatch: pytest
     [
         (["make", "--content", "photos"], "--content"),
         (["make", "--candidate", "small", "--pairs", "1", "--size", "32"], "two candidates"),
-        (["make", "--candidate", "smal"], "smal"),
+        (["make", "--candidate", "smal"], "(--candidate)"),
         (["serve", "nowhere"], "not a study"),
         (["report", "nowhere"], "not a study"),
     ],

@@ -68,12 +68,12 @@ def style(
                 check_choice("encoder", name, ENCODERS)
             contents, styles = find_pictures(content), find_pictures(style)
             chosen = make_pairs(contents, styles, pairing=pairing, most=pairs)  # type: ignore[arg-type]
-            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
             candidates = load_candidates(
                 model or ([] if network or optimiser else [DEFAULT_NETWORK]), parse_pairs("network", network),
                 methods=method or (), strengths=_strengths(strength), optimisers=optimiser or (), iterations=iterations,
                 vgg=vgg or None, encoders=encoders, device=target,
             )  # fmt: skip
+            metrics = load_metrics(vgg=vgg or None, alexnet=alexnet or None, content_metric=content_metric, device=target)
             with show_progress() as progress:
                 evaluate(
                     chosen, candidates, metrics, out, size=size or None, measured_at=measured_at, device=target,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
@@ -27,6 +28,7 @@ from efdm.style.jobs import Result
 from efdm.text import plural
 
 PIPE = Path("-")
+COPIES = "efdm-"  # start of the name of the folder with copies of pipes
 CONTENT_HELP = "Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar)."
 SHOWN = 20  # failures of a job
 INTERRUPTED = "interrupted; the results written so far are complete, and --skip-existing continues"
@@ -80,7 +82,7 @@ def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[li
     if out != PIPE and not any(map(_is_pipe, contents)):
         yield list(contents), out
         return
-    with TemporaryDirectory(prefix="efdm-") as folder:
+    with TemporaryDirectory(prefix=COPIES) as folder:
         paths = [
             _copy(path, Path(folder, "stdin" if path == PIPE else f"pipe-{k}")) if _is_pipe(path) else path
             for k, path in enumerate(contents)
@@ -113,7 +115,8 @@ def _copy(path: Path, copy: Path) -> Path:
 
 def print_failure(name: str, error: Exception) -> None:
     text = sentence(error)
-    print_error(text if isinstance(error, PictureError) or name in text else f"{name}: {text}")
+    text = text if isinstance(error, PictureError) or name in text else f"{name}: {text}"
+    print_error(re.sub(rf"{re.escape(gettempdir())}/{COPIES}\w+/", "", text))  # a copy of stdin is shown as "stdin"
 
 
 def finish(result: Result, out: Path, noun: str = "picture") -> None:
