@@ -65,6 +65,21 @@ def test_claims_are_judged_by_their_records(rows: list[Row]) -> None:
     assert rows[2].ours.startswith("64.2 ± 0.8 → 66.0 ± 0.7 (+1.8 ± 0.1, p")
 
 
+def test_one_correction_for_all_comparisons() -> None:
+    steps = [Row("here", f"claim {n}", "ResNet-18", "", "", "", "", difference(n, 0.5, 0.03)) for n in (1, 2)]
+    others = [steps[0]._replace(place="again"), steps[0]._replace(network="MobileNetV2"), steps[0]._replace(difference=None)]
+    clear = steps[0]._replace(claim="clear", difference=difference(9, 0.5, 0.001))
+    words = reproduction.single_correction([*steps, *others, clear])
+    assert words.splitlines() == [
+        "With one correction for all 3 comparisons with ResNet-18 below, 1 of the 3 significant differences would remain. "
+        "These would not:",
+        "",
+        "- here: claim 1 (p = 0.060)",
+        "- here: claim 2 (p = 0.060)",
+    ]
+    assert reproduction.single_correction([clear]).endswith("1 of the 1 significant differences would remain.")
+
+
 def test_an_interrupted_sweep_is_judged_by_its_complete_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small(methods=["erm", "mixstyle"], orders=(("erm", "mixstyle"),), seeds=range(5))
     whole = studied(recipe, by_method)

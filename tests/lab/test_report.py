@@ -229,15 +229,16 @@ def test_missing_rows_are_named() -> None:
     assert tables(study)[-1].title == "small: selection rules"
 
 
-def test_comparisons_use_last_and_validation() -> None:
+def test_rules_that_are_compared() -> None:
     def titles(**more: Any) -> list[str]:
         made = tables(studied(small(orders=(("erm", "efdmix"),), **more), steady))
         return [table.title for table in made if "comparisons" in table.title]
 
-    last, chosen = "small: comparisons, last", "small: comparisons, training-domain validation"
+    last, chosen, best = (f"small: comparisons, {rule}" for rule in ("last", "training-domain validation", "oracle"))
     assert titles() == [last, chosen]
     assert titles(selections=("last", "oracle")) == [last]
-    assert titles(grid={"lr": (0.1, 0.01)}) == [chosen]  # "last" does not choose among hyperparameters
+    assert titles(selections=("oracle",)) == [best]
+    assert titles(grid={"lr": (0.1, 0.01)}) == [chosen, best]  # "last" does not choose among hyperparameters
 
 
 @pytest.mark.parametrize("grid", [{}, {"lr": (0.1, 0.01, 0.3)}], ids=["one setting", "a grid of equals"])

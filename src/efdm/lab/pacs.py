@@ -64,7 +64,7 @@ def pacs_resnet(
     if (depth, protocol) == (50, "leave-one-out"):
         changes["stages"] = ("layer1", "layer2")  # paper
     lines = published_lines("pacs", protocol, "resnet50" if protocol == "domainbed" else f"resnet{depth}")
-    if "efdmix" not in methods:  # according to the authors, the published numbers were obtained with the gradient
+    if "efdmix" not in methods:  # the authors' code has the gradient
         lines = tuple(replace(line, row="efdmix-flow") if line.row == "efdmix" else line for line in lines)
     return Recipe(**{
         "protocol": protocol,

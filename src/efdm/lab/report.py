@@ -257,7 +257,7 @@ def best_row(study: Study) -> str:
 
 
 def tables(study: Study, std: str = "") -> list[Table]:
-    """Return all tables of a recipe: one per rule and score, the comparisons, and the rules side by side.
+    """Return all tables of a recipe: one per rule and score, the comparisons of each rule, and the rules side by side.
 
     A sentence that several tables share is printed only under the first.
     """
@@ -268,8 +268,9 @@ def tables(study: Study, std: str = "") -> list[Table]:
         for scores in score_groups(recipe)
     ]
     if recipe.orders or recipe.contrasts:
-        first, *others = recipe.selections
-        compared = [comparison_table(study, rule) for rule in (first, *(rule for rule in others if rule == VALIDATION))]
+        # without hyperparameters to choose, the oracle is the last step
+        rules = [rule for rule in recipe.selections if rule != "oracle" or recipe.grid or recipe.draws]
+        compared = [comparison_table(study, rule) for rule in rules or recipe.selections]
         made += [table for table in compared if table.rows] or compared[:1]
     if recipe.separate_contrasts:
         made.append(comparison_table(study, recipe.selections[0], family="separate"))

@@ -12,9 +12,8 @@ runs      320 (16 methods x 4 domains x 5 seeds)
 
 All methods use the learning rate and the number of iterations that pacs_grid_resnet18 chose for ERM on held-out pictures of
 the training domains. (pacs_paper_schedule_resnet18 has the paper's.) Feature methods act after layer1, layer2 and layer3.
-The paper stops the gradient to the style (efdmix), its authors' code does not (efdmix-flow); according to the authors, the
-published numbers come from the code. pacs_order_study_resnet18 compares mixstyle-flow, MixStyle with the same gradient, with
-both; its runs are the same.
+The paper's text stops the gradient to the style (efdmix), its authors' code does not (efdmix-flow).
+pacs_order_study_resnet18 compares mixstyle-flow, MixStyle with the same gradient, with both; its runs are the same.
 """
 
 from efdm.lab import LABEL_ORDERS, NOISE_CONTRASTS, ORDERS, pacs_resnet
