@@ -10,7 +10,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -276,25 +276,27 @@ def agreement(a: Difference, b: Difference) -> str:
     return "yes" if a.mean * b.mean > 0 else "not contradicted"
 
 
-def networks_table() -> str:
-    """Return the differences that were measured with both networks, and whether they agree."""
+def networks_table(*networks: str) -> str:
+    """Return the differences that were measured with both of two networks, and whether they agree."""
     found: dict[tuple[str, str], dict[str, Difference]] = {}
     for row in rows():
         if row.difference is not None and row.difference.seeds > 1:
             found.setdefault((row.place, row.claim), {})[row.network] = row.difference
     lines = []
     for (place, claim), by_network in found.items():
-        if set(BOTH) <= set(by_network):
-            a, b = (by_network[network] for network in BOTH)
+        if set(networks) <= set(by_network):
+            a, b = (by_network[network] for network in networks)
             lines.append([place, claim, *(with_error(d.mean, d.error, "+.1f") for d in (a, b)), agreement(a, b)])
-    return markdown(["in the paper", "claim", *BOTH, "agree"], lines)
+    return markdown(["in the paper", "claim", *networks, "agree"], lines)
 
 
 TABLES = (
     Table(PAGE, "summary", "reproduction.py", summary),
     Table(PAGE, "single correction", "reproduction.py", lambda: single_correction(rows())),
     Table(PAGE, "reproduction table", "reproduction.py", reproduction_table),
-    Table(PAGE, "networks table", "reproduction.py", networks_table),
+    Table(PAGE, "networks table", "reproduction.py", partial(networks_table, *BOTH)),
+    Table(PAGE, "PReLU table", "reproduction.py", partial(networks_table, "ResNet-18", "ResNet-18 with PReLU")),
+    Table(PAGE, "ReLU table", "reproduction.py", partial(networks_table, "MobileNetV2", "MobileNetV2, mixed after ReLU")),
 )
 
 
