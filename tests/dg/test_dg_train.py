@@ -111,8 +111,11 @@ def test_a_folder_takes_one_run_at_a_time(data: DomainSet, tmp_path: Path) -> No
 
 
 def test_unknown_domains_and_too_large_batches_are_refused(data: DomainSet) -> None:
-    with pytest.raises(ValueError, match=r"domain='oil'"):
-        train(settings(train_domains=("oil",)), data)
+    watch = Watch()
+    for setting in ("train_domains", "test_domains"):
+        with pytest.raises(SettingError, match=f"{setting}='oil'"):
+            train(settings(**{setting: ("oil",)}), data, progress=watch)
+    assert not watch.losses  # before training
     with pytest.raises(ValueError, match="do not fill one batch of 1000"):
         train(settings(batch=1000), data)
 
