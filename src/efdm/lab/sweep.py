@@ -254,7 +254,7 @@ def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) ->
         raise RunFolderError(message, folder, "other settings")
     check_same(before, more, folder)
     notes = tuple(dict.fromkeys((*before["recipe"].notes, *recipe.notes)))
-    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"])}
+    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"], recipe)}
 
 
 def _read(folder: Path) -> dict[str, Any]:
