@@ -58,7 +58,7 @@ def test_a_run_resumed_on_another_device_names_both(data: DomainSet, tmp_path: P
 
 def test_files_of_a_finished_run(data: DomainSet, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
-    trained = train(settings(log_every=2, size=28), data, folder)
+    trained = train(settings(log_every=2, size=28), data, str(folder))
     assert sorted(p.name for p in folder.iterdir()) == [
         ".lock", "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
     ]  # fmt: skip
