@@ -58,7 +58,7 @@ def test_a_run_resumed_on_another_device_names_both(data: DomainSet, tmp_path: P
 
 def test_files_of_a_finished_run(data: DomainSet, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
-    trained = train(settings(log_every=2, size=28), data, folder)
+    trained = train(settings(log_every=2, size=28), data, str(folder))
     assert sorted(p.name for p in folder.iterdir()) == [
         ".lock", "done", "environment.json", "log.jsonl", "model.safetensors", "records.jsonl", "settings.json",
     ]  # fmt: skip
@@ -111,8 +111,11 @@ def test_a_folder_takes_one_run_at_a_time(data: DomainSet, tmp_path: Path) -> No
 
 
 def test_unknown_domains_and_too_large_batches_are_refused(data: DomainSet) -> None:
-    with pytest.raises(ValueError, match=r"domain='oil'"):
-        train(settings(train_domains=("oil",)), data)
+    watch = Watch()
+    for setting in ("train_domains", "test_domains"):
+        with pytest.raises(SettingError, match=f"{setting}='oil'"):
+            train(settings(**{setting: ("oil",)}), data, progress=watch)
+    assert not watch.losses  # before training
     with pytest.raises(ValueError, match="do not fill one batch of 1000"):
         train(settings(batch=1000), data)
 

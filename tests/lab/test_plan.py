@@ -8,9 +8,9 @@ import sweeps
 from sweeps import DOMAINS, SHORT
 
 from efdm.dg.protocols import Cell
-from efdm.lab import expand
+from efdm.lab import Recipe, expand
 from efdm.lab.draws import DRAWN, drawn
-from efdm.lab.plan import merged, plan_as_json, plan_from_json
+from efdm.lab.plan import Planned, merged, plan_as_json, plan_from_json
 
 small = partial(sweeps.small, seeds=(0, 1))
 
@@ -108,13 +108,31 @@ def test_plan_survives_json() -> None:
     back = plan_from_json(json.loads(json.dumps(plan_as_json(plan))))
     assert [(p.place, p.run) for p in back] == [(p.place, p.run) for p in plan]
     assert [p.settings["method"] for p in back] == [p.settings["method"] for p in plan]
-    assert merged(back, plan) == back
+    assert merged(back, plan, small()) == back
 
 
 def test_plans_merge_unless_settings_differ() -> None:
     first, second = ([p for p, _ in expand(small(), DOMAINS, seeds=seeds)] for seeds in ([0, 1], [1, 2]))
-    assert sorted({p.seed for p in merged(first, second)}) == [0, 1, 2]
-    assert len(merged(first, second)) == 3 * 8
-    other = [p for p, _ in expand(small(), DOMAINS, iterations=11)]
-    with pytest.raises(ValueError, match="iterations 30, not 11"):
-        merged(first, other)
+    assert sorted({p.seed for p in merged(first, second, small())}) == [0, 1, 2]
+    assert len(merged(first, second, small())) == 3 * 8
+    for place in ({}, {"seeds": [7]}, {"seeds": [7], "methods": ["erm"], "columns": ["art"]}):
+        other = [p for p, _ in expand(small(), DOMAINS, iterations=11, **place)]  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="iterations 30, not 11"):
+            merged(first, other, small())
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        small(protocol="domainbed", settings={}, draws=3, selections=("leave-one-domain-out cross-validation",)),
+        small(columns={"photo": {"iterations": 7}, "art": {"iterations": 8}}),
+        small(grid={"lr": (0.1, 0.2)}),
+    ],
+    ids=["draws", "columns", "grid"],
+)
+def test_the_runs_of_a_recipe_merge_one_by_one(recipe: Recipe) -> None:
+    plan = [p for p, _ in expand(recipe, DOMAINS)]
+    found: list[Planned] = []
+    for planned in plan:
+        found = merged(found, [planned], recipe)
+    assert found == plan

@@ -117,8 +117,8 @@ def test_a_shard_outside_its_count_is_refused(shard: tuple[int, int], tmp_path: 
 def test_records_of_two_machines_are_merged(trainer: Trainer, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     run(RECIPE, small_set(), here, seeds=[0], train=trainer)
-    run(RECIPE, small_set(), there, seeds=[0, 1], train=trainer)
-    both = read_study(here, there)
+    run(RECIPE, small_set(), str(there), seeds=[0, 1], train=trainer)
+    both = read_study(here, str(there))
     assert not both.missing
     assert len(both.plan) == 16
     together = (here / "records.jsonl").read_bytes() + (there / "records.jsonl").read_bytes()

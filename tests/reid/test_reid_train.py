@@ -176,3 +176,8 @@ def test_sets_larger_than_the_memory_of_the_device_are_refused(
                 PersonSets(data).to("meta")
         else:
             assert PersonSets(data).to("meta")["seen"].images.device.type == "meta"
+
+
+def test_paths_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"'seen' is 'market1501.zip'.* read_people"):
+        train(settings(), {"seen": "market1501.zip"})

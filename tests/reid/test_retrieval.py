@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from retrieval import slow_rank
@@ -121,5 +122,9 @@ def test_bad_input_is_refused() -> None:
         Features(query.vectors, query.people[:3], query.cameras)
     with pytest.raises(ValueError, match=r"\(300, 40\)"):
         rank_distances(torch.zeros(300, 40), query, gallery)
+    with pytest.raises(TypeError, match="cameras must be a tensor, got ndarray"):  # as for torchreid's evaluate_rank
+        Features(query.vectors, query.people, query.cameras.numpy())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="distances must be a tensor, got ndarray"):
+        rank_distances(np.zeros((40, 300)), query, gallery)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="top"):
         rank(query, gallery, top=0)

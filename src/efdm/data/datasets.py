@@ -22,7 +22,7 @@ DIGITS, PACS = "digits", "pacs"
 SHA256 = "pictures_sha256"
 UNCHECKED = (
     "the domains are those of PACS, but they are read like any folder, with a random split and without a check that the "
-    "copy is complete; the dataset name 'pacs' (in Python, load_pacs) reads the official lists"
+    "copy is complete; recipes for PACS (in Python, load_pacs) read the official lists"
 )
 
 

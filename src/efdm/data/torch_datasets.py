@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet, Storage, StreamedImages, check_stored, labelled
 from efdm.data.image_set import Fit, empty_images, fitted
 from efdm.data.images import to_uint8
@@ -85,7 +87,10 @@ def from_datasets(
     domains = list(datasets) if isinstance(datasets, Mapping) else sorted({item.domain for item in items})
     stream = functools.partial(_picture, size=size, fit=fit)
     stored = StreamedImages(entries, stream, size, workers, augment) if images is None else images
-    return labelled(stored, assign(items, split, seed), list(dict.fromkeys([*known, *used])), domains)
+    data = labelled(stored, assign(items, split, seed), list(dict.fromkeys([*known, *used])), domains)
+    if differences := uneven_classes(data, domains):
+        warnings.warn(f"classes differ between domains: {'; '.join(differences)}; check the names of labels", stacklevel=2)
+    return data
 
 
 def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Entry]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from efdm.data.datasets import Listing
+from efdm.data.datasets import Listing, check_domains
 from efdm.data.domains import DomainSet, StreamedImages, batches_of
 from efdm.data.samplers import Batches, domain_batches, uniform_batches
 from efdm.data.torch_datasets import Datasets, from_datasets
@@ -49,6 +49,8 @@ def check_classes(data: DomainSet | Listing) -> None:
 def sampler(settings: Settings, data: DomainSet, start: int = 0) -> Batches:
     """Return the batches of indices from iteration ``start`` on. Raise SettingError if the data do not fit the settings."""
     check_classes(data)
+    check_domains("train_domains", settings.train_domains, data)
+    check_domains("test_domains", settings.test_domains, data)
     pools = {domain: data.select(domain, "train") for domain in settings.train_domains}
     common: dict[str, Any] = {"seed": settings.seed, "epochs": "endless", "start": start}
     if settings.batches == "domains":

@@ -122,17 +122,28 @@ def _settings(
     })  # fmt: skip
 
 
-def merged(before: Iterable[Planned], more: Iterable[Planned]) -> list[Planned]:
-    """Return both plans merged, without duplicates. Raise a SettingError if a place has two different settings."""
+def merged(before: Iterable[Planned], more: Iterable[Planned], recipe: Recipe) -> list[Planned]:
+    """Return both plans merged, without duplicates. Raise a SettingError if runs of a row were started differently."""
     found = {planned.place: planned for planned in before}
+    alike = {_group(planned, recipe): planned for planned in found.values()}
+    varying = {*FIXED, *recipe.kind.settings.movable} - {"data"}
     for planned in more:
         same = found.setdefault(planned.place, planned)
-        if same.run != planned.run:
-            differing = [k for k in planned.settings if _plain(planned.settings[k]) != _plain(same.settings.get(k))]
-            words = ", ".join(f"{k} {same.settings.get(k)}, not {planned.settings[k]}" for k in differing)
+        if same.run == planned.run:
+            same = alike.setdefault(_group(planned, recipe), planned)
+        names = [name for name in planned.settings if name in same.settings and name not in varying]
+        differing = [k for k in names if _plain(planned.settings[k]) != _plain(same.settings[k])]
+        if differing or (same.place == planned.place and same.run != planned.run):
+            words = ", ".join(f"{k} {same.settings[k]}, not {planned.settings[k]}" for k in differing)
             problem = f"{planned.row} was started with {words or 'other settings'}"
             raise SettingError(f"{problem}; use these settings or another folder", differing)
     return list(found.values())
+
+
+def _group(planned: Planned, recipe: Recipe) -> tuple[object, ...]:
+    """Return a key that is equal for runs with equal settings, apart from domains and seed, in one sweep."""
+    cell = planned.cell if recipe.columns else (len(planned.cell.train), len(planned.cell.test))
+    return planned.row, planned.hparams, cell, recipe.draws and planned.seed
 
 
 def _plain(value: Any) -> Any:

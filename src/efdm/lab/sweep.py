@@ -83,7 +83,7 @@ def load_data(
 def run(
     recipe: Recipe,
     data: DomainSet | PersonSets | Sources | None,
-    out: Path,
+    out: str | Path,
     *,
     seeds: Sequence[int] | None = None,
     methods: Sequence[str] | None = None,
@@ -92,7 +92,7 @@ def run(
     lanes: int = 1,
     keep: Literal["models", "records"] = "models",
     notes: Sequence[str] = (),
-    reuse: Sequence[Path] = (),
+    reuse: Sequence[str | Path] = (),
     progress: Report = ignore,
     train: Callable[..., None] | None = None,
     **changes: Any,
@@ -116,6 +116,7 @@ def run(
     A run that diverges does not stop the others: a DivergedError names it at the end, tables show it as missing, and
     the next call trains it again.
     """
+    out = Path(out)
     check_folder(out)
     size = changes.get("size", 0)
     pictures = data if isinstance(data, DomainSet | PersonSets) else load_data(recipe, data, size=size, progress=progress)
@@ -214,7 +215,7 @@ def check_folder(out: Path) -> None:
 
 
 def _start(
-    recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str, reuse: Sequence[Path]
+    recipe: Recipe, plan: list[Planned], out: Path, data: DomainSet | PersonSets, device: str, reuse: Sequence[str | Path]
 ) -> Study:
     """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
     description = describe(data)
@@ -230,7 +231,7 @@ def _start(
     entries = json.loads(path.read_text()) if path.exists() else []
     if (here := json.loads(json.dumps(here))) not in entries:
         write_json(path, [*entries, here])
-    for folder in reuse:
+    for folder in map(Path, reuse):
         check_same(_read(folder), description, folder)
         known = read_study(folder).runs
         missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
@@ -254,7 +255,7 @@ def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) ->
         raise RunFolderError(message, folder, "other settings")
     check_same(before, more, folder)
     notes = tuple(dict.fromkeys((*before["recipe"].notes, *recipe.notes)))
-    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"])}
+    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"], recipe)}
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -275,13 +276,14 @@ def _read(folder: Path) -> dict[str, Any]:
         raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
 
 
-def read_study(folder: Path, *others: Path) -> Study:
+def read_study(folder: str | Path, *others: str | Path) -> Study:
     """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
-    content = _read(folder)
-    for other in others:
+    folders = [Path(each) for each in (folder, *others)]
+    content = _read(folders[0])
+    for other in folders[1:]:
         more = _read(other)
         content = {**more, **content, **_merged(content, more, other)}
-    records = read_records(*(path for each in (folder, *others) if (path := each / FILE).exists()))
+    records = read_records(*(path for each in folders if (path := each / FILE).exists()))
     wanted = {planned.run for planned in content["plan"]}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
     return Study(content["recipe"], content["domains"], content["plan"], runs)

@@ -132,7 +132,13 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
     @classmethod
     def train(
-        cls, settings: Settings, data: Any, folder: Path | None = None, *, resume: bool = False, progress: Report = ignore
+        cls,
+        settings: Settings,
+        data: Any,
+        folder: str | Path | None = None,
+        *,
+        resume: bool = False,
+        progress: Report = ignore,
     ) -> Trained:
         """Train a network and write model, records and log to ``folder``, if given.
 
@@ -145,6 +151,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         cls.check(settings)
         check_device(settings.device)
         if folder is not None:
+            folder = Path(folder)
             check_folder(folder, resume=resume)
         elif resume:
             raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
@@ -159,7 +166,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
         cls,
         runs: Sequence[Settings],
         data: Any,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         *,
         lanes: int = 1,
         progress: Report = ignore,
@@ -192,7 +199,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
 
         def work(settings: Settings, name: str) -> Work[Trained | None]:
             try:
-                place = folder and folder / name
+                place = Path(folder) / name if folder else None
                 return (yield from cls.train_steps(settings, pictures, place, lanes=lanes, progress=progress))
             except DivergedError as error:
                 diverged.append(error.with_traceback(None))  # the traceback would keep the run and its memory

@@ -32,11 +32,13 @@ class Features:
     cameras: Tensor
 
     def __post_init__(self) -> None:
+        for name, values in vars(self).items():
+            _check_tensor(name, values)
         n = len(self.vectors)
         if self.vectors.ndim != 2 or not self.vectors.is_floating_point():
             raise ValueError(f"vectors must be floats (n, d), got {self.vectors.dtype} {tuple(self.vectors.shape)}")
         for name in ("people", "cameras"):
-            values: Tensor = getattr(self, name)
+            values = getattr(self, name)
             if tuple(values.shape) != (n,) or values.is_floating_point():
                 raise ValueError(f"{name} must be integers ({n},), got {values.dtype} {tuple(values.shape)}")
 
@@ -51,6 +53,11 @@ class Features:
         """Return the features at ``indices``, in that order."""
         at = indices.to(self.vectors.device)
         return Features(self.vectors[at], self.people[at], self.cameras[at])
+
+
+def _check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}; convert it with torch.as_tensor")
 
 
 class Ranking(NamedTuple):
@@ -75,6 +82,7 @@ def rank(query: Features, gallery: Features, *, distance: Distance = "cosine", c
 
 def rank_distances(distances: Tensor, query: Features, gallery: Features, *, chunk: int = CHUNK, top: int = 50) -> Ranking:
     """Return mAP and CMC of the gallery, ranked by ``distances`` ``(queries, gallery)``, such as those of `k_reciprocal`."""
+    _check_tensor("distances", distances)
     if tuple(distances.shape) != (len(query), len(gallery)):
         raise ValueError(f"distances have shape {tuple(distances.shape)}, expected {(len(query), len(gallery))}")
     return _score((part.clone() for part in distances.split(_rows(chunk, gallery))), query, gallery, top)

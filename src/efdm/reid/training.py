@@ -74,7 +74,12 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
     @staticmethod
     def read(data: Sets, settings: Settings, progress: Report) -> PersonSets:
         """Return the sets, which are given by the names of training and test domains."""
-        return data if isinstance(data, PersonSets) else PersonSets(data)
+        if isinstance(data, PersonSets):
+            return data
+        for name, each in data.items():
+            if not isinstance(each, PersonSet):
+                raise TypeError(f"the data set {name!r} is {each!r:.60}, expected a PersonSet; read it with read_people")
+        return PersonSets(data)
 
     def __init__(self, settings: Settings, data: PersonSets, folder: Path | None, *, resume: bool, lanes: int) -> None:
         self.pictures = training_pictures(settings, data)

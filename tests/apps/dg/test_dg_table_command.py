@@ -42,6 +42,16 @@ def test_only_the_selections_of_the_recipe_are_available(recipe: Path, pictures:
     assert "small: oracle" in run("table", tmp_path / "out", "--selection", "oracle").output
 
 
+def test_folders_of_two_recipes_are_refused(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+    other = recipe.with_name("other.py")
+    other.write_text(recipe.read_text())
+    for each in (recipe, other):
+        run(*studying(each, pictures, tmp_path / each.stem))
+    last = run("table", tmp_path / "small", tmp_path / "other", code=2).output.splitlines()[-1]
+    assert "recipes 'small' and 'other'" in last
+    assert "--out" not in last  # the file that the command writes
+
+
 def test_the_folder_of_a_single_run_is_refused(trained: Path) -> None:
     assert "holds a single run" in run("table", trained, code=2).output
 

@@ -29,6 +29,15 @@ def test_reranking_protocol_seed_and_split_change_the_scores(trained: Path, fold
 
 
 @pytest.mark.parametrize(
+    ("name", "protocol", "warned"),
+    [("market", "person-camera", True), ("market", "official", False), ("cuhk01", "camera-pair", False)],
+)
+def test_scores_on_training_pictures_are_marked(name: str, protocol: str, warned: bool, trained: Path, folder: Path) -> None:
+    result = run("test", trained, *sets(folder, name), "--protocol", protocol, "--device", "cpu")
+    assert (f"training pictures ({name})" in result.output) == warned
+
+
+@pytest.mark.parametrize(
     ("more", "words"),
     [
         (["--data", "{folder}/nowhere"], ["nowhere does not exist"]),

@@ -14,7 +14,7 @@ from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.report import print_tables
 from efdm.data.images import write_bytes
-from efdm.errors import SettingError
+from efdm.errors import RunFolderError, SettingError
 from efdm.lab.selection import STDS
 from efdm.ops.choices import check_choice
 
@@ -26,12 +26,15 @@ def table(
     runs: Annotated[list[Path], typer.Argument(help="Folders of `run`; several of one recipe are merged.")],
     form: Annotated[str, option(f"One of {', '.join(lab.FORMATS)}. Default: by the extension of --out.", "--format")] = "",
     out: Annotated[Path | None, option("Write a .md, .csv, .tex or .txt file instead of printing.", "--out", "-o")] = None,
-    selection: Annotated[str, option(f"One of {', '.join(lab.SELECTIONS)}. Default: all; CSV: the recipe's first.")] = "",
+    selection: Annotated[str, option("A rule of the recipe, such as oracle. Default: all; CSV: the first.")] = "",
     std: Annotated[str, option(f"Deviation after the ±: {', '.join(STDS)}. Default: the recipe's.")] = "",
 ) -> None:
     """Print or write the tables of a run, finished or not, from its records."""
     form = _format(form, out)
-    study = lab.read_study(*runs)
+    try:
+        study = lab.read_study(*runs)
+    except RunFolderError as error:  # about a folder in ``runs``, not --out
+        raise ValueError(str(error)) from error
     if selection:
         check_choice("selection", selection, study.recipe.selections)
         study = replace(study, recipe=replace(study.recipe, selections=(selection,)))

@@ -10,7 +10,7 @@ import typer
 
 from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import Device, option, parse_pairs, resolve_device
-from efdm.apps.cli.printing import print_text
+from efdm.apps.cli.printing import print_text, print_warning
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP, SETS_HELP, DamagedPictures, Layouts, parse_sets
 from efdm.apps.cli.report import print_data_warnings, print_scores
@@ -52,6 +52,9 @@ def measure(
         )  # fmt: skip
     print_data_warnings(sets)
     print_scores(scores, reranking)
+    seen = embedder.settings.get("train_domains", ())
+    if trained_on := [name for name, found in scores.items() if name in seen and found["protocol"] != "official"]:
+        print_warning(f"scores on training pictures ({', '.join(trained_on)}) say nothing about new people")
     if out is not None:
         content = {"settings": embedder.settings, "seed": seed, "split": split, "reranking": reranking, "test": scores}
         write_bytes(out, (json.dumps(content, indent=1) + "\n").encode())
