@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -94,7 +93,6 @@ def run(
     notes: Sequence[str] = (),
     reuse: Sequence[Path] = (),
     progress: Report = ignore,
-    train: Callable[..., None] | None = None,
     **changes: Any,
 ) -> Study:
     """Train the missing runs of a recipe and append their records to those in the folder ``out``.
@@ -110,7 +108,6 @@ def run(
         notes: sentences to print under the tables.
         reuse: folders of other sweeps on the same pictures. Their records of runs with the same settings are copied.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
-        train: replaces `efdm.recognition.workers.train_runs`.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
     A run that diverges does not stop the others: a DivergedError names it at the end, tables show it as missing, and
@@ -141,11 +138,10 @@ def run(
             done += 1
             progress(Progress("runs", done, total))
 
-        train = train or partial(train_runs, recipe.kind.task)
         diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished)
+                train_runs(recipe.kind.task, same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished)
             except DivergedError as error:  # raised when the other runs have finished
                 diverged.append(error)
         if diverged:
