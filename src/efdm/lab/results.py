@@ -63,13 +63,12 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
     wanted: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
     chosen: dict[str, dict[str, dict[int, str]]] = {row: {} for row in rows}
-    scored = protocol.scored if rule.scored == "protocol" else rule.scored
     for (row, column, seed), group in groups.items():
         wanted[row].setdefault(column, []).append(seed)
         candidates = _candidates(study, rule, group, protocol.scored)
         if candidates is not None:
             hparams, record = rule.choose(candidates)
-            found[row][column][seed] = kind.scores[score](record, candidates.cell, scored)
+            found[row][column][seed] = kind.scores[score](record, candidates.cell, rule.scored or protocol.scored)
             chosen[row].setdefault(column, {})[seed] = hparams
     return Numbers(rows, columns, found, wanted, chosen)
 

@@ -97,7 +97,7 @@ class Selection:
     steps: Literal["last", "every"]  # the evaluations that may be chosen
     among: Literal["nothing", "hparams"] = "hparams"  # "nothing" lists the combinations of a grid, "hparams" chooses one
     val: Literal["unused", "train", "test"] = "unused"  # the domains whose split "val" is used
-    scored: Literal["protocol", "rest"] = "protocol"  # "rest" excludes the test domains' "val" under every protocol
+    scored: Literal["rest"] | None = None  # "rest" excludes the test domains' "val"; None: as the protocol does
     pairs: Literal["unused", "needed"] = "unused"  # runs without two domains
 
     def choose(self, candidates: Candidates) -> tuple[str, Record]:
