@@ -38,7 +38,10 @@ def accuracy_sentences(
     missing = f"{len(study.missing)} of {len(study.plan)} runs are missing"
     return [
         f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns}.",
-        *(recipe.kind.measures(study.plan) or [f"Accuracy in %{score_words(study, score, rule.scored or protocol.scored)}."]),
+        *(
+            recipe.kind.measures(study.plan)
+            or [f"Accuracy in %{score_words(study, score, rule.scored or protocol.scored)}."]
+        ),
         f"Selection: {selection} ({rule.about}).",
         spread_words(study, std),
         *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),

@@ -137,8 +137,7 @@ def comparison_table(
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
     by_direction = recipe.rules.heading == "direction"
-    parts = comparison_parts(study, selection, score)
-    found = dict(zip(parts, compared(list(parts.values()), recipe.orders, recipe.contrasts), strict=True))
+    found = compared(comparison_parts(study, selection, score), recipe.orders, recipe.contrasts)
     count = sum(map(len, found.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
