@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, names_in
+from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, list_paths, names_in
 from efdm.data.images import READABLE, PictureError, StrPath
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
@@ -54,7 +54,7 @@ def key(name: str) -> str:
 
 def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped]:
     """Return all pictures sorted by domain, class and name, and the few outside of that layout as (name, reason)."""
-    sources = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
+    sources = list_paths(source)
     if not sources:
         raise PictureError("no source given; expected a folder, a zip, or a list of them")
     sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
