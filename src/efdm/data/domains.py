@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import Fit, check_rows, digest, read_fitted, read_images
 from efdm.data.images import PictureError, StrPath
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
+from efdm.data.loading import Fit, check_rows, digest, read_fitted, read_images
 from efdm.data.memory import STREAM, check_memory
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import check_rows, digest, read_images
 from efdm.data.images import PictureError, StrPath
+from efdm.data.loading import check_rows, digest, read_images
 from efdm.data.people_layouts import SPLITS, Shot, find_people, missing
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from efdm.data.domains import DomainSet, Storage, StreamedImages, check_stored, labelled
-from efdm.data.image_set import Fit, empty_images, fitted
 from efdm.data.images import to_uint8
 from efdm.data.layouts import Item, Split, assign
+from efdm.data.loading import Fit, empty_images, fitted
 from efdm.data.memory import STREAM
 from efdm.errors import SettingError
 from efdm.progress import Progress, Report, ignore
