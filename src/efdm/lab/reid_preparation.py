@@ -20,10 +20,9 @@ from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.recognition.methods import check_method
 from efdm.reid import Embedder, PersonSets, Settings
-from efdm.reid.evaluate import Reranking, evaluate
+from efdm.reid.evaluate import Reranking, score_entries
 from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
 from efdm.reid.settings import METHODS, check
-from efdm.reid.training import RANKS, score_entries
 from efdm.training.lanes import finish
 
 Damaged = Literal["raise", "skip"]
@@ -178,7 +177,6 @@ def score_files(
     for name, people in data.sets.items():
         row = default_protocol(people) if protocol == "auto" else protocol
         trials = make_trials(people, row, seed)
-        options: Any = {"size": embedder.size, "reranking": reranking, "top": max(RANKS), "progress": progress}
-        found = finish(evaluate(embedder.model, people, trials, **options))
-        scores[name] = score_entries(found, people, trials, row)
+        options: Any = {"size": embedder.size, "reranking": reranking, "progress": progress}
+        scores[name] = finish(score_entries(embedder.model, people, trials, row, **options))
     return data, scores
