@@ -195,14 +195,13 @@ def main() -> None:
     chosen = {name: value for name, value in vars(given).items() if value is not None}
     o = argparse.Namespace(**{"out": None, **DEFAULTS[given.device], **chosen})
     small = o.size < 100
-    if o.device == "cpu":
-        set_threads(o.size)
     images, side = 400 if o.device == "cpu" else 4000, o.size if small else 227
     data = pictures(images, side, o.device)
     common = Settings(
         "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,
         augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
     )  # fmt: skip
+    set_threads(common)
     record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
 
     def keep(kind: str, row: dict[str, Any]) -> None:  # an interrupted benchmark keeps its finished rows

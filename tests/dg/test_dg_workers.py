@@ -115,7 +115,7 @@ def test_lanes_share_the_threads_and_small_images_use_one(
     seen: list[int] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
-    workers.set_threads(side, lanes)
+    workers.set_threads(settings(size=side), lanes)
     assert seen == [threads]
 
 
