@@ -164,7 +164,7 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if recipe.rules.split is None:
         _check_val(recipe, runs, data)
-        if any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
+        if any(SELECTIONS[name].val == "test" for name in recipe.selections):
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
