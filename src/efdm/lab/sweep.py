@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from efdm.data.bulk import take_shard
-from efdm.data.datasets import DIGITS, check_same, describe, load_dataset
+from efdm.data.datasets import DESCRIPTION, DIGITS, check_same, describe, load_dataset
 from efdm.data.domains import DomainSet
 from efdm.data.folders import without_folders
 from efdm.data.images import file_error
@@ -57,6 +57,15 @@ class Study:
     @property
     def missing(self) -> list[Planned]:
         return [planned for planned in self.plan if planned.run not in self.runs]
+
+
+class Stored(NamedTuple):
+    """The contents of ``recipe.json``. ``data`` describes the pictures, see `describe`."""
+
+    recipe: Recipe
+    domains: list[str]
+    data: Mapping[str, Any]
+    plan: list[Planned]
 
 
 def check_sources(recipe: Recipe, sources: Sequence[str | Path]) -> None:
@@ -214,12 +223,12 @@ def _start(
 ) -> Study:
     """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
     description = describe(data)
-    content = {"recipe": recipe, "domains": data.domain_names, **description, "plan": plan}
+    whole = Stored(recipe, data.domain_names, description, plan)
     if (out / RECIPE).exists():
-        content |= _merged(_read(out), content, out)
+        whole = _merged(_read(out), whole, out)
     (out / DONE).unlink(missing_ok=True)
-    written = {"recipe": as_json(content["recipe"]), "plan": plan_as_json(content["plan"])}
-    write_json(out / RECIPE, {**content, **written})
+    start = {"recipe": as_json(whole.recipe), "domains": whole.domains}
+    write_json(out / RECIPE, {**start, **whole.data, "plan": plan_as_json(whole.plan)})
     counts = description.get("splits", description["pictures"])
     here = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
     path = out / "environment.json"
@@ -227,34 +236,34 @@ def _start(
     if (here := json.loads(json.dumps(here))) not in entries:
         write_json(path, [*entries, here])
     for folder in reuse:
-        check_same(_read(folder), description, folder)
+        check_same(_read(folder).data, description, folder)
         known = read_study(folder).runs
         missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
         append_records(out / FILE, (record for run in missing for record in known.get(run, ())))
     return read_study(out)
 
 
-def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the recipe with the notes of both studies, and the merged plan. Raise unless both belong to one sweep."""
-    recipe, grid = more["recipe"], hparam_grid(more["recipe"])
-    lost = {f"{p.row} {p.hparams}".strip() for p in before["plan"] if p.row not in recipe.rows or p.hparams not in grid}
+def _merged(before: Stored, more: Stored, folder: Path) -> Stored:
+    """Return the recipe with the notes of both sweeps, and both plans. Raise unless they are parts of one sweep."""
+    recipe, grid = more.recipe, hparam_grid(more.recipe)
+    lost = {f"{p.row} {p.hparams}".strip() for p in before.plan if p.row not in recipe.rows or p.hparams not in grid}
     problem = ""
-    if before["recipe"].name != recipe.name:
-        problem = f"recipes {before['recipe'].name!r} and {recipe.name!r}"
-    elif before["domains"] != more["domains"]:
-        problem = f"domains {', '.join(before['domains'])} and {', '.join(more['domains'])}"
+    if before.recipe.name != recipe.name:
+        problem = f"recipes {before.recipe.name!r} and {recipe.name!r}"
+    elif before.domains != more.domains:
+        problem = f"domains {', '.join(before.domains)} and {', '.join(more.domains)}"
     elif lost:
         problem = f"a recipe without {', '.join(sorted(lost))}"
     if problem:
         message = f"{folder} belongs to another sweep: {problem}; choose another folder"
         raise RunFolderError(message, folder, "other settings")
-    check_same(before, more, folder)
-    notes = tuple(dict.fromkeys((*before["recipe"].notes, *recipe.notes)))
-    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"])}
+    check_same(before.data, more.data, folder)
+    notes = tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes)))
+    data = {**more.data, **before.data}
+    return Stored(replace(recipe, notes=notes), more.domains, data, merged(before.plan, more.plan))
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
+def _read(folder: Path) -> Stored:
     path = folder / RECIPE
     if (folder / SETTINGS).exists():
         raise SettingError(f"{folder} holds a single run; expected a folder of `run`, with all runs of a recipe")
@@ -264,8 +273,8 @@ def _read(folder: Path) -> dict[str, Any]:
         raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found){instead}")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        made = {"recipe": Recipe(**content["recipe"]), "plan": plan_from_json(content["plan"])}
-        return {**content, **made, "domains": list(content["domains"])}
+        data = {entry: content[entry] for entry in DESCRIPTION if entry in content}
+        return Stored(Recipe(**content["recipe"]), list(content["domains"]), data, plan_from_json(content["plan"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"is not a recipe ({type(error).__name__}: {error})"
         raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
@@ -273,11 +282,10 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def read_study(folder: Path, *others: Path) -> Study:
     """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
-    content = _read(folder)
+    stored = _read(folder)
     for other in others:
-        more = _read(other)
-        content = {**more, **content, **_merged(content, more, other)}
+        stored = _merged(stored, _read(other), other)
     records = read_records(*(path for each in (folder, *others) if (path := each / FILE).exists()))
-    wanted = {planned.run for planned in content["plan"]}
+    wanted = {planned.run for planned in stored.plan}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
-    return Study(content["recipe"], content["domains"], content["plan"], runs)
+    return Study(stored.recipe, stored.domains, stored.plan, runs)
