@@ -14,7 +14,7 @@ import torch
 from efdm.data.people import read_people
 from efdm.data.people_layouts import LAYOUTS, SPLITS, find_people
 from efdm.errors import SettingError
-from efdm.lab.preparation import check_run_folder, choose_stages, device_settings, resumed, sweep_settings
+from efdm.lab.preparation import DEFAULTS, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
@@ -138,7 +138,7 @@ def prepare_embedder(
     if resume:
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
-    method = changes.get("method", "efdmix-flow")
+    method = changes.get("method", DEFAULTS["method"])
     check_method("method", method, METHODS)
     known: dict[str, Any] = {"batches": METHODS[method].batches, "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
