@@ -83,7 +83,7 @@ def _zips_of_domains(folder: Path) -> list[Path]:
 
 
 def _read_layout(found: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
-    """Read domain and class from the innermost folders. The outer folders must be the same for all but a few pictures."""
+    """Return the items, with domain and class by the innermost folders. Outer folders must be equal for nearly all pictures."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
     for source in found:
         *outer, file = [*before, *source.name.split("/")]
@@ -102,7 +102,7 @@ def _read_layout(found: list[Source], path: Path, before: list[str], outside: Sk
 
 
 def _one_copy(items: list[Item]) -> list[Item]:
-    """Drop folders that repeat pictures: "whole" beside "train", and "test" beside "whole" without "train"."""
+    """Return the items without folders that repeat pictures: "whole" beside "train", "test" beside "whole" alone."""
     folders: dict[str, set[str]] = {}
     for item in items:
         folders.setdefault(item.domain, set()).add(item.folder)
@@ -203,7 +203,7 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[Item]:
 
 
 def _share(group: list[Item], share: float, seed: int) -> list[Item]:
-    """Draw a share of a class by hashes of names.
+    """Return a share of a class, drawn by hashes of names.
 
     The result does not depend on the order, the operating system or the file format, and a missing file changes at most one
     picture of the share.

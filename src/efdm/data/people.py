@@ -106,7 +106,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
 
 
 def _distinct(numbers: Sequence[Tensor]) -> Tensor:
-    """Concatenate, adding to the numbers of each tensor one more than the largest so far."""
+    """Return the concatenated numbers, with one more than the largest so far added to those of each tensor."""
     out, first = [], 0
     for values in numbers:
         out.append(values + first)

@@ -56,7 +56,7 @@ class Difference:
 
 
 def difference(numbers: Numbers, first: str, second: str) -> Difference:
-    """Compare two rows by a two-sided paired t-test over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
+    """Return ``second`` minus ``first``, tested over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
     from scipy import stats  # takes a second to import
 
     found, expected = numbers.pairs(first, second)

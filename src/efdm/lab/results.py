@@ -48,7 +48,7 @@ class Numbers:
 
 
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
-    """Apply a selection rule and a score to the records. A number needs every run that the rule depends on."""
+    """Return the scores of the records that a selection rule chooses. A number needs every run that the rule depends on."""
     check_choice("selection", selection, study.recipe.selections)
     kind = study.recipe.kind
     check_choice("score", score, kind.scores)

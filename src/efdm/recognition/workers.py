@@ -12,6 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,8 @@ def train_runs(
 ) -> None:
     """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
     set_threads(runs[0])
-    if lanes > 1 and _on_cpu(runs[0]):
-        train_in_processes(task, runs, data, folder, lanes, progress, finished)
-    else:
-        task.train_together(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
+    train = partial(train_in_processes, task) if lanes > 1 and _on_cpu(runs[0]) else task.train_together
+    train(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def train_in_processes(
@@ -69,6 +68,7 @@ def train_in_processes(
     runs: Sequence[Settings],
     data: Data,
     folder: Path,
+    *,
     lanes: int,
     progress: Report,
     finished: Callable[[Trained], None],

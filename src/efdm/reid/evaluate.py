@@ -65,7 +65,7 @@ def extract_at(
 
 
 def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
-    """Rank the gallery by `k_reciprocal` distances."""
+    """Return mAP and CMC of the gallery, ranked by `k_reciprocal` distances."""
     return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
 
 
