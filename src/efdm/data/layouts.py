@@ -83,7 +83,7 @@ def _zips_of_domains(folder: Path) -> list[Path]:
 
 
 def _read_layout(found: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
-    """Return the items, with domain and class by the innermost folders. Outer folders must be equal for nearly all pictures."""
+    """Return the items, with domain and class by the innermost folders. Outer folders must be equal for most pictures."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
     for source in found:
         *outer, file = [*before, *source.name.split("/")]

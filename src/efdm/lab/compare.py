@@ -87,7 +87,7 @@ def comparison_parts(study: Study, selection: str = "last", score: str = "") -> 
     """Return the numbers that are compared: those of every direction, by name, or all in one part for their averages."""
     made = numbers(study, selection, score or study.recipe.scores[0])
     if study.recipe.rules.heading == "direction":
-        return {f"{column}: ": replace(made, columns=[column]) for column in made.columns}
+        return {column: replace(made, columns=[column]) for column in made.columns}
     return {"": made}
 
 

@@ -20,6 +20,7 @@ from efdm.ops.choices import check_choice
 from efdm.stats import standard_error, with_error
 from efdm.text import plural
 
+Line = tuple[str, str, str, list[Value | str]]  # row, source, seeds, and cells: numbers or the text to show instead
 MISSING, INCOMPLETE, DIFFER = "-", "incomplete", "seeds differ"
 TOLERANCE = 0.5  # percentage points: about the standard error of an accuracy near 95 % of two thousand pictures
 
@@ -49,7 +50,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     made = by_score[scores[0]]
     published = [line for line in recipe.published if line.selection == selection and scores[0] in PUBLISHED_SCORES]
     columns = [*made.columns, AVERAGE] if len(scores) == 1 else [f"{c} {score}" for c in made.columns for score in scores]
-    lines: list[tuple[str, str, str, list[Value | str]]] = []
+    lines: list[Line] = []
     for row in made.rows:
         cells = [_cell(by_score[score], row, column, std) for column in made.columns for score in scores]
         cells += [_average(made, row, std)] if len(scores) == 1 else []
@@ -117,7 +118,7 @@ def _csv_cells(cell: Value | str, with_spread: bool) -> list[str]:
     return [f"{mean:.4f}", f"{spread:.4f}" if with_spread and spread is not None else ""]
 
 
-def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
+def _published_line(line: Published, columns: Sequence[str]) -> Line:
     cells = [line.values.get(column, MISSING) for column in columns]
     if columns[-1] == AVERAGE and not line.values.keys() <= set(columns):
         cells[-1] = MISSING  # its average is over other columns
@@ -137,7 +138,8 @@ def comparison_table(
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
     by_direction = recipe.rules.heading == "direction"
-    found = compared(comparison_parts(study, selection, score), recipe.orders, recipe.contrasts)
+    by_part = compared(comparison_parts(study, selection, score), recipe.orders, recipe.contrasts)
+    found = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, found.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
