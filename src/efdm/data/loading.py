@@ -1,4 +1,4 @@
-"""Many pictures read by several threads, of one size or of their own, and what sets of pictures share."""
+"""Reading of many pictures in threads, and the checks and fingerprints that sets of pictures share."""
 
 from __future__ import annotations
 
