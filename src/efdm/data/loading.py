@@ -8,19 +8,18 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped, Source
-from efdm.data.images import PictureError, centre_crop, decode, on_white, resize, to_uint8
+from efdm.data.images import PictureError, decode, on_white, resize, to_uint8
 from efdm.data.memory import FEWER, Remedy, check_memory
 from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report
 from efdm.text import first_few, plural
 
-Fit = Literal["stretch", "crop"]
 T = TypeVar("T", bound=Any)  # with a name
 
 
@@ -70,30 +69,19 @@ def empty_images(count: int, size: tuple[int, int], *, remedy: Remedy = FEWER) -
 
 
 def read_images(
-    items: Sequence[T],
-    size: tuple[int, int],
-    fit: Fit,
-    workers: int | None,
-    progress: Report,
-    *,
-    remedy: Remedy = FEWER,
+    items: Sequence[T], size: tuple[int, int], workers: int | None, progress: Report, *, remedy: Remedy = FEWER
 ) -> tuple[Tensor, list[T], Skipped]:
     """Return the pictures of ``items`` ``(n, 3, *size)``, their items, and the unreadable ones; see `empty_images`."""
     images, found, skipped = empty_images(len(items), size, remedy=remedy), list[T](), Skipped()
-    for item, image in read_all(items, functools.partial(read_fitted, size=size, fit=fit), workers, progress, skipped):
+    for item, image in read_all(items, functools.partial(read_resized, size=size), workers, progress, skipped):
         images[len(found)] = image
         found.append(item)
     return images[: len(found)], found, skipped
 
 
-def read_fitted(item: Any, size: tuple[int, int], fit: Fit) -> Tensor:
+def read_resized(item: Any, size: tuple[int, int]) -> Tensor:
     """Read the picture of an item with a source, as uint8 ``(3, *size)``."""
-    return fitted(read_rgb(item.source, max(size)), size, fit)
-
-
-def fitted(image: Tensor, size: tuple[int, int], fit: Fit) -> Tensor:
-    """Resize ``(..., h, w)`` to ``size``, stretched, or cropped to the aspect ratio of ``size`` first."""
-    return resize(centre_crop(image, *size) if fit == "crop" else image, size)
+    return resize(read_rgb(item.source, max(size)), size)
 
 
 def read_rgb(source: Source, near: int | None) -> Tensor:
