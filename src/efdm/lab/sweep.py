@@ -20,7 +20,7 @@ import torch
 from efdm.data.bulk import take_shard
 from efdm.data.datasets import DESCRIPTION, DIGITS, check_same, describe, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.folders import without_folders
+from efdm.data.folders import list_paths, without_folders
 from efdm.data.images import file_error
 from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings
@@ -68,21 +68,21 @@ class Stored(NamedTuple):
     plan: list[Planned]
 
 
-def check_sources(recipe: Recipe, sources: Sequence[str | Path]) -> None:
+def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
     """Raise if a recipe that needs pictures has none, or if one that generates its pictures is given some."""
     if (recipe.data == DIGITS) == bool(sources):
         problem = "generates its digits and takes no data" if sources else f"needs the pictures of {recipe.data}"
         raise SettingError(f"{recipe.name or 'the recipe'} {problem}", "data")
     for source in sources:
-        if not Path(source).exists():
-            raise file_error(FileNotFoundError(), Path(source))
+        if not source.exists():
+            raise file_error(FileNotFoundError(), source)
 
 
 def load_data(
     recipe: Recipe, source: Sources | None, *, size: int = 0, progress: Report = ignore, **options: Any
 ) -> DomainSet:
     """Read the pictures of a recipe. ``size`` overrides the recipe's size, and ``options`` are those of `load_dataset`."""
-    sources = [source] if isinstance(source, str | Path) else source or []
+    sources = list_paths(source or [])
     check_sources(recipe, sources)
     size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
     return load_dataset(recipe.data, sources, size, progress=progress, **options)
