@@ -168,11 +168,11 @@ def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> d
     }  # fmt: skip
 
 
-def as_in_its_recipe(settings: Settings, backbone: str) -> Settings:
-    """Return the settings with the stages and the augmentation of the recipe of a backbone, if it has one."""
+def as_in_its_recipe(settings: Settings, backbone: str, **changes: Any) -> Settings:
+    """Return the settings with the stages and the augmentation of the recipe of a backbone, if it has one, and changes."""
     own = load_recipe(RECIPES[backbone]).settings if backbone in RECIPES else {}
     wanted = {name: own[name] for name in ("stages", "augmentation") if name in own}
-    return dataclasses.replace(settings, backbone=backbone, **wanted)
+    return dataclasses.replace(settings, backbone=backbone, **wanted, **changes)
 
 
 def clean(device: str) -> None:
@@ -195,31 +195,27 @@ def main() -> None:
     chosen = {name: value for name, value in vars(given).items() if value is not None}
     o = argparse.Namespace(**{"out": None, **DEFAULTS[given.device], **chosen})
     small = o.size < 100
-    if o.device == "cpu":
-        set_threads(o.size)
     images, side = 400 if o.device == "cpu" else 4000, o.size if small else 227
     data = pictures(images, side, o.device)
     common = Settings(
         "noise", ("a", "b", "c"), ("d",), batch=o.batch, size=o.size, device=o.device,
         augmentation="digits" if small else "paper", precision="fp32" if o.device == "cpu" else "bf16",
     )  # fmt: skip
+    set_threads(common)
     record: dict[str, Any] = {"environment": environment(o.device), "steps": [], "lanes": []}
 
     def keep(kind: str, row: dict[str, Any]) -> None:  # an interrupted benchmark keeps its finished rows
         record[kind].append(row)
         write_record(record, o.out, f"dg-{o.device}.json")
 
-    for backbone in o.backbones:
-        here = as_in_its_recipe(common, backbone)
-        for speed in o.speeds:
-            clean(o.device)
-            row = time_steps(data, dataclasses.replace(here, speed=speed), o.rounds, o.steps)
-            shown = "  ".join(f"{m} {t['median_ms']} ms ({t['to_erm']:.3f})" for m, t in row["times"].items())
-            print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
-            keep("steps", row)
+    for backbone, speed in product(o.backbones, o.speeds):
+        clean(o.device)
+        row = time_steps(data, as_in_its_recipe(common, backbone, speed=speed), o.rounds, o.steps)
+        shown = "  ".join(f"{m} {t['median_ms']} ms ({t['to_erm']:.3f})" for m, t in row["times"].items())
+        print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
+        keep("steps", row)
     for backbone, speed in product(o.side_by_side, o.speeds):
-        run = as_in_its_recipe(common, backbone)
-        run = dataclasses.replace(run, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
+        run = as_in_its_recipe(common, backbone, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
         for count in o.lanes:
             clean(o.device)
             row = time_lanes(data, run, count, o.rounds * o.steps)

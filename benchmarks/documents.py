@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
+from records import ROOT
+
 README = ROOT / "README.md"
 GUIDES = ROOT / "docs" / "guide"
 

@@ -14,7 +14,6 @@ from records import read_record
 
 from efdm import lab
 
-TIMES = ("dg-cpu.json", "dg-cuda.json")
 MIXES = {
     "mixstyle": "MixStyle", "efdmix": "EFDMix", "efdmix-flow": "EFDMix with style gradient",
     "distribution-noise": "distribution noise", "three_sort": "EFDMix by three sorts",
@@ -23,7 +22,7 @@ MIXES = {
 
 def times() -> list[dict[str, Any]]:
     """Return the records of training steps."""
-    return [read_record(name) for name in TIMES]
+    return [read_record(f"dg-{device}.json") for device in ("cpu", "cuda")]
 
 
 def steps() -> dict[tuple[str, str], dict[str, Any]]:
@@ -40,9 +39,9 @@ def cost_table() -> str:
     """Return the time of a training step of ERM and the overhead of each mixing method in percent."""
     rows = []
     for (machine, backbone), row in steps().items():
-        times = row["times"]
-        mixes = [f"{100 * (times[name]['to_erm'] - 1):+.1f} %" for name in MIXES]
-        rows.append([machine, f"`{backbone}`", str(row["batch"]), f"{times['erm']['median_ms']:.1f} ms", *mixes])
+        found = row["times"]
+        mixes = [f"{100 * (found[name]['to_erm'] - 1):+.1f} %" for name in MIXES]
+        rows.append([machine, f"`{backbone}`", str(row["batch"]), f"{found['erm']['median_ms']:.1f} ms", *mixes])
     return markdown(["machine", "network", "batch", "step of ERM", *MIXES.values()], rows)
 
 

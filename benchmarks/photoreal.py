@@ -26,7 +26,7 @@ from efdm.data import find_pictures, resize_short_side, write_picture
 from efdm.data.sheets import sheet
 from efdm.nn.losses import random_directions, sliced_loss
 from efdm.style import Stylizer
-from efdm.style.measures import LPIPS_TAPS, edge_ssim, load_metrics, lpips
+from efdm.style.measures import LPIPS_TAPS, Metrics, edge_ssim, load_metrics, lpips
 from efdm.style.photoreal import PHOTOREAL
 
 SHOWN = ("02", "06", "13", "24", "30", "36")  # pairs of the sheet
@@ -55,6 +55,26 @@ def results(stylizer: Stylizer, content: Tensor, style: Tensor) -> Iterator[tupl
     yield "match", *timed(match_picture, content, style)
 
 
+def measured(metrics: Metrics, content: Tensor, style: Tensor, output: Tensor) -> dict[str, float]:
+    """Return the `MEASURES` of an output."""
+    features = (metrics.vgg.taps(resize_short_side(x, LPIPS_SIDE)[None], LPIPS_TAPS) for x in (output, content))
+    return {
+        "edge_ssim": round(edge_ssim(output[None], content[None]).item(), 4),
+        "lpips": round(lpips(*features, metrics.heads or []).item(), 4),
+        "color_distance": round(color_distance(output, style), 2),
+    }
+
+
+def means(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the mean measures and the median time of every method."""
+    found: dict[str, dict[str, float]] = {}
+    for name in ("content", *METHODS):
+        own = [row for row in rows if row["method"] == name]
+        found[name] = {key: round(statistics.fmean(row[key] for row in own), 4) for key in MEASURES}
+        found[name]["seconds"] = statistics.median(row["seconds"] for row in own)
+    return found
+
+
 @torch.inference_mode()
 def main() -> None:
     parser = make_parser(__doc__)
@@ -65,7 +85,6 @@ def main() -> None:
     parser.add_argument("--most", type=int, help="maximum number of pairs")
     parser.add_argument("--sheet", type=Path, default=ROOT / "docs" / "figures" / "paper" / "photoreal.webp")
     options = parser.parse_args()
-    record: dict[str, Any] = {"model": options.model, "size": options.size}
     pictures = {source.stem: source for source in find_pictures(options.pairs)}
     numbers = sorted(stem.removesuffix("_content") for stem in pictures if stem.endswith("_content"))[: options.most]
     stylizer, metrics = Stylizer.from_pretrained(options.model, "cpu", options.weights), load_metrics()
@@ -76,25 +95,15 @@ def main() -> None:
         content, style = (
             resize_short_side(pictures[f"{number}_{k}"].read().rgb, options.size) for k in ("content", "style")
         )
-        features, outputs = None, []
+        outputs = []
         for name, output, seconds in results(stylizer, content, style):
-            found = metrics.vgg.taps(resize_short_side(output, LPIPS_SIDE)[None], LPIPS_TAPS)
-            features = features or found  # the content comes first
-            rows.append({
-                "pair": number, "method": name, "edge_ssim": round(edge_ssim(output[None], content[None]).item(), 4),
-                "lpips": round(lpips(found, features, metrics.heads or []).item(), 4),
-                "color_distance": round(color_distance(output, style), 2), "seconds": round(seconds, 3),
-            })  # fmt: skip
+            found = measured(metrics, content, style, output)
+            rows.append({"pair": number, "method": name, **found, "seconds": round(seconds, 3)})
             outputs.append(output)
         print(number, *(row["lpips"] for row in rows[-len(outputs) :]), flush=True)
         if number in SHOWN:
             shown.append([content, style, *outputs[1:]])
-    record["pairs"], record["means"] = len(numbers), {}
-    for name in ("content", *METHODS):
-        found = [row for row in rows if row["method"] == name]
-        means = {key: round(statistics.fmean(row[key] for row in found), 4) for key in MEASURES}
-        record["means"][name] = means | {"seconds": statistics.median(row["seconds"] for row in found)}
-    record["rows"] = rows
+    record = {"model": options.model, "size": options.size, "pairs": len(numbers), "means": means(rows), "rows": rows}
     write_record(record, options.out, "photoreal.json")
     if shown:
         labels = ("content", "style", "plain", *METHODS[1:])

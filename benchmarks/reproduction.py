@@ -75,13 +75,12 @@ def claim_rows(claim: Claim) -> Iterator[Row]:
             yield Row(claim.place, claim.text, network, published(claim, recipe.published), "-", ABSENT, f"`{name}`")
             continue
         parts = {where: finished(made) for where, made in comparison_parts(study, claim.selection).items()}
-        differences = compared(list(parts.values()), study.recipe.orders, study.recipe.contrasts)
-        for (where, made), found in zip(parts.items(), differences, strict=True):
+        for where, found in compared(parts, study.recipe.orders, study.recipe.contrasts).items():
             if (d := found.get((claim.first, claim.second)) or reverse(found.get((claim.second, claim.first)))) is not None:
-                words = f"{network}, {where}".rstrip(": ,")
-                paper = published(claim, study.recipe.published, where.rstrip(": "))
+                words = ", ".join(filter(None, [network, where]))
+                paper = published(claim, study.recipe.published, where)
                 record = linked(folders()[name])
-                yield Row(claim.place, claim.text, words, paper, ours(d, made), verdict(d, claim.kind), record, d)
+                yield Row(claim.place, claim.text, words, paper, ours(d, parts[where]), verdict(d, claim.kind), record, d)
 
 
 def reverse(d: Difference | None) -> Difference | None:

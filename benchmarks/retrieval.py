@@ -39,8 +39,8 @@ def synthetic_features(queries: int, pictures: int, dimensions: int, device: str
     return features(queries, 0), features(pictures, round(DISTRACTORS * pictures))
 
 
-def slow_rank(distances: Tensor, query: Features, gallery: Features, top: int = 50) -> Ranking:
-    """Return mAP and CMC by their definitions, one gallery picture at a time.
+def slow_rank(distances: Tensor, query: Features, gallery: Features) -> Ranking:
+    """Return mAP and CMC by their definitions, up to rank 50, one gallery picture at a time.
 
     Zheng et al., "Scalable Person Re-identification: A Benchmark", ICCV 2015: the precision at every match of a query is
     averaged over its matches and then over the queries; the CMC counts queries with a match among the first k.
@@ -56,7 +56,7 @@ def slow_rank(distances: Tensor, query: Features, gallery: Features, top: int = 
         at = [position for position, is_match in enumerate(listed, 1) if is_match]
         precisions.append(sum(sum(listed[:position]) / position for position in at) / len(at))
         firsts.append(at[0])
-    cmc = [sum(first <= k for first in firsts) / len(firsts) for k in range(1, top + 1)]
+    cmc = [sum(first <= k for first in firsts) / len(firsts) for k in range(1, 51)]
     return Ranking(sum(precisions) / len(precisions), torch.tensor(cmc, dtype=torch.float64))
 
 

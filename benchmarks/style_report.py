@@ -74,7 +74,7 @@ def curves_row(claim: str, key: str) -> Row:
 
 def example_row() -> Row:
     path = FIGURES / "figure-2.json"
-    found = {name: row["values"] for name, row in json.loads(path.read_text())["numbers"].items()}
+    found = {name: row["values"] for name, row in read(path)["numbers"].items()}
     equal = {name: sorted(found[name]) == sorted(found["style y"]) for name in ("AdaIN", "HM", "EFDM")}
     words = "; ".join(f"{name} {'equal' if same else 'different'}" for name, same in equal.items())
     claim = "worked example: only EFDM gives the values of the style"
@@ -83,7 +83,7 @@ def example_row() -> Row:
 
 def strength_row() -> Row:
     path = FIGURES / "figure-6.json"
-    record = json.loads(path.read_text())
+    record = read(path)
     sweeps: dict[str, list[Any]] = {}
     for row in record["numbers"]:
         sweeps.setdefault(row["pair"][0], []).append(row)
@@ -103,7 +103,7 @@ def strength_row() -> Row:
 
 def mixtures_row() -> Row:
     path = FIGURES / "figure-7.json"
-    record = json.loads(path.read_text())
+    record = read(path)
     mixtures = record["numbers"]["mixtures"]
     nearest = [min((m["style_distances"][k], m["weights"][k]) for m in mixtures)[1] for k in range(4)]
     words = "the mixture closest to each style has it with weight " + ", ".join(f"{weight:g}" for weight in nearest)

@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 from pictures import graphed, seconds
+from records import ROOT
 from torch import Tensor
 
 from efdm.data import find_pictures, read_picture, resize_short_side, write_picture
@@ -41,7 +42,6 @@ from efdm.style.optimise import CONVS, OPTIMISERS, RELUS, gram_loss, optimise
 from efdm.style.pipeline import transfer
 from efdm.training.device import default_device
 
-ROOT = Path(__file__).parent.parent
 SHOWN = (("cornell", "woman_with_hat_matisse"), ("brad_pitt", "picasso_self_portrait"))  # rows of Figure 5
 PHOTOS = (("02_content", "02_style"), ("24_content", "24_style"))  # photo-realistic rows of Figure 5, not judged
 PAIRS = (  # pictures of AdaIN's figures, which the paper uses as well

@@ -1,14 +1,27 @@
-"""Random pictures, and checks of functions that draw random numbers, for tests of augmentation."""
+"""Random pictures, definitions of operations on them, and checks of functions that draw random numbers."""
 
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 
 # Positions are float32: at an edge from black to white an error of 1e-5 pixels is 1e-5 / 0.22 after normalization.
 NEAR = {"rtol": 0, "atol": 3e-4}
+
+
+def normalized(pixels: Tensor) -> Tensor:
+    """Return pixels from 0 to 255 normalized as for networks that were trained on ImageNet."""
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return (pixels / 255 - mean) / std
+
+
+def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
+    return F.interpolate(images.float(), size, mode="bilinear", align_corners=False)
 
 
 def noise(batch: int, height: int, width: int = 0, seed: int = 0) -> Tensor:

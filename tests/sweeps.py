@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,16 +85,14 @@ def without(study: Study, *missing: int) -> Study:
 
 
 class Trainer:
-    """Replaces `train_together`: records the runs, and raises KeyboardInterrupt after a given number of them."""
+    """Replaces `train_runs`: records the runs, and raises KeyboardInterrupt when none are ``left``."""
 
-    def __init__(self, interrupted_after: int = 10**9) -> None:
+    def __init__(self) -> None:
         self.trained: list[str] = []
         self.sets: list[DomainSet] = []
-        self.left = interrupted_after
+        self.left = 10**9
 
-    def __call__(
-        self, settings: list[Settings], data: DomainSet, folder: Path, *, lanes: int, progress: Any, finished: Any
-    ) -> None:
+    def __call__(self, _task: Any, settings: list[Settings], data: DomainSet, *_: Any, finished: Any, **__: Any) -> None:
         for each in settings:
             if self.left == 0:
                 raise KeyboardInterrupt

@@ -1,5 +1,6 @@
 """Jobs of `efdm stylize` and `efdm match`."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,5 +63,5 @@ def test_match(place: Path) -> None:
 
 
 def test_ray_is_optional(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     assert "efdm[scale]" in run("contents", "--style", "style.png", "-o", "out", "--engine", "ray", code=2).output

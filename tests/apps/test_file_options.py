@@ -79,12 +79,18 @@ def test_damaged_files_are_made_or_named(place: Path, command) -> None:
     assert all(Image.open(path).load() for path in Path("out").iterdir())
 
 
-def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+def fail(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
+    """Let every picture raise a RuntimeError."""
 
-    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
-    monkeypatch.setattr("efdm.style.match_files.match_picture", fail)
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError(message)
+
+    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", failing)
+    monkeypatch.setattr("efdm.style.match_files.match_picture", failing)
+
+
+def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(monkeypatch, "DefaultCPUAllocator: can't allocate memory")
     result = command("contents", "-o", "out", code=2)
     assert "not enough memory for contents/a.png" in result.stderr
     assert "--device" not in result.stderr, "it runs on the CPU already"
@@ -94,12 +100,7 @@ def test_errors_show_paths_as_they_were_given(place: Path, command, monkeypatch:
     Path("contents/sub/b.png").write_bytes(b"no picture")
     for given in ("contents", "contents/sub/b.png"):
         assert "contents/sub/b.png is not a picture" in command(given, "-o", "out", code=None).stderr
-
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("no such operation")
-
-    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
-    monkeypatch.setattr("efdm.style.match_files.match_picture", fail)
+    fail(monkeypatch, "no such operation")
     assert "contents/a.png: no such operation" in command("contents", "-o", "out", code=2).stderr
 
 

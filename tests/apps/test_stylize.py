@@ -196,11 +196,3 @@ def test_when_everything_fails_an_old_result_stays(place: Path, run) -> None:
     run("photo.png", "--style", "style.png", "-o", "out.png", code=2)
     assert Path("out.png").read_bytes() == b"old"
     assert not list(Path().glob(".*.tmp"))
-
-
-def test_a_picture_that_fails(place: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object, **options: object) -> None:
-        raise RuntimeError("an illegal memory access was encountered")
-
-    monkeypatch.setattr("efdm.style.stylizer.Stylizer.stylize", fail)
-    assert "an illegal memory access" in run("photo.png", "--style", "style.png", "-o", "out.png", code=2).output

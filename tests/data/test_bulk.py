@@ -1,6 +1,7 @@
 """Jobs of the plain engine: complete, resumable, divided among machines, with failures listed."""
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,6 @@ def test_mistakes(tmp_path: Path, negatives: Negatives, monkeypatch: pytest.Monk
         run_job(job, negatives, shard=(3, 2))
     with pytest.raises(SettingError, match="engine='spark'"):
         run_job(job, negatives, engine="spark")
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"ray is not installed.*efdm\[scale\]"):
         run_job(job, negatives, engine="ray")

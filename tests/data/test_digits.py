@@ -7,6 +7,7 @@ import torch
 from efdm.data.digits import STYLES, load_digits_domains
 from efdm.data.domains import DomainSet
 
+# of the pictures in the records in results/digits; make new records if the styles change
 PIXELS = "2646736e2fce34f64add857642a055844420bf3894ce5b06d37b1cd642ecf566"
 
 

@@ -1,6 +1,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ def heard(path: Path) -> tuple[str, np.ndarray[Any, Any], list[bytes]]:
 
 def close(a: Tensor, b: Tensor) -> bool:
     return bool((a.float() / 255 - b.float() / 255).abs().mean() < CODED)
+
+
+def write(path: Path, frames: Iterable[Tensor], **options: Any) -> Path:
+    with VideoWriter(path, **{"fps": FPS, **options}) as writer:
+        for frame in frames:
+            writer.write(frame)
+    return path
 
 
 def rewrite(source: Path, out: Path) -> None:
@@ -79,10 +87,7 @@ def test_variable_rates_are_preserved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", VIDEO_FORMATS)
 def test_every_format_is_written_and_read(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"out{suffix}"
-    with VideoWriter(path, fps=FPS) as writer:
-        for picture in pictures():
-            writer.write(picture)
+    path = write(tmp_path / f"out{suffix}", pictures())
     with VideoReader(path) as reader:
         frames = list(reader)
     assert len(frames) == COUNT
@@ -94,10 +99,8 @@ def test_every_format_is_written_and_read(tmp_path: Path, suffix: str) -> None:
 def test_strong_colours_survive(tmp_path: Path) -> None:
     """A wrong RGB-YUV matrix in the reader or the writer changes pure colours far more than compression does."""
     colours = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
-    with VideoWriter(tmp_path / "out.mp4", fps=FPS) as writer:
-        for colour in colours:
-            writer.write(colour[:, None, None].expand(3, HEIGHT, WIDTH))
-    with VideoReader(tmp_path / "out.mp4") as reader:
+    frames = (colour[:, None, None].expand(3, HEIGHT, WIDTH) for colour in colours)
+    with VideoReader(write(tmp_path / "out.mp4", frames)) as reader:
         for frame, colour in zip(reader, colours, strict=True):
             assert (frame.rgb.float() / 255 - colour[:, None, None]).abs().max() < 0.03
 
@@ -114,10 +117,7 @@ def test_mp4_has_common_codecs_and_the_same_duration(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [(47, 63), (48, 63), (1, 1)])
 def test_odd_sizes_get_a_repeated_border(tmp_path: Path, size: tuple[int, int]) -> None:
     pictures_ = pictures(*size, count=2)
-    with VideoWriter(tmp_path / "out.mp4", fps=FPS, aspect=Fraction(4, 3)) as writer:
-        for picture in pictures_:
-            writer.write(picture)
-    with VideoReader(tmp_path / "out.mp4") as reader:
+    with VideoReader(write(tmp_path / "out.mp4", pictures_, aspect=Fraction(4, 3))) as reader:
         assert reader.aspect == Fraction(4, 3)
         assert reader.size == (size[0] + size[0] % 2, size[1] + size[1] % 2)
         assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], to_uint8(pictures_[0]))
@@ -204,10 +204,8 @@ def test_truncated_file_states_the_number_of_frames(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".webm"])
 def test_a_cut_between_two_packets_is_noticed(tmp_path: Path, suffix: str) -> None:
     """FFmpeg ends without an error; only the stated duration shows that frames are missing."""
-    path, noise = tmp_path / f"clip{suffix}", torch.Generator().manual_seed(0)
-    with VideoWriter(path, fps=FPS) as writer:
-        for _ in range(3 * COUNT):
-            writer.write(torch.rand(3, HEIGHT, WIDTH, generator=noise))
+    noise = torch.rand(3 * COUNT, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0))
+    path = write(tmp_path / f"clip{suffix}", noise)
     with VideoReader(path) as reader:
         assert len(list(reader)) == 3 * COUNT
     data = path.read_bytes()
@@ -220,10 +218,7 @@ def test_a_cut_between_two_packets_is_noticed(tmp_path: Path, suffix: str) -> No
 @pytest.mark.parametrize("rate", [Fraction(30_000, 1001), Fraction(24_000, 1001), Fraction(60_000, 1001), Fraction(25)])
 def test_rates_do_not_drift_between_containers(tmp_path: Path, rate: Fraction) -> None:
     """Matroska rounds times to milliseconds."""
-    with VideoWriter(tmp_path / "clip.mkv", fps=rate) as writer:
-        for picture in pictures(count=40):
-            writer.write(picture)
-    rewrite(tmp_path / "clip.mkv", tmp_path / "out.mp4")
+    rewrite(write(tmp_path / "clip.mkv", pictures(count=40), fps=rate), tmp_path / "out.mp4")
     with VideoReader(tmp_path / "out.mp4") as reader:
         assert reader.fps == rate
         assert [frame.time for frame in reader] == [i / rate for i in range(40)]

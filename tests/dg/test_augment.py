@@ -3,24 +3,13 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
-from pixels import NEAR, check_captured, noise, record_draws, seeded
+from pixels import NEAR, check_captured, noise, normalized, record_draws, resized, seeded
 from torch import Tensor
 from torchvision.transforms import functional
 
 from efdm.dg import augment
 from efdm.dg.augment import AUGMENTATIONS, augmented
-from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.recognition.pixels import prepared, resampled
-
-MEAN, STD = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
-
-
-def normalized(pixels: Tensor) -> Tensor:
-    return (pixels / 255 - MEAN) / STD
-
-
-def resized(images: Tensor, size: int) -> Tensor:
-    return F.interpolate(images.float(), (size, size), mode="bilinear", align_corners=False)
 
 
 @pytest.fixture
@@ -97,10 +86,10 @@ def test_paper_enlarges_crops_and_flips(side: int, size: int, large: int, drawn:
     out = augmented(images, "paper", size, seeded(2))
     assert len(drawn) == 1
     for n, (chance, down, right, mirror) in enumerate(drawn[0].T.tolist()):
-        expected = resized(images[n : n + 1], size)
+        expected = resized(images[n : n + 1], (size, size))
         if chance < 0.5:
             top, left = int(down * (large - size + 1)), int(right * (large - size + 1))
-            expected = resized(images[n : n + 1], large)[..., top : top + size, left : left + size]
+            expected = resized(images[n : n + 1], (large, large))[..., top : top + size, left : left + size]
         if mirror < 0.5:
             expected = expected.flip(-1)
         torch.testing.assert_close(out[n : n + 1], normalized(expected), **NEAR)

@@ -98,7 +98,9 @@ def test_a_worker_ignores_ctrl_c_while_it_sends_its_last_message(
 def test_runs_in_another_process_equal_runs_in_this_one(data: DomainSet, tmp_path: Path) -> None:
     wanted, reports, trained = runs(1e30, 0.1, 0.1), list[Progress](), list[Trained]()
     with pytest.raises(DivergedError, match=r"1 of 3 runs diverged.* seed 0"):
-        workers.train_in_processes(ClassifierTask, wanted, data, tmp_path, 1, reports.append, trained.append)
+        workers.train_in_processes(
+            ClassifierTask, wanted, data, tmp_path, lanes=1, progress=reports.append, finished=trained.append
+        )
     assert [t.settings.seed for t in trained] == [1, 2]
     assert any(report.done == 3 and "seed 1" in report.label for report in reports)
     assert [(tmp_path / identity(one) / "done").exists() for one in wanted] == [False, True, True]
@@ -115,7 +117,7 @@ def test_lanes_share_the_threads_and_small_images_use_one(
     seen: list[int] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
     monkeypatch.setattr(torch, "set_num_threads", seen.append)
-    workers.set_threads(side, lanes)
+    workers.set_threads(settings(size=side), lanes)
     assert seen == [threads]
 
 

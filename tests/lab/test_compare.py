@@ -45,7 +45,7 @@ def test_holm_correction_by_hand() -> None:
 def test_order(step: float, verdict: str) -> None:
     noise = [0.2, -0.2, 0.1, -0.1, 0.0]
     n = made(erm={"a": [50.0] * 5}, mixstyle={"a": [53 + e for e in noise]}, efdmix={"a": [53 + step - e for e in noise]})
-    (found,) = compared([n], [("erm", "mixstyle", "efdmix")], [])
+    (found,) = compared({"": n}, [("erm", "mixstyle", "efdmix")], []).values()
     assert order_sentence(list(found.values())).startswith(f"Order erm < mixstyle < efdmix: {verdict}")
 
 

@@ -2,15 +2,11 @@ import re
 
 import pytest
 import torch
-import torch.nn.functional as F
-from pixels import NEAR, noise
+from pixels import NEAR, noise, normalized, resized
 from torch import Tensor
 from torchvision.transforms import functional
 
-from efdm.models.vgg import IMAGENET_MEAN, IMAGENET_STD
 from efdm.recognition.pixels import Windows, brightness, contrast, hue, prepared, resampled, saturation
-
-MEAN, STD = (torch.tensor(v).view(1, 3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
 
 
 @pytest.mark.parametrize(("stored", "size"), [
@@ -21,8 +17,7 @@ def test_prepared_resizes_and_normalizes(stored: tuple[int, int], size: int | tu
     shape = (size, size) if isinstance(size, int) else size
     out = prepared(images, size)
     assert out.is_contiguous(memory_format=torch.channels_last)
-    expected = (F.interpolate(images.float(), shape, mode="bilinear", align_corners=False) / 255 - MEAN) / STD
-    torch.testing.assert_close(out, expected, **NEAR)
+    torch.testing.assert_close(out, normalized(resized(images, shape)), **NEAR)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +40,7 @@ def test_a_rectangular_window_is_stretched() -> None:
     """Away from the border it equals interpolation of the crop."""
     images = noise(1, 60)
     windows = Windows(*(torch.tensor([v]) for v in (10.0, 5.0, 30.0, 45.0)))
-    expected = F.interpolate(images[..., 10:40, 5:50].float(), (50, 50), mode="bilinear", align_corners=False)
+    expected = resized(images[..., 10:40, 5:50], (50, 50))
     torch.testing.assert_close(resampled(images, windows, 50)[..., 1:-1, 1:-1], expected[..., 1:-1, 1:-1], rtol=0, atol=0.05)
 
 

@@ -2,12 +2,11 @@ from typing import get_args
 
 import pytest
 import torch
-import torch.nn.functional as F
-from pixels import NEAR, check_captured, noise, record_draws, seeded
+from pixels import NEAR, check_captured, noise, normalized, record_draws, resized, seeded
 from torch import Tensor
 from torchvision.transforms import functional
 
-from efdm.recognition.pixels import normalized, prepared
+from efdm.recognition.pixels import prepared
 from efdm.reid import augment
 from efdm.reid.augment import Augmentation, augmented, erased
 
@@ -48,7 +47,7 @@ def test_flips(drawn: list[Tensor]) -> None:
 def test_crops_of_enlarged_pictures(drawn: list[Tensor]) -> None:
     images = noise(16, *SIZE)
     out = augmented(images, ("crop",), SIZE, seeded(0))
-    large = F.interpolate(images.float(), (45, 22), mode="bilinear", align_corners=False)
+    large = resized(images, (45, 22))
     for n, (chance, down, right) in enumerate(drawn[0][:3].T.tolist()):
         top, left = int(down * 6), int(right * 3)
         crop = large[n : n + 1, :, top : top + 40, left : left + 20]

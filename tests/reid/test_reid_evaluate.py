@@ -16,12 +16,6 @@ from efdm.training.lanes import finish
 SIZE = (32, 16)
 
 
-@pytest.fixture(scope="module")
-def model() -> torch.nn.Module:
-    torch.manual_seed(0)
-    return build_backbone("tiny", 5).eval()
-
-
 def test_features_are_normalized_inputs_of_the_classifier(model: torch.nn.Module, device: torch.device) -> None:
     images = small_people().images
     found = extract(model.to(device), images, size=SIZE)

@@ -7,18 +7,11 @@ import torch
 from people import make_market, small_people, write_person
 
 from efdm.data import PictureError
-from efdm.models.backbones import build_backbone
 from efdm.reid.evaluate import extract
 from efdm.reid.retrieval import pairwise
 from efdm.reid.search import FRAMES, UNKNOWN, read_pictures, search, search_files
 
 SIZE = (32, 16)
-
-
-@pytest.fixture(scope="module")
-def model() -> torch.nn.Module:
-    torch.manual_seed(0)
-    return build_backbone("tiny", 5).eval()
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from efdm.text import first_few
 
 DIGITS, PACS = "digits", "pacs"
 SHA256 = "pictures_sha256"
+DESCRIPTION = ("pictures", "splits", SHA256)  # entries of `describe`
 UNCHECKED = (
     "the domains are those of PACS, but they are read like any folder, with a random split and without a check that the "
     "copy is complete; recipes for PACS (in Python, load_pacs) read the official lists"
@@ -101,7 +102,7 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | 
 
     Entries missing from either description are not compared, because older folders hold only counts.
     """
-    for entry in ("pictures", "splits", SHA256):
+    for entry in DESCRIPTION:
         if entry in before and entry in now and before[entry] != now[entry]:
             what = "names, sizes, labels or splits differ" if entry == SHA256 else _difference(before[entry], now[entry])
             message = f"{folder} was started with other data ({what}); use the same data or choose another folder"

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import Fit, check_rows, digest, read_fitted, read_images
 from efdm.data.images import PictureError, StrPath
 from efdm.data.layouts import SPLITS, Item, Split, assign, by_lists, empty_folders, find_items
+from efdm.data.loading import check_rows, digest, read_images, read_resized
 from efdm.data.memory import STREAM, check_memory
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
@@ -179,7 +179,6 @@ def load_domains(
     domains: Sequence[str] | None = None,
     split: Split = 0.1,
     seed: int = 0,
-    fit: Fit = "stretch",
     storage: Storage = "memory",
     workers: int | None = None,
     progress: Report = ignore,
@@ -190,8 +189,8 @@ def load_domains(
     for "val", or lists of names ``{"train": [...], "val": [...]}``, matched without extension. Split folders
     (``domain/train/class``) override a share, as do lists like those of DomainNet (``clipart_train.txt`` and
     ``clipart_test.txt`` beside ``clipart``): then "test" is the second list, and "val" a share of the first.
-    ``fit="stretch"`` resizes pictures to squares without keeping their aspect ratio, as is usual for these sets; "crop"
-    takes the centre. Damaged pictures are listed in ``skipped`` and do not change the splits of the others.
+    Pictures are resized to squares without keeping their aspect ratio, as is usual for these sets. Damaged pictures are
+    listed in ``skipped`` and do not change the splits of the others.
 
     A set that does not fit in memory raises `SettingError`. ``storage="stream"`` reads pictures whenever they are needed,
     in ``workers`` processes; a damaged picture then raises an error when it is read. Training gives the same result.
@@ -203,7 +202,7 @@ def load_domains(
     notes = empty_folders(found)
     items, unlisted = (found, []) if isinstance(split, Mapping) else by_lists(found)
     items = assign(items, split, seed)
-    data = decode_items(items, size=size, fit=fit, storage=storage, workers=workers, progress=progress)
+    data = decode_items(items, size=size, storage=storage, workers=workers, progress=progress)
     return replace(data, skipped=[*outside, *unlisted, *data.skipped], notes=notes)
 
 
@@ -211,7 +210,6 @@ def decode_items(
     items: Sequence[Item],
     *,
     size: int,
-    fit: Fit = "stretch",
     classes: Sequence[str] | None = None,
     storage: Storage = "memory",
     workers: int | None = None,
@@ -221,12 +219,12 @@ def decode_items(
 
     Classes are numbered alphabetically, or in the order of ``classes``.
     """
-    check_stored(size, fit, storage)
+    check_stored(size, storage)
     names = classes or sorted({item.label for item in items}), sorted({item.domain for item in items})
     if storage == "stream":
-        read = functools.partial(read_fitted, size=(size, size), fit=fit)
+        read = functools.partial(read_resized, size=(size, size))
         return labelled(StreamedImages(items, read, size, workers or os.cpu_count() or 1), items, *names)
-    images, found, skipped = read_images(items, (size, size), fit, workers, progress, remedy=STREAM)
+    images, found, skipped = read_images(items, (size, size), workers, progress, remedy=STREAM)
     return replace(labelled(images, found, *names), skipped=skipped)
 
 
@@ -249,9 +247,8 @@ def labelled(
     )
 
 
-def check_stored(size: int, fit: Fit, storage: Storage) -> None:
+def check_stored(size: int, storage: Storage) -> None:
     """Raise `SettingError` unless pictures can be stored like this."""
     if size < 1:
         raise SettingError(f"size must be at least 1 pixel, got {size}", "size")
-    check_choice("fit", fit, get_args(Fit))
     check_choice("storage", storage, get_args(Storage))

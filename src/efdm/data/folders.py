@@ -26,6 +26,11 @@ HINTS: Mapping[str, str] = {
 MAX_MEMBER_BYTES = 512 * 2**20  # decompressed size limit of one picture in a zip
 
 
+def list_paths(given: StrPath | Sequence[StrPath]) -> list[Path]:
+    """Return one or several paths as a list."""
+    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(each) for each in given]
+
+
 def is_video(given: Sequence[Path], out: Path) -> bool:
     """Return True for a single video, or for a single GIF if the result is a video or a GIF."""
     suffix, made = given[0].suffix.lower(), out.suffix.lower()

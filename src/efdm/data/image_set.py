@@ -1,29 +1,22 @@
-"""Pictures in memory for training, and random crops of them."""
+"""Pictures in memory for training style transfer, and random crops of them."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped, Source, find_pictures
-from efdm.data.images import PictureError, StrPath, centre_crop, decode, on_white, resize, short_side_size, to_uint8
-from efdm.data.memory import FEWER, Remedy, check_memory
-from efdm.data.profiles import narrow
-from efdm.progress import Progress, Report, ignore
-from efdm.text import first_few, plural
+from efdm.data.images import PictureError, StrPath, resize, short_side_size
+from efdm.data.loading import digest, read_all, read_rgb
+from efdm.progress import Report, ignore
 
-Fit = Literal["stretch", "crop"]
 MAX_ASPECT = 8  # resizing the short side of a longer strip to the crop size would make its long side huge
-T = TypeVar("T", bound=Any)  # with a name
 
 
 class Crops(NamedTuple):
@@ -90,86 +83,6 @@ class ImageSet:
     def fingerprint(self) -> str:
         """Return a SHA-256 of names and sizes."""
         return digest([self.names, self.sizes.tolist()])
-
-
-def digest(values: object) -> str:
-    """Return the SHA-256 of JSON-serializable values as hexadecimal digits."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def check_rows(data: Any, numbers: Sequence[str]) -> None:
-    """Raise unless the images of a set, and the fields ``numbers``, have one row for each of its names."""
-    n = len(data.names)
-    expected: Any = {"images": (torch.uint8, (n, 3, *data.images.shape[-2:])), **dict.fromkeys(numbers, (torch.int64, (n,)))}
-    for what, (dtype, shape) in expected.items():
-        values = getattr(data, what)
-        if (values.dtype, tuple(values.shape)) != (dtype, shape):
-            raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
-
-
-def read_all(
-    items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report, skipped: Skipped
-) -> Iterator[tuple[T, Tensor]]:
-    """Yield each item with ``read(item)``, in order. If it raises `PictureError`, append (name, reason) to ``skipped``."""
-
-    def attempt(item: T) -> Tensor | PictureError:
-        try:
-            return read(item)
-        except PictureError as error:
-            return error
-
-    # if the caller stops, dropping the iterator of results cancels the items that have not started
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        for done, (item, result) in enumerate(zip(items, pool.map(attempt, items), strict=True), 1):
-            if isinstance(result, Tensor):
-                yield item, result
-            else:
-                skipped.append((item.name, str(result)))
-            progress(Progress("reading pictures", done, len(items)))
-    if len(skipped) == len(items):
-        raise PictureError(f"none of {len(items)} pictures could be read: {first_few([reason for _, reason in skipped])}")
-
-
-def empty_images(count: int, size: tuple[int, int], *, remedy: Remedy = FEWER) -> Tensor:
-    """Return an uninitialized tensor ``(count, 3, *size)``. Raise `SettingError` if it does not fit in memory."""
-    height, width = size
-    check_memory(3 * count * height * width, f"{plural(count, 'picture')} of {height} x {width} pixels", remedy=remedy)
-    return torch.empty(count, 3, height, width, dtype=torch.uint8)
-
-
-def read_images(
-    items: Sequence[T],
-    size: tuple[int, int],
-    fit: Fit,
-    workers: int | None,
-    progress: Report,
-    *,
-    remedy: Remedy = FEWER,
-) -> tuple[Tensor, list[T], Skipped]:
-    """Return the pictures of ``items`` ``(n, 3, *size)``, their items, and the unreadable ones; see `empty_images`."""
-    images, found, skipped = empty_images(len(items), size, remedy=remedy), list[T](), Skipped()
-    for item, image in read_all(items, functools.partial(read_fitted, size=size, fit=fit), workers, progress, skipped):
-        images[len(found)] = image
-        found.append(item)
-    return images[: len(found)], found, skipped
-
-
-def read_fitted(item: Any, size: tuple[int, int], fit: Fit) -> Tensor:
-    """Read the picture of an item with a source, as uint8 ``(3, *size)``."""
-    return fitted(read_rgb(item.source, max(size)), size, fit)
-
-
-def fitted(image: Tensor, size: tuple[int, int], fit: Fit) -> Tensor:
-    """Resize ``(..., h, w)`` to ``size``, stretched, or cropped to the aspect ratio of ``size`` first."""
-    return resize(centre_crop(image, *size) if fit == "crop" else image, size)
-
-
-def read_rgb(source: Source, near: int | None) -> Tensor:
-    """Read a picture as uint8 ``(3, h, w)`` over white. See `decode` for ``near``."""
-    with source.open() as file:
-        pixels = narrow(decode(file, str(source), near=near))
-    image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
-    return image if len(image) == 3 else to_uint8(on_white(image[:3] / 255, image[3:] / 255))
 
 
 def _load(source: Source, short_side: int | None, min_side: int) -> Tensor:

@@ -98,7 +98,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def from_image(image: Image.Image) -> Picture:
-    """Convert a PIL image in the same way as a file. (Pillow itself reduces 16-bit colour to 8.)"""
+    """Return a PIL image as a `Picture`, in the same way as a file. (Pillow itself reduces 16-bit colour to 8.)"""
     image.load()
     return to_picture(_finish(_pixels_of(image), image))
 
@@ -179,7 +179,7 @@ def _register_formats() -> None:
 
 
 def to_picture(pixels: Array) -> Picture:
-    """Convert pixels ``(h, w, 3 or 4)`` of uint8 or uint16."""
+    """Return pixels ``(h, w, 3 or 4)`` of uint8 or uint16 as a `Picture`."""
     depth: Depth = "16" if pixels.dtype == np.uint16 else "8"
     values = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1), dtype=np.float32)) / LEVELS[depth]
     return Picture(values[:3], values[3:] if len(values) == 4 else None, depth)
@@ -208,7 +208,7 @@ ORIENTATIONS: dict[int, tuple[bool, int, int]] = {
 
 
 def _finish(pixels: Array, image: Image.Image) -> Array:
-    """Apply the colour profile and the orientation."""
+    """Return the pixels with the colour profile and the orientation of the file applied."""
     pixels, orientation = convert_to_srgb(pixels, image), 1
     with suppress(Exception):  # damaged EXIF data
         orientation = image.getexif().get(0x0112, 1)  # after loading: Pillow itself rotates TIFF and drops the tag
@@ -275,7 +275,7 @@ def created(path: StrPath, kind: type[PictureError] = PictureError) -> Iterator[
 
 
 def on_white(rgb: Tensor, alpha: Tensor) -> Tensor:
-    """Composite ``rgb`` over white; both tensors are float in [0, 1]."""
+    """Return ``rgb`` composited over white; both tensors are float in [0, 1]."""
     alpha = alpha.to(rgb).clamp(0, 1)
     return rgb * alpha + (1 - alpha)
 

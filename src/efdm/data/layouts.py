@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, names_in
+from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, list_paths, names_in
 from efdm.data.images import READABLE, PictureError, StrPath
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
@@ -54,7 +54,7 @@ def key(name: str) -> str:
 
 def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped]:
     """Return all pictures sorted by domain, class and name, and the few outside of that layout as (name, reason)."""
-    sources = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
+    sources = list_paths(source)
     if not sources:
         raise PictureError("no source given; expected a folder, a zip, or a list of them")
     sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
@@ -83,7 +83,7 @@ def _zips_of_domains(folder: Path) -> list[Path]:
 
 
 def _read_layout(found: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
-    """Read domain and class from the innermost folders. The outer folders must be the same for all but a few pictures."""
+    """Return the items, with domain and class by the innermost folders. Outer folders must be equal for most pictures."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
     for source in found:
         *outer, file = [*before, *source.name.split("/")]
@@ -102,7 +102,7 @@ def _read_layout(found: list[Source], path: Path, before: list[str], outside: Sk
 
 
 def _one_copy(items: list[Item]) -> list[Item]:
-    """Drop folders that repeat pictures: "whole" beside "train", and "test" beside "whole" without "train"."""
+    """Return the items without folders that repeat pictures: "whole" beside "train", "test" beside "whole" alone."""
     folders: dict[str, set[str]] = {}
     for item in items:
         folders.setdefault(item.domain, set()).add(item.folder)
@@ -203,7 +203,7 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[Item]:
 
 
 def _share(group: list[Item], share: float, seed: int) -> list[Item]:
-    """Draw a share of a class by hashes of names.
+    """Return a share of a class, drawn by hashes of names.
 
     The result does not depend on the order, the operating system or the file format, and a missing file changes at most one
     picture of the share.

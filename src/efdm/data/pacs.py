@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from efdm.data.domains import DomainSet, Storage, decode_items
-from efdm.data.folders import Skipped, Source
+from efdm.data.folders import Skipped, Source, list_paths
 from efdm.data.images import PictureError, StrPath
 from efdm.data.layouts import Item, assign, find_items, key, read_list
 from efdm.ops.choices import check_choice
@@ -85,7 +84,7 @@ def load_pacs(
 
 
 def _sources(source: StrPath | Sequence[StrPath]) -> list[Path]:
-    paths = [Path(s) for s in ([source] if isinstance(source, str | os.PathLike) else source)]
+    paths = list_paths(source)
     patterns = [pattern for name in PICTURES for pattern in (name, f"*/{name}")]
     if len(paths) != 1 or any(folder.is_dir() for pattern in patterns for folder in paths[0].glob(pattern)):
         return paths

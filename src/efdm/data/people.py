@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import check_rows, digest, read_images
 from efdm.data.images import PictureError, StrPath
+from efdm.data.loading import check_rows, digest, read_images
 from efdm.data.people_layouts import SPLITS, Shot, find_people, missing
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
@@ -106,7 +106,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
 
 
 def _distinct(numbers: Sequence[Tensor]) -> Tensor:
-    """Concatenate, adding to the numbers of each tensor one more than the largest so far."""
+    """Return the concatenated numbers, with one more than the largest so far added to those of each tensor."""
     out, first = [], 0
     for values in numbers:
         out.append(values + first)
@@ -121,10 +121,9 @@ def read_people(
     size: tuple[int, int] = (256, 128),
     split: int = 0,
     damaged: Literal["raise", "skip"] = "raise",
-    workers: int | None = None,
     progress: Report = ignore,
 ) -> PersonSet:
-    """Read a set for re-identification from a folder or zip with ``workers`` threads (default: one per core).
+    """Read a set for re-identification from a folder or zip.
 
     ``layout`` is a row of `efdm.data.people_layouts`, by default the one that fits the file names. Pictures are resized to
     ``size`` (height, width) without keeping their aspect ratio. ``split`` selects one of several published splits, such as
@@ -137,7 +136,7 @@ def read_people(
     check_choice("damaged", damaged, ("raise", "skip"))
     found = find_people(path, layout, split)
     name = Path(path).absolute().name.removesuffix(".zip") if found.layout in UNNAMED else found.layout
-    data = read_shots(name, found.shots, size, workers, progress)
+    data = read_shots(name, found.shots, size, progress)
     if data.skipped and damaged == "raise":
         reasons = first_few([reason for _, reason in data.skipped], 5)
         message = f"{path}: {len(data.skipped)} of {plural(len(found.shots), 'picture')} cannot be read: {reasons}"
@@ -148,11 +147,9 @@ def read_people(
     return replace(data, skipped=[*found.skipped, *data.skipped], notes=[*found.notes, *incomplete, *notes])
 
 
-def read_shots(
-    name: str, shots: Sequence[Shot], size: tuple[int, int], workers: int | None = None, progress: Report = ignore
-) -> PersonSet:
+def read_shots(name: str, shots: Sequence[Shot], size: tuple[int, int], progress: Report = ignore) -> PersonSet:
     """Read pictures into a set with the given name. Damaged ones are left out and listed in ``skipped``."""
-    images, read, skipped = read_images(shots, size, "stretch", workers, progress)
+    images, read, skipped = read_images(shots, size, None, progress)
     return PersonSet(
         name=name,
         images=images,

@@ -51,5 +51,5 @@ def _converted(pixels: Array, image: Image.Image, data: bytes) -> Array | None:
 
 
 def narrow(pixels: Array) -> NDArray[np.uint8]:
-    """Reduce 16 bits per channel to 8, rounding to nearest."""
+    """Return pixels with 8 bits per channel, rounded to nearest."""
     return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8) if pixels.dtype == np.uint16 else pixels

@@ -112,14 +112,12 @@ def domain_batches(
     return Batches(draw, batch, per_epoch, **options)
 
 
-def identity_batches(
-    pool: Pool, people: Tensor, batch: int, *, instances: int = 4, per_epoch: int | None = None, **options: Any
-) -> Batches:
+def identity_batches(pool: Pool, people: Tensor, batch: int, *, instances: int = 4, **options: Any) -> Batches:
     """Draw batches of ``batch // instances`` people with ``instances`` pictures each (PK sampling), one after another.
 
     ``people`` holds the person of every picture of the set, and ``pool`` the indices to draw from. The people of each batch
-    are drawn independently; the pictures of a person, ``per_epoch`` and ``options`` are as in `domain_batches`, so all
-    pictures of a person with fewer than ``instances`` are repeated.
+    are drawn independently; the pictures of a person and ``options`` are as in `domain_batches`, so all pictures of a
+    person with fewer than ``instances`` are repeated.
     """
     pool, people = _indices(pool), people.cpu()
     if instances < 1 or batch < 1 or batch % instances:
@@ -130,7 +128,7 @@ def identity_batches(
     if batch // instances > len(pools):
         message = f"{len(pools)} people do not fill a batch of {batch} with {instances} pictures each"
         raise SettingError(f"{message}; use a smaller batch or more instances", ["batch", "instances"])
-    return domain_batches(pools, batch, domains=batch // instances, per_epoch=per_epoch, **options)
+    return domain_batches(pools, batch, domains=batch // instances, **options)
 
 
 def _draw_uniform(generator: torch.Generator, pool: Tensor, count: int) -> Tensor:

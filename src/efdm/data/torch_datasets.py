@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet, Storage, StreamedImages, check_stored, labelled
-from efdm.data.image_set import Fit, empty_images, fitted
-from efdm.data.images import to_uint8
+from efdm.data.images import resize, to_uint8
 from efdm.data.layouts import Item, Split, assign
+from efdm.data.loading import empty_images
 from efdm.data.memory import STREAM
 from efdm.errors import SettingError
 from efdm.progress import Progress, Report, ignore
@@ -49,7 +49,6 @@ def from_datasets(
     size: int = 227,
     split: Split = 0.1,
     seed: int = 0,
-    fit: Fit = "stretch",
     storage: Storage = "memory",
     augment: Callable[[Tensor], Tensor] | None = None,
     workers: int = 0,
@@ -70,13 +69,13 @@ def from_datasets(
             ``torchvision.transforms.v2``. For ``storage="stream"``.
         workers: processes that read pictures, as in `DataLoader`. Default: this process.
     """
-    check_stored(size, fit, storage)
+    check_stored(size, storage)
     if augment is not None and storage != "stream":
         raise SettingError("augment needs storage='stream', because pictures in memory are read once", "storage")
     entries = list(_entries(datasets, classes))
     images = empty_images(len(entries), (size, size), remedy=STREAM) if storage == "memory" else None
     items: list[Item] = []
-    read = functools.partial(_read, size=size, fit=fit, storage=storage)
+    read = functools.partial(_read, size=size, storage=storage)
     for item, picture in DataLoader(entries, batch_size=None, collate_fn=read, num_workers=workers):  # type: ignore[arg-type]
         if images is not None:
             images[len(items)] = picture
@@ -85,7 +84,7 @@ def from_datasets(
     known = [name for entry in {id(e.classes): e for e in entries}.values() for name in entry.classes or ()]
     used = sorted({item.label for item in items}, key=lambda name: (len(name), name) if name.isdecimal() else (0, name))
     domains = list(datasets) if isinstance(datasets, Mapping) else sorted({item.domain for item in items})
-    stream = functools.partial(_picture, size=size, fit=fit)
+    stream = functools.partial(_picture, size=size)
     stored = StreamedImages(entries, stream, size, workers, augment) if images is None else images
     data = labelled(stored, assign(items, split, seed), list(dict.fromkeys([*known, *used])), domains)
     if differences := uneven_classes(data, domains):
@@ -113,14 +112,14 @@ def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Ent
         yield from (_Entry(dataset, index, domain, names) for index in range(len(dataset)))
 
 
-def _read(entry: _Entry, size: int, fit: Fit, storage: Storage) -> tuple[Item, Tensor | None]:
+def _read(entry: _Entry, size: int, storage: Storage) -> tuple[Item, Tensor | None]:
     """Return the description of an item and, unless it is streamed, its picture."""
     targets = getattr(entry.dataset, "targets", None)  # of torchvision's datasets; spares reading the picture
     if storage == "stream" and targets is not None and not getattr(entry.dataset, "target_transform", None) and entry.domain:
         return _item(entry, targets[entry.index], entry.domain), None
     content = _content(entry)
     item = _item(entry, content[1], entry.domain or str(_number(content[2])))
-    return item, _picture(entry, size, fit, content) if storage == "memory" else None
+    return item, _picture(entry, size, content) if storage == "memory" else None
 
 
 def _content(entry: _Entry) -> Sequence[Any]:
@@ -148,7 +147,7 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and prod(value.shape) == 1 else value  # a tensor or array of one number
 
 
-def _picture(entry: _Entry, size: int, fit: Fit, content: Sequence[Any] | None = None) -> Tensor:
+def _picture(entry: _Entry, size: int, content: Sequence[Any] | None = None) -> Tensor:
     """Return the picture of an item as uint8 ``(3, size, size)``."""
     picture = (content or _content(entry))[0]
     if isinstance(picture, Image.Image) and picture.mode[0] not in "IF":  # 16 and 32 bits
@@ -165,4 +164,4 @@ def _picture(entry: _Entry, size: int, fit: Fit, content: Sequence[Any] | None =
             message = f"the picture of {entry} has values from {low:.3g} to {high:.3g}, expected 0 to 1"
             raise ValueError(f"{message}; leave out transforms that normalize")
         picture = to_uint8(picture)
-    return fitted(picture.expand(3, -1, -1), (size, size), fit)
+    return resize(picture.expand(3, -1, -1), (size, size))

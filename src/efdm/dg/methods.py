@@ -51,7 +51,7 @@ _ROWS = (
     Method(
         "coral", "penalty on differences between the domains' feature means and covariances",
         "Sun and Saenko, ECCVW 2016; DomainBed", lambda stages, generator, **options: Parts(penalty=Coral(**options)),
-        {"gamma": 1.0}, "domains", min_batch=2, domains=(2, inf),
+        {"gamma": 1.0}, min_batch=2, domains=(2, inf),
     ),
     Method(
         "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",

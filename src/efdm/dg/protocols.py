@@ -83,8 +83,8 @@ class Protocol:
         return {**self.settings, "batch": self.per_domain * parts, "batches": "domains", "domains_per_batch": parts}
 
 
-def hold_out(data: DomainSet, seed: int, share: float = 0.2) -> DomainSet:
-    """Return the data set with ``share`` of every domain as "val", the rest as "train" and everything as "test".
+def hold_out(data: DomainSet, seed: int) -> DomainSet:
+    """Return the data set with a fifth of every domain as "val", the rest as "train" and everything as "test".
 
     Hashes of names choose the pictures, so copies of a data set in another order or format get the same splits.
     """
@@ -92,9 +92,9 @@ def hold_out(data: DomainSet, seed: int, share: float = 0.2) -> DomainSet:
     for domain in data.domain_names:
         every = data.select(domain)
         at = sorted(every.tolist(), key=lambda i: (sha256(f"{seed}/{key(data.names[i])}".encode()).digest(), i))
-        val = int(len(at) * share)
+        val = len(at) // 5
         if not val:
-            raise ValueError(f"{domain} has only {len(at)} pictures: {share:.0%} of them is none; use a larger share")
+            raise ValueError(f"{domain} has only {len(at)} pictures, of which a fifth is held out; expected at least 5")
         held_out, rest = (torch.tensor(sorted(part), device=every.device) for part in (at[:val], at[val:]))
         splits[domain] = {"train": rest, "val": held_out, "test": every}
     return replace(data, splits=splits)

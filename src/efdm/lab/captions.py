@@ -1,14 +1,15 @@
-"""Sentences under the tables: common settings, the meaning of rows, and the chosen hyperparameters."""
+"""Sentences under the tables: the data and the scores, common settings, the meaning of rows, chosen hyperparameters."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from efdm.lab.plan import display, hparam_grid
+from efdm.lab.published import PUBLISHED_STD, Published
 from efdm.lab.results import Numbers, reported_runs
-from efdm.lab.selection import VALIDATION
+from efdm.lab.selection import SELECTIONS, STDS, VALIDATION
 from efdm.lab.sweep import Study
 
 # settings that captions mention, and their wording
@@ -27,6 +28,31 @@ PICTURES: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+def accuracy_sentences(
+    study: Study, made: Numbers, selection: str, score: str, std: str, published: Sequence[Published]
+) -> list[str]:
+    """Return the caption of a table of accuracies or other scores, ``made``, with lines of ``published`` numbers."""
+    recipe, protocol, rule = study.recipe, study.recipe.rules, SELECTIONS[selection]
+    columns = {"test": "test domain", "train": "training domain"}[protocol.listed]
+    columns = "training data → test data" if protocol.heading == "direction" else columns
+    missing = f"{len(study.missing)} of {len(study.plan)} runs are missing"
+    return [
+        f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns}.",
+        *(
+            recipe.kind.measures(study.plan)
+            or [f"Accuracy in %{score_words(study, score, rule.scored or protocol.scored)}."]
+        ),
+        f"Selection: {selection} ({rule.about}).",
+        spread_words(study, std),
+        *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
+        *row_sentences(study),
+        *setting_sentences(study),
+        *_published_sentences(study, published, std),
+        *recipe.notes,
+        *([f"Incomplete: {missing}. (n of m) is the mean of n of m seeds."] if study.missing else []),
+    ]
+
+
 def score_words(study: Study, score: str, scored: str = "") -> str:
     """Return the words after "Accuracy in %" that say which pictures are scored."""
     records = [record for same in study.runs.values() for record in same]
@@ -40,6 +66,15 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
         "mean of domains": f", the mean over test domains, each over {which} pictures{but}{except_for}",
         VALIDATION: " on held-out pictures of the training domains",
     }[score]
+
+
+def spread_words(study: Study, std: str) -> str:
+    """Return a sentence on the spread after the ±, and on averages."""
+    averages = study.recipe.rules.heading == "domain"
+    if len({planned.seed for planned in study.plan}) == 1:
+        return "One seed; the average is over domains." if averages else "One seed."
+    over = "; averages are over domains within each seed" if averages else ""
+    return f"Mean ± {STDS[std].words} over seeds{over}."
 
 
 def setting_sentences(study: Study) -> list[str]:
@@ -102,3 +137,19 @@ def _most(count: Counter[str]) -> str:
     """Return "lr 0.01", or "lr 0.01 (2 of 3 seeds) or lr 0.1 (1 of 3 seeds)"."""
     ordered = sorted(count, key=lambda hparams: (-count[hparams], hparams))
     return ordered[0] if len(ordered) == 1 else " or ".join(f"{p} ({count[p]} of {count.total()} seeds)" for p in ordered)
+
+
+def _published_sentences(study: Study, published: Sequence[Published], std: str) -> list[str]:
+    if not published:
+        return []
+    ours = {_letters(str(planned.settings.get("backbone", ""))) for planned in study.plan}
+    other = sorted({line.backbone for line in published if _letters(line.backbone) not in ours})
+    network = f"another backbone ({', '.join(other)}), so they are not directly comparable" if other else "the same backbone"
+    spreads = any(spread is not None for line in published for _, spread in line.values.values())
+    note = [f"Their ± is the {STDS[PUBLISHED_STD].words}."] if spreads and std != PUBLISHED_STD else []
+    return [f"Published numbers are for {network}.", *note]
+
+
+def _letters(name: str) -> str:
+    """Return a comparable name: "ResNet-18" and timm's "resnet18.tv_in1k" are the same network."""
+    return "".join(c for c in name.lower().partition(".")[0] if c.isalnum())

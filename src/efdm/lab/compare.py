@@ -56,7 +56,7 @@ class Difference:
 
 
 def difference(numbers: Numbers, first: str, second: str) -> Difference:
-    """Compare two rows by a two-sided paired t-test over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
+    """Return ``second`` minus ``first``, tested over seeds. ``p_holm`` equals ``p`` until `holm` corrects it."""
     from scipy import stats  # takes a second to import
 
     found, expected = numbers.pairs(first, second)
@@ -87,7 +87,7 @@ def comparison_parts(study: Study, selection: str = "last", score: str = "") -> 
     """Return the numbers that are compared: those of every direction, by name, or all in one part for their averages."""
     made = numbers(study, selection, score or study.recipe.scores[0])
     if study.recipe.rules.heading == "direction":
-        return {f"{column}: ": replace(made, columns=[column]) for column in made.columns}
+        return {column: replace(made, columns=[column]) for column in made.columns}
     return {"": made}
 
 
@@ -97,16 +97,16 @@ def compared_pairs(orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[st
 
 
 def compared(
-    parts: Sequence[Numbers], orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]
-) -> list[dict[tuple[str, str], Difference]]:
+    parts: Mapping[str, Numbers], orders: Sequence[Sequence[str]], contrasts: Sequence[tuple[str, str]]
+) -> dict[str, dict[tuple[str, str], Difference]]:
     """Return the differences of adjacent rows in ``orders`` and of ``contrasts``, for rows that exist, in each part.
 
     The correction counts the comparisons of all parts.
     """
     wanted = compared_pairs(orders, contrasts)
-    present = [(part, pair) for part in parts for pair in wanted if set(pair) <= set(part.rows)]
-    found = list(zip(present, holm(difference(part, *pair) for part, pair in present), strict=True))
-    return [{pair: made for (of, pair), made in found if of is part} for part in parts]
+    present = [(name, pair) for name, part in parts.items() for pair in wanted if set(pair) <= set(part.rows)]
+    found = dict(zip(present, holm(difference(parts[name], *pair) for name, pair in present), strict=True))
+    return {part: {pair: made for (name, pair), made in found.items() if name == part} for part in parts}
 
 
 def order_sentence(differences: Sequence[Difference]) -> str:

@@ -30,11 +30,16 @@ SHEET, PLOT, TABLES = "domains.png", "accuracy.png", "tables.md"
 
 
 def run_demo(
-    out: Path, *, seeds: Sequence[int] = (0,), iterations: int = 0, lanes: int = 0, progress: Report = ignore
+    out: Path,
+    *,
+    seeds: Sequence[int] = (0,),
+    iterations: int | None = None,
+    lanes: int | None = None,
+    progress: Report = ignore,
 ) -> Study:
     """Run or resume the recipe of the demo in ``out``, and write a sheet of the domains, a plot and all tables.
 
-    ``lanes`` runs are trained at a time; 0 is one per core. ``iterations=0`` uses the recipe's number.
+    ``lanes`` runs are trained at a time, by default one per core. ``iterations`` overrides the recipe's number.
     """
     lengths = {"iterations": iterations} if iterations else {}
     recipe, data, changes = prepare_sweep(load_recipe(RECIPE), [], out, pacs={}, changes=lengths)

@@ -231,7 +231,7 @@ def choose_stages(known: Mapping[str, Any], settings: type[RecognitionSettings],
 
 
 def check_backbone(settings: Mapping[str, Any], defaults: type[RecognitionSettings]) -> nn.Module:
-    """Build the backbone with its weights and raise `SettingError` if it does not accept pictures of the given size."""
+    """Return the backbone with its weights. Raise `SettingError` if it does not accept pictures of the given size."""
     name, weights = settings.get("backbone", defaults.backbone), settings.get("weights", defaults.weights)
     height, width = height_and_width(settings.get("size", defaults.size))
     pixels = f"{height} x {width} pixels"

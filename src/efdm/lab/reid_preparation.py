@@ -14,16 +14,15 @@ import torch
 from efdm.data.people import read_people
 from efdm.data.people_layouts import LAYOUTS, SPLITS, find_people
 from efdm.errors import SettingError
-from efdm.lab.preparation import check_run_folder, choose_stages, device_settings, resumed, sweep_settings
+from efdm.lab.preparation import DEFAULTS, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
 from efdm.recognition.methods import check_method
 from efdm.reid import Embedder, PersonSets, Settings
-from efdm.reid.evaluate import Reranking, evaluate
+from efdm.reid.evaluate import Reranking, score_entries
 from efdm.reid.protocols import PROTOCOLS, default_protocol, make_trials, write_trials
 from efdm.reid.settings import METHODS, check
-from efdm.reid.training import RANKS, score_entries
 from efdm.training.lanes import finish
 
 Damaged = Literal["raise", "skip"]
@@ -139,7 +138,7 @@ def prepare_embedder(
     if resume:
         settings = resumed(Settings, out, changes)
         return settings, None if finished else read_sets(paths, size=settings.size, **reading)
-    method = changes.get("method", "efdmix-flow")
+    method = changes.get("method", DEFAULTS["method"])
     check_method("method", method, METHODS)
     known: dict[str, Any] = {"batches": METHODS[method].batches, "method": method, **changes}
     name = ", ".join([*paths, *([f"split {split}"] if split else [])])
@@ -178,7 +177,6 @@ def score_files(
     for name, people in data.sets.items():
         row = default_protocol(people) if protocol == "auto" else protocol
         trials = make_trials(people, row, seed)
-        options: Any = {"size": embedder.size, "reranking": reranking, "top": max(RANKS), "progress": progress}
-        found = finish(evaluate(embedder.model, people, trials, **options))
-        scores[name] = score_entries(found, people, trials, row)
+        options: Any = {"size": embedder.size, "reranking": reranking, "progress": progress}
+        scores[name] = finish(score_entries(embedder.model, people, trials, row, **options))
     return data, scores

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from efdm.lab.captions import chosen_sentences, row_sentences, score_words, setting_sentences
+from efdm.lab.captions import accuracy_sentences, score_words, spread_words
 from efdm.lab.compare import ALPHA, MIN_SEEDS, Difference, compared, comparison_parts, order_sentence, p_value
 from efdm.lab.published import AVERAGE, PUBLISHED_SCORES, PUBLISHED_STD, Published, Value
 from efdm.lab.recipe import Recipe
@@ -20,6 +20,7 @@ from efdm.ops.choices import check_choice
 from efdm.stats import standard_error, with_error
 from efdm.text import plural
 
+Line = tuple[str, str, str, list[Value | str]]  # row, source, seeds, and cells: numbers or the text to show instead
 MISSING, INCOMPLETE, DIFFER = "-", "incomplete", "seeds differ"
 TOLERANCE = 0.5  # percentage points: about the standard error of an accuracy near 95 % of two thousand pictures
 
@@ -49,31 +50,12 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     made = by_score[scores[0]]
     published = [line for line in recipe.published if line.selection == selection and scores[0] in PUBLISHED_SCORES]
     columns = [*made.columns, AVERAGE] if len(scores) == 1 else [f"{c} {score}" for c in made.columns for score in scores]
-    lines: list[tuple[str, str, str, list[Value | str]]] = []
+    lines: list[Line] = []
     for row in made.rows:
         cells = [_cell(by_score[score], row, column, std) for column in made.columns for score in scores]
         cells += [_average(made, row, std)] if len(scores) == 1 else []
         lines.append((row, "here", _seeds(made, row), cells))
         lines += [_published_line(line, columns) for line in published if line.row == row]
-    protocol, rule = recipe.rules, SELECTIONS[selection]
-    scored = protocol.scored if rule.scored == "protocol" else rule.scored
-    columns_are = {"test": "test domain", "train": "training domain"}[protocol.listed]
-    columns_are = "training data → test data" if protocol.heading == "direction" else columns_are
-    caption = [
-        f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns_are}.",
-        *(recipe.kind.measures(study.plan) or [f"Accuracy in %{score_words(study, scores[0], scored)}."]),
-        f"Selection: {selection} ({rule.about}).",
-        _spread_words(study, std),
-        *(chosen_sentences(made) if (recipe.grid or recipe.draws) and rule.among == "hparams" else []),
-        *row_sentences(study),
-        *setting_sentences(study),
-        *_published_note(study, published, std),
-        *recipe.notes,
-    ]
-    if study.missing:
-        caption.append(
-            f"Incomplete: {len(study.missing)} of {len(study.plan)} runs are missing. (n of m) is the mean of n of m seeds."
-        )
     first = ["method", "source", "seeds"]
     plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
     for row, source, seeds, cells in lines:
@@ -81,6 +63,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
         plain.append([row, source, seeds if seeds.isdigit() else "", *parts])
     rows = [[row, source, seeds, *map(_text, cells)] for row, source, seeds, cells in lines]
     title = f"{recipe.name or recipe.data}: {selection}{_score_suffix(study, ', '.join(scores))}"
+    caption = accuracy_sentences(study, made, selection, scores[0], std, published)
     return Table(title, [*first, *columns], rows, caption, plain)
 
 
@@ -92,14 +75,6 @@ def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
 def _score_suffix(study: Study, score: str) -> str:
     """Return the score's name if the recipe has several."""
     return "" if study.recipe.scores == ("pooled",) else f", {score}"
-
-
-def _spread_words(study: Study, std: str) -> str:
-    averages = study.recipe.rules.heading == "domain"
-    if len({planned.seed for planned in study.plan}) == 1:
-        return "One seed; the average is over domains." if averages else "One seed."
-    over = "; averages are over domains within each seed" if averages else ""
-    return f"Mean ± {STDS[std].words} over seeds{over}."
 
 
 def _seeds(made: Numbers, row: str) -> str:
@@ -143,27 +118,11 @@ def _csv_cells(cell: Value | str, with_spread: bool) -> list[str]:
     return [f"{mean:.4f}", f"{spread:.4f}" if with_spread and spread is not None else ""]
 
 
-def _published_line(line: Published, columns: Sequence[str]) -> tuple[str, str, str, list[Value | str]]:
+def _published_line(line: Published, columns: Sequence[str]) -> Line:
     cells = [line.values.get(column, MISSING) for column in columns]
     if columns[-1] == AVERAGE and not line.values.keys() <= set(columns):
         cells[-1] = MISSING  # its average is over other columns
     return line.row, f"{line.backbone}, {line.source}", MISSING if line.seeds is None else str(line.seeds), cells
-
-
-def _published_note(study: Study, published: Sequence[Published], std: str) -> list[str]:
-    if not published:
-        return []
-    ours = {_letters(str(planned.settings.get("backbone", ""))) for planned in study.plan}
-    other = sorted({line.backbone for line in published if _letters(line.backbone) not in ours})
-    network = f"another backbone ({', '.join(other)}), so they are not directly comparable" if other else "the same backbone"
-    spreads = any(spread is not None for line in published for _, spread in line.values.values())
-    note = [f"Their ± is the {STDS[PUBLISHED_STD].words}."] if spreads and std != PUBLISHED_STD else []
-    return [f"Published numbers are for {network}.", *note]
-
-
-def _letters(name: str) -> str:
-    """Return a comparable name: "ResNet-18" and timm's "resnet18.tv_in1k" are the same network."""
-    return "".join(c for c in name.lower().partition(".")[0] if c.isalnum())
 
 
 def comparison_table(
@@ -179,8 +138,8 @@ def comparison_table(
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
     by_direction = recipe.rules.heading == "direction"
-    parts = comparison_parts(study, selection, score)
-    found = dict(zip(parts, compared(list(parts.values()), recipe.orders, recipe.contrasts), strict=True))
+    by_part = compared(comparison_parts(study, selection, score), recipe.orders, recipe.contrasts)
+    found = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, found.values()))
     orders = [chain for chain in recipe.orders if set(chain) <= set(made.rows)]
     missing = dict.fromkeys(row for rows in (*recipe.orders, *recipe.contrasts) for row in rows if row not in made.rows)
@@ -224,7 +183,7 @@ def summary_table(study: Study, score: str = "", std: str = "") -> Table:
     cells = [[row, *(_text(_average(made[s], row, std)) if row in made[s].rows else MISSING for s in made)] for row in rows]
     caption = [
         f"Averages over domains, accuracy in %{score_words(study, score)}.",
-        _spread_words(study, std),
+        spread_words(study, std),
         "Compare methods within a column: the rules use different pictures.",
         *(f"{name}: {SELECTIONS[name].about}." for name in recipe.selections),
     ]

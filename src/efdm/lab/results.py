@@ -48,7 +48,7 @@ class Numbers:
 
 
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
-    """Apply a selection rule and a score to the records. A number needs every run that the rule depends on."""
+    """Return the scores of the records that a selection rule chooses. A number needs every run that the rule depends on."""
     check_choice("selection", selection, study.recipe.selections)
     kind = study.recipe.kind
     check_choice("score", score, kind.scores)
@@ -63,13 +63,12 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
     found: dict[str, dict[str, dict[int, float]]] = {row: {column: {} for column in columns} for row in rows}
     wanted: dict[str, dict[str, list[int]]] = {row: {} for row in rows}
     chosen: dict[str, dict[str, dict[int, str]]] = {row: {} for row in rows}
-    scored = protocol.scored if rule.scored == "protocol" else rule.scored
     for (row, column, seed), group in groups.items():
         wanted[row].setdefault(column, []).append(seed)
         candidates = _candidates(study, rule, group, protocol.scored)
         if candidates is not None:
             hparams, record = rule.choose(candidates)
-            found[row][column][seed] = kind.scores[score](record, candidates.cell, scored)
+            found[row][column][seed] = kind.scores[score](record, candidates.cell, rule.scored or protocol.scored)
             chosen[row].setdefault(column, {})[seed] = hparams
     return Numbers(rows, columns, found, wanted, chosen)
 

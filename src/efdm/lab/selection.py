@@ -97,8 +97,12 @@ class Selection:
     steps: Literal["last", "every"]  # the evaluations that may be chosen
     among: Literal["nothing", "hparams"] = "hparams"  # "nothing" lists the combinations of a grid, "hparams" chooses one
     val: Literal["unused", "train", "test"] = "unused"  # the domains whose split "val" is used
-    scored: Literal["protocol", "rest"] = "protocol"  # "rest" excludes the test domains' "val" under every protocol
     pairs: Literal["unused", "needed"] = "unused"  # runs without two domains
+
+    @property
+    def scored(self) -> Literal["rest"] | None:
+        """The scored part of the test domains: without "val" if the rule uses it, None for that of the protocol."""
+        return "rest" if self.val == "test" else None
 
     def choose(self, candidates: Candidates) -> tuple[str, Record]:
         """Return the hyperparameters and the record of the evaluation with the highest criterion."""
@@ -137,6 +141,6 @@ SELECTIONS: Mapping[str, Selection] = {
     ),
     "oracle": Selection(
         "last step; hyperparameters chosen on held-out pictures of the test domains, which are not scored",
-        lambda candidates, hparams, record: validation(record, candidates.cell.test), "last", val="test", scored="rest",
+        lambda candidates, hparams, record: validation(record, candidates.cell.test), "last", val="test",
     ),
 }  # fmt: skip

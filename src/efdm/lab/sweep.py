@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from efdm.data.bulk import take_shard
-from efdm.data.datasets import DIGITS, check_same, describe, load_dataset
+from efdm.data.datasets import DESCRIPTION, DIGITS, check_same, describe, load_dataset
 from efdm.data.domains import DomainSet
-from efdm.data.folders import without_folders
+from efdm.data.folders import list_paths, without_folders
 from efdm.data.images import file_error
 from efdm.dg.protocols import check_unseen
 from efdm.dg.settings import Settings
@@ -60,21 +59,30 @@ class Study:
         return [planned for planned in self.plan if planned.run not in self.runs]
 
 
-def check_sources(recipe: Recipe, sources: Sequence[str | Path]) -> None:
+class Stored(NamedTuple):
+    """The contents of ``recipe.json``. ``data`` describes the pictures, see `describe`."""
+
+    recipe: Recipe
+    domains: list[str]
+    data: Mapping[str, Any]
+    plan: list[Planned]
+
+
+def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
     """Raise if a recipe that needs pictures has none, or if one that generates its pictures is given some."""
     if (recipe.data == DIGITS) == bool(sources):
         problem = "generates its digits and takes no data" if sources else f"needs the pictures of {recipe.data}"
         raise SettingError(f"{recipe.name or 'the recipe'} {problem}", "data")
     for source in sources:
-        if not Path(source).exists():
-            raise file_error(FileNotFoundError(), Path(source))
+        if not source.exists():
+            raise file_error(FileNotFoundError(), source)
 
 
 def load_data(
     recipe: Recipe, source: Sources | None, *, size: int = 0, progress: Report = ignore, **options: Any
 ) -> DomainSet:
     """Read the pictures of a recipe. ``size`` overrides the recipe's size, and ``options`` are those of `load_dataset`."""
-    sources = [source] if isinstance(source, str | Path) else source or []
+    sources = list_paths(source or [])
     check_sources(recipe, sources)
     size = size or recipe.picture_size or recipe.settings.get("size", Settings.size)
     return load_dataset(recipe.data, sources, size, progress=progress, **options)
@@ -94,7 +102,6 @@ def run(
     notes: Sequence[str] = (),
     reuse: Sequence[str | Path] = (),
     progress: Report = ignore,
-    train: Callable[..., None] | None = None,
     **changes: Any,
 ) -> Study:
     """Train the missing runs of a recipe and append their records to those in the folder ``out``.
@@ -110,7 +117,6 @@ def run(
         notes: sentences to print under the tables.
         reuse: folders of other sweeps on the same pictures. Their records of runs with the same settings are copied.
         progress: receives the steps of each run, and the number of finished runs under the label "runs".
-        train: replaces `efdm.recognition.workers.train_runs`.
         changes: settings that override the recipe's, such as ``iterations``, ``device`` or ``weights``.
 
     A run that diverges does not stop the others: a DivergedError names it at the end, tables show it as missing, and
@@ -142,11 +148,10 @@ def run(
             done += 1
             progress(Progress("runs", done, total))
 
-        train = train or partial(train_runs, recipe.kind.task)
         diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train(same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished)
+                train_runs(recipe.kind.task, same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished)
             except DivergedError as error:  # raised when the other runs have finished
                 diverged.append(error)
         if diverged:
@@ -169,7 +174,7 @@ def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
     if recipe.rules.split is None:
         _check_val(recipe, runs, data)
-        if any(SELECTIONS[name].scored == "rest" for name in recipe.selections):
+        if any(SELECTIONS[name].val == "test" for name in recipe.selections):
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
@@ -219,12 +224,12 @@ def _start(
 ) -> Study:
     """Write the recipe and the plan, merged with those of earlier calls, and the records that other sweeps have."""
     description = describe(data)
-    content = {"recipe": recipe, "domains": data.domain_names, **description, "plan": plan}
+    whole = Stored(recipe, data.domain_names, description, plan)
     if (out / RECIPE).exists():
-        content |= _merged(_read(out), content, out)
+        whole = _merged(_read(out), whole, out)
     (out / DONE).unlink(missing_ok=True)
-    written = {"recipe": as_json(content["recipe"]), "plan": plan_as_json(content["plan"])}
-    write_json(out / RECIPE, {**content, **written})
+    start = {"recipe": as_json(whole.recipe), "domains": whole.domains}
+    write_json(out / RECIPE, {**start, **whole.data, "plan": plan_as_json(whole.plan)})
     counts = description.get("splits", description["pictures"])
     here = {**environment(device), "pictures": counts, "skipped": without_folders(data.skipped)}
     path = out / "environment.json"
@@ -232,34 +237,34 @@ def _start(
     if (here := json.loads(json.dumps(here))) not in entries:
         write_json(path, [*entries, here])
     for folder in map(Path, reuse):
-        check_same(_read(folder), description, folder)
+        check_same(_read(folder).data, description, folder)
         known = read_study(folder).runs
         missing = dict.fromkeys(planned.run for planned in read_study(out).missing)
         append_records(out / FILE, (record for run in missing for record in known.get(run, ())))
     return read_study(out)
 
 
-def _merged(before: Mapping[str, Any], more: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the recipe with the notes of both studies, and the merged plan. Raise unless both belong to one sweep."""
-    recipe, grid = more["recipe"], hparam_grid(more["recipe"])
-    lost = {f"{p.row} {p.hparams}".strip() for p in before["plan"] if p.row not in recipe.rows or p.hparams not in grid}
+def _merged(before: Stored, more: Stored, folder: Path) -> Stored:
+    """Return the recipe with the notes of both sweeps, and both plans. Raise unless they are parts of one sweep."""
+    recipe, grid = more.recipe, hparam_grid(more.recipe)
+    lost = {f"{p.row} {p.hparams}".strip() for p in before.plan if p.row not in recipe.rows or p.hparams not in grid}
     problem = ""
-    if before["recipe"].name != recipe.name:
-        problem = f"recipes {before['recipe'].name!r} and {recipe.name!r}"
-    elif before["domains"] != more["domains"]:
-        problem = f"domains {', '.join(before['domains'])} and {', '.join(more['domains'])}"
+    if before.recipe.name != recipe.name:
+        problem = f"recipes {before.recipe.name!r} and {recipe.name!r}"
+    elif before.domains != more.domains:
+        problem = f"domains {', '.join(before.domains)} and {', '.join(more.domains)}"
     elif lost:
         problem = f"a recipe without {', '.join(sorted(lost))}"
     if problem:
         message = f"{folder} belongs to another sweep: {problem}; choose another folder"
         raise RunFolderError(message, folder, "other settings")
-    check_same(before, more, folder)
-    notes = tuple(dict.fromkeys((*before["recipe"].notes, *recipe.notes)))
-    return {"recipe": replace(recipe, notes=notes), "plan": merged(before["plan"], more["plan"], recipe)}
+    check_same(before.data, more.data, folder)
+    notes = tuple(dict.fromkeys((*before.recipe.notes, *recipe.notes)))
+    data = {**more.data, **before.data}
+    return Stored(replace(recipe, notes=notes), more.domains, data, merged(before.plan, more.plan, recipe))
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    """Return the contents of ``recipe.json`` with the recipe and the plan as objects."""
+def _read(folder: Path) -> Stored:
     path = folder / RECIPE
     if (folder / SETTINGS).exists():
         raise SettingError(f"{folder} holds a single run; expected a folder of `run`, with all runs of a recipe")
@@ -269,8 +274,8 @@ def _read(folder: Path) -> dict[str, Any]:
         raise SettingError(f"{folder} holds no runs of a recipe ({RECIPE} not found){instead}")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        made = {"recipe": Recipe(**content["recipe"]), "plan": plan_from_json(content["plan"])}
-        return {**content, **made, "domains": list(content["domains"])}
+        data = {entry: content[entry] for entry in DESCRIPTION if entry in content}
+        return Stored(Recipe(**content["recipe"]), list(content["domains"]), data, plan_from_json(content["plan"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"is not a recipe ({type(error).__name__}: {error})"
         raise DamagedFileError(path, reason, "restore it from a copy, or delete it and run the recipe again") from error
@@ -279,11 +284,10 @@ def _read(folder: Path) -> dict[str, Any]:
 def read_study(folder: str | Path, *others: str | Path) -> Study:
     """Return the recipe, plan and records of a sweep's folder, or of several folders of the same recipe together."""
     folders = [Path(each) for each in (folder, *others)]
-    content = _read(folders[0])
+    stored = _read(folders[0])
     for other in folders[1:]:
-        more = _read(other)
-        content = {**more, **content, **_merged(content, more, other)}
+        stored = _merged(stored, _read(other), other)
     records = read_records(*(path for each in folders if (path := each / FILE).exists()))
-    wanted = {planned.run for planned in content["plan"]}
+    wanted = {planned.run for planned in stored.plan}
     runs = {name: same for name, same in by_run(records).items() if name in wanted and complete(same)}
-    return Study(content["recipe"], content["domains"], content["plan"], runs)
+    return Study(stored.recipe, stored.domains, stored.plan, runs)

@@ -93,7 +93,7 @@ def _reid_sampler(settings: reid.Settings, data: reid.PersonSets) -> object:
             reid.make_trials(data[name], protocol_of(settings, name), settings.protocol_seed)
         except SettingError as error:
             raise SettingError(str(error), "protocols") from error
-    return reid.training.sampler(settings, data)
+    return reid.training.sampler(settings, reid.sets.training_pictures(settings, data))
 
 
 def _published_split(data: Any, seed: int) -> Any:

@@ -59,9 +59,13 @@ class Method:
     source: str
     make: Callable[..., Parts] = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)  # all, with their defaults
-    batches: Sampler = "uniform"  # the default sampler; "domains" draws equal parts of several domains
     min_batch: int = 1  # the smallest batch in which the method has an effect
     domains: tuple[int, float] = (1, inf)  # smallest and largest number in a batch of the sampler "domains"
+
+    @property
+    def batches(self) -> Sampler:
+        """The default sampler: "domains" draws equal parts of several domains."""
+        return "uniform" if self.domains[0] == 1 else "domains"
 
     def inserts_layers(self) -> bool:
         """Return True if the method inserts layers after stages."""
@@ -72,8 +76,7 @@ def _from_layer(row: LayerRow) -> Method:
     def make(stages: int, generator: torch.Generator | None, **options: Any) -> Parts:
         return Parts(row.make(generator=generator, **options))
 
-    batches: Sampler = "uniform" if row.pairing == "random" else "domains"
-    return Method(row.name, row.about, row.source, make, row.options, batches, row.min_batch, DOMAINS[row.pairing])
+    return Method(row.name, row.about, row.source, make, row.options, row.min_batch, DOMAINS[row.pairing])
 
 
 ERM = Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts())

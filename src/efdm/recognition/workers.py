@@ -12,6 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch.multiprocessing as multiprocessing
 
 from efdm.errors import DivergedError
 from efdm.progress import Progress, Report, ignore
-from efdm.recognition.pixels import Size, height_and_width
+from efdm.recognition.pixels import height_and_width
 from efdm.recognition.settings import RecognitionSettings, Settings, identity
 from efdm.recognition.training import Data, RecognitionTask, Trained, raise_diverged
 from efdm.training.interrupt import STOPS, stoppable
@@ -35,9 +36,15 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def set_threads(size: Size, lanes: int = 1) -> None:
-    """Set the number of torch threads for images of this size: 1 if they are small, otherwise shared by the lanes."""
-    torch.set_num_threads(1 if max(height_and_width(size)) <= SMALL else max(1, torch.get_num_threads() // lanes))
+def set_threads(settings: RecognitionSettings, lanes: int = 1) -> None:
+    """Set the number of torch threads of a run on a CPU: 1 for small images, otherwise the lanes share the threads."""
+    if _on_cpu(settings):
+        small = max(height_and_width(settings.size)) <= SMALL
+        torch.set_num_threads(1 if small else max(1, torch.get_num_threads() // lanes))
+
+
+def _on_cpu(settings: RecognitionSettings) -> bool:
+    return torch.device(settings.device).type == "cpu"
 
 
 def train_runs(
@@ -51,13 +58,9 @@ def train_runs(
     finished: Callable[[Trained], None] = lambda _: None,
 ) -> None:
     """Train ``lanes`` runs at a time: on one GPU in this process, on a CPU in one process each."""
-    on_cpu = bool(runs) and torch.device(runs[0].device).type == "cpu"
-    if on_cpu:
-        set_threads(runs[0].size)
-    if on_cpu and lanes > 1:
-        train_in_processes(task, runs, data, folder, lanes, progress, finished)
-    else:
-        task.train_together(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
+    set_threads(runs[0])
+    train = partial(train_in_processes, task) if lanes > 1 and _on_cpu(runs[0]) else task.train_together
+    train(runs, data, folder, lanes=lanes, progress=progress, finished=finished)
 
 
 def train_in_processes(
@@ -65,6 +68,7 @@ def train_in_processes(
     runs: Sequence[Settings],
     data: Data,
     folder: Path,
+    *,
     lanes: int,
     progress: Report,
     finished: Callable[[Trained], None],
@@ -145,7 +149,7 @@ def _work(task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Pat
     last: Exception | None = None
     try:
         _handle_stops(interrupt)  # SIGTERM as well: schedulers send it to all processes
-        set_threads(runs[0].size, lanes)
+        set_threads(runs[0], lanes)
         for settings in runs:
             name = identity(settings)
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,12 +18,14 @@ from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.recognition.inference import BATCH, equal_batches, infer
 from efdm.recognition.pixels import Size
-from efdm.reid.protocols import Trial
+from efdm.reid.protocols import Trial, count_matched
 from efdm.reid.rerank import k_reciprocal
 from efdm.reid.retrieval import Distance, Features, Ranking, rank, rank_distances
+from efdm.training.files import Record, rounded
 from efdm.training.lanes import Work, finish
 
 Reranking = Literal["none", "k-reciprocal"]
+RANKS = (1, 5, 10)  # of the CMC, in records
 
 
 def extract(
@@ -63,7 +65,7 @@ def extract_at(
 
 
 def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosine", top: int = 50) -> Ranking:
-    """Rank the gallery by `k_reciprocal` distances."""
+    """Return mAP and CMC of the gallery, ranked by `k_reciprocal` distances."""
     return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
 
 
@@ -110,3 +112,16 @@ def evaluate(
     every[at.to(every.device)] = vectors
     features = Features(every, data.people.to(every.device), data.cameras.to(every.device))
     return score(features, trials, reranking=reranking, top=top)
+
+
+def score_entries(model: nn.Module, data: PersonSet, trials: Sequence[Trial], protocol: str, **options: Any) -> Work[Record]:
+    """Return the entries of a record for one test set: scores from 0 to 1, over the queries that have a match.
+
+    ``options`` are those of `evaluate`.
+    """
+    found = yield from evaluate(model, data, trials, top=max(RANKS), **options)
+    return {
+        "protocol": protocol, "trials": len(trials), "queries": count_matched(data, trials[0]),
+        "gallery": len(trials[0].gallery), "mAP": rounded(found.mean_ap),
+        **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
+    }  # fmt: skip

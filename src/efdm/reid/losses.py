@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def batch_hard_triplet(features: Tensor, people: Tensor, margin: float = 0.3) -> Tensor:
-    """Compute the mean over the batch of ``max(0, margin + farthest - nearest)``.
+    """Return the mean over the batch of ``max(0, margin + farthest - nearest)``.
 
     ``farthest`` is the largest Euclidean distance of a sample to one of the same person, ``nearest`` the smallest to one of
     another person (Hermans et al., "In Defense of the Triplet Loss for Person Re-Identification", 2017). Features are

@@ -161,9 +161,7 @@ def search_files(
     return run(pictures, pictures, queries=torch.tensor(queries))
 
 
-def read_pictures(
-    path: StrPath, layout: str = "auto", *, size: tuple[int, int] = (256, 128), progress: Report = ignore
-) -> PersonSet:
+def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress: Report = ignore) -> PersonSet:
     """Read a picture, folder or zip. People and cameras are `UNKNOWN` where files are not named as in ``layout``.
 
     A single picture is recognised by its name and that of its folder, such as ``query`` in Market-1501.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from efdm.data.folders import Skipped
-from efdm.data.image_set import digest
+from efdm.data.loading import digest
 from efdm.data.memory import check_memory
 from efdm.data.people import PersonSet, join
 from efdm.errors import SettingError

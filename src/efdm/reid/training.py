@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,16 @@ from efdm.progress import Report
 from efdm.recognition.model_file import MODEL
 from efdm.recognition.training import RecognitionTask
 from efdm.reid import settings as reid_settings
-from efdm.reid.evaluate import evaluate
+from efdm.reid.evaluate import score_entries
 from efdm.reid.model import load_embedder, save_embedder
-from efdm.reid.protocols import Trial, count_matched, make_trials
-from efdm.reid.retrieval import Ranking
+from efdm.reid.protocols import make_trials
 from efdm.reid.sets import PersonSets, TrainingPictures, training_pictures
 from efdm.reid.settings import Settings, protocol_of
 from efdm.reid.step import make_step, scale_gradients
-from efdm.training.files import Record, rounded
+from efdm.training.files import Record
 from efdm.training.lanes import Work
 from efdm.training.step import Step
 
-RANKS = (1, 5, 10)  # of the CMC, in records
 Sets = PersonSets | Mapping[str, PersonSet]
 
 
@@ -41,12 +39,8 @@ class Trained:
     records: list[Record]
 
 
-def sampler(settings: Settings, data: PersonSets, start: int = 0) -> Batches:
-    """Return the batches of indices into the joined training sets, from iteration ``start`` on."""
-    return _batches(settings, training_pictures(settings, data), start)
-
-
-def _batches(settings: Settings, pictures: TrainingPictures, start: int) -> Batches:
+def sampler(settings: Settings, pictures: TrainingPictures, start: int = 0) -> Batches:
+    """Return the batches of indices from iteration ``start`` on. Raise SettingError if the pictures do not fit them."""
     common: dict[str, Any] = {"seed": settings.seed, "epochs": "endless", "start": start}
     if settings.batches == "people":
         return identity_batches(pictures.indices, pictures.people, settings.batch, instances=settings.instances, **common)
@@ -55,15 +49,6 @@ def _batches(settings: Settings, pictures: TrainingPictures, start: int) -> Batc
         pools = [pictures.indices[domains == domain] for domain in domains.unique()]
         return domain_batches(pools, settings.batch, domains=settings.domains_per_batch, **common)
     return uniform_batches(pictures.indices, settings.batch, **common)
-
-
-def score_entries(found: Ranking, data: PersonSet, trials: Sequence[Trial], protocol: str) -> Record:
-    """Return the entries of a record for one test set. Scores are from 0 to 1, over the queries that have a match."""
-    return {
-        "protocol": protocol, "trials": len(trials), "queries": count_matched(data, trials[0]),
-        "gallery": len(trials[0].gallery), "mAP": rounded(found.mean_ap),
-        **{f"rank{k}": rounded(float(found.cmc[k - 1])) for k in RANKS},
-    }  # fmt: skip
 
 
 class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
@@ -108,14 +93,14 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
         return step
 
     def sampler(self, start: int) -> Batches:
-        return _batches(self.settings, self.pictures, start)
+        return sampler(self.settings, self.pictures, start)
 
     def metrics(self) -> Work[Record]:
         settings, scores = self.settings, {}
+        options: Any = {"size": settings.size, "precision": settings.precision}
         for name, trials in self.trials.items():
-            options: Any = {"size": settings.size, "precision": settings.precision, "top": max(RANKS)}
-            found = yield from evaluate(self.model, self.data[name], trials, **options)
-            scores[name] = score_entries(found, self.data[name], trials, protocol_of(settings, name))
+            protocol = protocol_of(settings, name)
+            scores[name] = yield from score_entries(self.model, self.data[name], trials, protocol, **options)
         return {"people": self.pictures.classes, "pictures": len(self.pictures.indices), "test": scores}
 
     def finish(self) -> Trained:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from efdm.data import PictureError, Source, on_white, resize, resize_short_side, write_picture
-from efdm.data.image_set import digest
+from efdm.data.loading import digest
 from efdm.environment import environment
 from efdm.files import fit_name
 from efdm.ops.choices import check_choice

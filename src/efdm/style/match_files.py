@@ -18,7 +18,7 @@ from typing import Any
 from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
 from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
-from efdm.data.folders import VIDEOS, is_video
+from efdm.data.folders import VIDEOS, is_video, list_paths
 from efdm.data.images import to_picture, to_pixels
 from efdm.data.results import Failed, Saving, report_failure
 from efdm.data.video_formats import video_format
@@ -28,7 +28,7 @@ from efdm.style.color_match import Reference, match_picture, prepare_reference
 from efdm.style.jobs import Result, digest
 from efdm.style.match_large import CHUNK, match_array, match_video
 from efdm.style.options import MatchOptions
-from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_file, list_paths, make_folder
+from efdm.style.plan import PathLike, check_overwrite, find_contents, find_styles, is_file, make_folder
 from efdm.style.planes import LEVELS_OF
 from efdm.training.interrupt import stoppable
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from efdm.data import WRITABLE, PictureError, Source
 from efdm.data.embedded import styles as painted_styles
-from efdm.data.folders import VIDEOS, is_video, scan_pictures
+from efdm.data.folders import VIDEOS, is_video, list_paths, scan_pictures
 from efdm.data.results import Saving
 from efdm.data.video_formats import video_format
 from efdm.errors import SettingError
@@ -109,11 +109,6 @@ def plan_files(
     inputs = [*given, *(source.path for source in contents), *(file for look in looks for file in look.files())]
     check_overwrite((made.target(source, look) for source in contents for look in looks), inputs)
     return made
-
-
-def list_paths(given: PathLike | Sequence[PathLike]) -> list[Path]:
-    """Return one or several paths as a list."""
-    return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(each) for each in given]
 
 
 def find_contents(given: Sequence[Path], out: Path) -> tuple[list[Source], list[str]]:

@@ -21,7 +21,7 @@ def recipe(tmp_path: Path) -> Path:
 @pytest.fixture
 def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail the test if the command reads a picture."""
-    monkeypatch.setattr("efdm.data.image_set.read_rgb", lambda *_, **__: pytest.fail("pictures were read"))
+    monkeypatch.setattr("efdm.data.loading.read_rgb", lambda *_, **__: pytest.fail("pictures were read"))
 
 
 @pytest.fixture(scope="session")

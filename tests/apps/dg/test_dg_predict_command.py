@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from dg_commands import draw, run
+from runs import lines
 
 from efdm.apps.cli.dg import predict as command
 from efdm.dg import load_classifier, predictions
@@ -14,7 +15,7 @@ def test_predictions_agree_with_the_evaluation(trained: Path, pictures: Path, tm
     result = run(
         "predict", trained / "model.safetensors", pictures / "rain", "--labels", "folders", "-o", tmp_path / "p.csv"
     )
-    correct, count = json.loads((trained / "records.jsonl").read_text().splitlines()[-1])["test"]["rain"]
+    correct, count = lines(trained / "records.jsonl")[-1]["test"]["rain"]
     assert f"{100 * correct / count:.1f} %  rain ({correct} of {count})" in result.output
     assert "%  all (" not in result.output
     rows = list(csv.DictReader((tmp_path / "p.csv").open()))

@@ -1,10 +1,10 @@
 """Layouts of pictures on disk: official test pictures, empty folders, zips, PACS."""
 
-import json
 from pathlib import Path
 
 import pytest
 from dg_commands import draw, run, studying, training
+from runs import lines
 
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 PARTS = {"train": 6, "crossval": 2, "test": 3}  # pictures per class
@@ -21,13 +21,13 @@ def vlcs(tmp_path: Path) -> Path:
 def test_train_reports_accuracy_on_official_test_pictures(vlcs: Path, tmp_path: Path) -> None:
     result = run(*training(vlcs, tmp_path / "out"), "--test-domains", "SUN")
     assert "all pictures" not in result.output
-    lines = result.output.partition("accuracy on the official test pictures of the held-out domains")[2]
-    assert " of 10)" in lines.splitlines()[1]
+    printed = result.output.partition("accuracy on the official test pictures of the held-out domains")[2]
+    assert " of 10)" in printed.splitlines()[1]
 
 
 def test_run_selects_on_val_and_scores_on_test(vlcs: Path, recipe: Path, tmp_path: Path) -> None:
     assert "official test pictures" in " ".join(run(*studying(recipe, vlcs, tmp_path / "out")).output.split())
-    for record in map(json.loads, (tmp_path / "out" / "records.jsonl").read_text().splitlines()):
+    for record in lines(tmp_path / "out" / "records.jsonl"):
         ((domain, (_, count)),) = record["test"].items()
         assert record["official_test"] == [domain]
         assert (count, record["val"][domain][1]) == ({"CALTECH": 6, "LABELME": 8, "SUN": 10}[domain], 4)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from dg_commands import Interrupted, draw, run, studying, training
+from runs import lines
 
 from efdm.data.domains import load_domains
 from efdm.dg import Settings, count_correct, load_classifier
@@ -21,7 +22,7 @@ def test_a_run_leaves_a_model_and_its_accuracy(trained: Path, pictures: Path) ->
     model, classes, size, settings, *_ = load_classifier(trained / "model.safetensors")
     assert (classes, size, settings["data"]) == (["cat", "dog"], 16, "mine")
     data = load_domains(pictures, size=16)
-    record = json.loads((trained / "records.jsonl").read_text().splitlines()[-1])
+    record = lines(trained / "records.jsonl")[-1]
     assert list(count_correct(model, data, data.select("rain", "test"), 16)) == record["test"]["rain"]
 
 
@@ -206,7 +207,7 @@ def test_other_domains_are_neither_read_nor_counted(pictures: Path, tmp_path: Pa
     assert "24 pictures of 2 classes (cat, dog); training domains: day; held-out domains: night" in result.output
     assert "reading pictures: 24/24" in result.output
     run("train", "--resume", "--data", pictures, "-o", tmp_path / "out")
-    record = json.loads((tmp_path / "out" / "records.jsonl").read_text().splitlines()[-1])
+    record = lines(tmp_path / "out" / "records.jsonl")[-1]
     assert list(record["val"]) == ["day", "night"]
 
 

@@ -3,13 +3,14 @@ from pathlib import Path
 
 import pytest
 from reid_commands import run, sets
+from runs import lines
 
 
 def test_scores_equal_those_of_the_run(trained: Path, folder: Path, tmp_path: Path) -> None:
     words = ["test", trained, *sets(folder, "market", "cuhk01"), "--device", "cpu", "-o", tmp_path / "scores.json"]
     assert "camera-pair: one query per person" in run(*words).output
     written = json.loads((tmp_path / "scores.json").read_text())
-    record = json.loads((trained / "records.jsonl").read_text().splitlines()[-1])
+    record = lines(trained / "records.jsonl")[-1]
     assert written["test"] == record["test"]
     assert written["settings"] == record["settings"]
 

@@ -88,7 +88,7 @@ class LazyGroup(TyperGroup):
 
 
 def load(row: Command) -> Any:
-    """Import a command. Raise MissingExtraError if a package that it needs is missing."""
+    """Import and return a command. Raise MissingExtraError if a package that it needs is missing."""
     if not isinstance(row.target, str):
         return typer.main.get_command(lazy_app(row.help, row.target))
     module, _, name = row.target.partition(":")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.padding import Padding
 from rich.table import Table
@@ -26,27 +26,30 @@ def dg() -> None:
 def reid() -> None:
     """List recipes, methods, backbones, protocols and layouts."""
     _print_task("reid")
-    _print_rows("Protocols of test sets", ((name, row.about, "") for name, row in PROTOCOLS.items()))
-    _print_rows("Layouts of data sets, recognised by their file names", ((n, row.example, "") for n, row in LAYOUTS.items()))
+    _print_rows("Protocols of test sets", ((name, row.about) for name, row in PROTOCOLS.items()))
+    _print_rows("Layouts of data sets, recognised by their file names", ((n, row.example) for n, row in LAYOUTS.items()))
 
 
 def _print_task(task: str) -> None:
-    runs = {name: docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")[0] for name in recipes(task)}
-    _print_rows("Recipes and their number of runs", ((name, about, runs[name]) for name, about in recipes(task).items()))
+    found = []
+    for name, about in recipes(task).items():
+        runs, _, _ = docstring_fields(docstring(recipe_path(name))).get("runs", "").partition(" ")
+        found.append((name, about, runs))
+    _print_rows("Recipes and their number of runs", found)
     methods = []
     for row in TASKS[task].methods.values():
         options = ", ".join(f"{name}={value}" for name, value in row.options.items())
         methods.append((row.name, row.about, "; ".join(filter(None, [options, row.batches, row.source]))))
     _print_rows("Methods, their options (--set options.NAME=VALUE), their batches and their sources", methods)
-    timm = ("NAME", "any timm model, such as resnet18.tv_in1k or mobilenetv2_100", "")
-    _print_rows("Backbones", [*((name, own.about, "") for name, own in BACKBONES.items()), timm])
+    timm = ("NAME", "any timm model, such as resnet18.tv_in1k or mobilenetv2_100")
+    _print_rows("Backbones", [*((name, own.about) for name, own in BACKBONES.items()), timm])
 
 
-def _print_rows(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Print a table without lines below its title."""
+def _print_rows(title: str, rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of names, descriptions and, if given, details, without lines, below its title."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
-    for name, about, details in rows:
-        table.add_row(name, Text(about), Text(details, style="dim"))
+    for name, about, *details in rows:
+        table.add_row(name, Text(about), *(Text(detail, style="dim") for detail in details))
     console.print(title, style="bold")
     console.print(Padding(table, (0, 0, 1, 2)))

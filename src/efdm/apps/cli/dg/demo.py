@@ -40,7 +40,7 @@ def demo(
     check_folder(out)
     console.print(INTRODUCTION)
     with show_progress() as progress:
-        study = run_demo(out, seeds=numbers, iterations=iterations or 0, lanes=lanes or 0, progress=progress)
+        study = run_demo(out, seeds=numbers, iterations=iterations, lanes=lanes, progress=progress)
     print_tables([demo_table(study)])
     _print_files(study, out)
 

@@ -67,8 +67,7 @@ def train_command(
                 print_text(f"the run is finished: {out / MODEL}")
                 return
             _print_plan(settings, pictures)
-            if settings.device == "cpu":
-                set_threads(settings.size)
+            set_threads(settings)
             try:
                 trained = train(settings, pictures, out, resume=resume, progress=progress)
             except PictureError as error:  # of a stream

@@ -65,8 +65,7 @@ def train_command(
                 print_text(f"the run is finished: {out / MODEL}")
                 return
             _print_plan(settings, sets)
-            if settings.device == "cpu":
-                set_threads(settings.size)
+            set_threads(settings)
             trained = train(settings, sets, out, resume=resume, progress=progress)
         if settings.test_domains:
             print_scores(trained.records[-1]["test"])
