@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -38,6 +39,20 @@ def check_rows(data: Any, numbers: Sequence[str]) -> None:
             raise ValueError(f"{what} are {values.dtype} {tuple(values.shape)}, expected {dtype} {shape} for {n} names")
 
 
+@contextmanager
+def thread_pool(workers: int, threads: int = 1) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool of ``workers`` threads in which torch's operations use ``threads`` threads each.
+
+    With torch's default, every worker would start a thread per core.
+    """
+    before = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(workers, "efdm", torch.set_num_threads, (threads,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)  # the workers also changed the default of new threads
+
+
 def read_all(
     items: Sequence[T], read: Callable[[T], Tensor], workers: int | None, progress: Report, skipped: Skipped
 ) -> Iterator[tuple[T, Tensor]]:
@@ -50,7 +65,7 @@ def read_all(
             return error
 
     # if the caller stops, dropping the iterator of results cancels the items that have not started
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+    with thread_pool(workers or os.cpu_count() or 1) as pool:
         for done, (item, result) in enumerate(zip(items, pool.map(attempt, items), strict=True), 1):
             if isinstance(result, Tensor):
                 yield item, result

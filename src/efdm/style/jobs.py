@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -23,6 +22,7 @@ import torch
 
 from efdm.data import Source
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
+from efdm.data.loading import thread_pool
 from efdm.data.results import FAILURES, Failed, Saving, report_failure
 from efdm.data.video import VideoReader, VideoWriter
 from efdm.models import StyleNetwork
@@ -113,11 +113,8 @@ def _workers(stylizer: Stylizer, options: StylizeOptions, pictures: int) -> Iter
     if workers <= 1:
         yield map
         return
-    try:
-        with ThreadPoolExecutor(workers, "stylize", torch.set_num_threads, (threads // workers,)) as pool:
-            yield pool.map
-    finally:
-        torch.set_num_threads(threads)  # the workers also changed the default of new threads
+    with thread_pool(workers, threads // workers) as pool:
+        yield pool.map
 
 
 def stylize_video(
