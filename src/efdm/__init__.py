@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-PICTURES = ("match_picture",)  # names of `efdm.style`; not in __all__, because a star import needs torch alone
+PICTURES = ("match_picture",)  # names of `efdm.style`; not in __all__, because a star import must need only torch
 
 if not TYPE_CHECKING:
 

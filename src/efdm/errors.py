@@ -24,7 +24,7 @@ class _WithFields(Exception):
 
 
 class SettingError(_WithFields, ValueError):
-    """A setting cannot be used. ``settings`` names the arguments or fields that the user can change."""
+    """A setting is invalid. ``settings`` names the arguments or fields that the user can change."""
 
     def __init__(self, message: str, settings: str | Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -93,7 +93,7 @@ def describe_os_error(error: Exception, path: str | os.PathLike[str]) -> str:
 
 
 class MissingExtraError(ImportError):
-    """An optional package is not installed. ``extra`` is the extra of ``efdm`` that brings it."""
+    """An optional package is not installed. ``extra`` is the extra of ``efdm`` that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'efdm[{extra}]'", name=package)

@@ -15,7 +15,7 @@ MAX_NAME = 255  # bytes, on the common file systems
 
 def cache_folder() -> Path:
     """Return the package's folder in the user's cache. The folder may not exist yet."""
-    # without platformdirs, because the kernels, which cache compiled code, depend on torch alone
+    # without platformdirs, because the kernels, which cache compiled code, depend only on torch
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "efdm"
 
 

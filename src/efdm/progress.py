@@ -1,4 +1,4 @@
-"""The one report that long-running functions send to their ``progress`` callback."""
+"""Progress reports, which long-running functions pass to their ``progress`` callback."""
 
 from __future__ import annotations
 
