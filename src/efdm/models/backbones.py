@@ -24,7 +24,7 @@ from efdm.text import suggest
 
 State = dict[str, Tensor]
 NAMED_WEIGHTS = ("random", "timm")  # any other value of ``weights`` is a file
-TIMEOUT = 5  # timeout of the hub in seconds
+TIMEOUT = 5  # seconds to wait for the Hugging Face hub
 PREFIXES = ("module.", "model.", "backbone.")  # added to keys by wrappers
 
 
@@ -181,11 +181,11 @@ def _create_timm(name: str, classes: int, pretrained: bool = False, **options: A
     if not pretrained:
         return timm.create_model(name, num_classes=classes, **options)
     before = constants.HF_HUB_OFFLINE
-    # without an answer of the hub, use the cache at once, because its client would retry for a minute
+    # if the hub is unreachable, use the cache at once; the hub's client would retry for a minute
     constants.HF_HUB_OFFLINE = before or not _is_reachable(constants.ENDPOINT)
     try:
         return timm.create_model(name, pretrained=True, num_classes=classes, **options)
-    except Exception as error:  # timm passes on any error of its downloader, its cache and its file readers
+    except Exception as error:  # errors of the downloader, the cache and the file readers have no common type
         problem = f"timm could not load the weights of {name} ({type(error).__name__}: {error})"
         hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
         file = f"model.safetensors from https://huggingface.co/{hub}" if hub else "the file"
@@ -208,7 +208,7 @@ def _is_reachable(url: str) -> bool:
 def weights_checksum(weights: str | os.PathLike[str]) -> str:
     """Return the first 12 digits of a weight file's SHA-256, or "" for "random", "timm" and missing files.
 
-    The checksum identifies the file, because names do not: every training run writes a ``model.safetensors``.
+    File names do not identify weights: every training run writes a ``model.safetensors``.
     """
     file = None if weights in NAMED_WEIGHTS else _find(weights)
     return "" if file is None else checksum(file)[:12]
@@ -235,7 +235,7 @@ def _load(model: nn.Module, name: str, state: State) -> None:
     if not fits:
         state = {k: v for k, v in state.items() if not k.startswith(heads)}
     slopes = tuple(f"{layer}.weight" for layer, module in model.named_modules() if isinstance(module, nn.PReLU))
-    # a file of the same network with ReLU has none of them; some of them are a damaged file
+    # a checkpoint of the same network with ReLU has no slopes; one with only some of them is damaged
     load_state(model, name, state, optional=heads if any(k in state for k in slopes) else heads + slopes)
     if not fits:
         _reset_classifiers(model)

@@ -35,7 +35,7 @@ class NetworkSpec:
     recipe: Mapping[str, Any] = field(default_factory=dict)  # training settings that differ from the defaults
     weights: str = ""  # row of `efdm.models.weights.WEIGHTS`
     max_stride: int = 0  # 0: the least common multiple of ``strides``
-    matcher: str = "efdm"  # with which the weights were trained
+    matcher: str = "efdm"  # that the weights were trained with
     tolerance: float = 0.0  # default tolerance of `efdm.ops.efdm` in style transfer
     encoder: str = ""  # row of `WEIGHTS` for a frozen encoder; such a network stores only its decoder
 
@@ -43,8 +43,7 @@ class NetworkSpec:
 class StyleNetwork(nn.Module):
     """A chain of ``stages`` from RGB images in [0, 1] to features, and a ``decoder`` back to images.
 
-    The first stage is frozen while the rest is trained, because a match preserves the content only as the order of its
-    features.
+    The first stage is frozen while the rest is trained, because a match preserves only the order of the content's features.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:

@@ -15,9 +15,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def load_state(module: Module, name: str, state: Mapping[str, Tensor], *, optional: tuple[str, ...] = ()) -> Module:
-    """Fill a module, in the dtype of its parameters, and return it, or raise if ``state`` does not fit.
+    """Load ``state`` into a module, converted to the dtype of its parameters, and return the module.
 
-    Keys that start with ``optional`` may be missing.
+    Raises ValueError if a key is missing or unexpected or a shape differs. Keys that start with ``optional`` may be missing.
     """
     own = module.state_dict()
     # old checkpoints have no batch counters, which matter only for cumulative running averages

@@ -184,7 +184,7 @@ def _sha256(file: Path, modified: int, size: int) -> str:
 
 
 @contextmanager
-def _reading(path: str | Path) -> Iterator[None]:
+def _explain_read_errors(path: str | Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -198,7 +198,7 @@ def _reading(path: str | Path) -> Iterator[None]:
 
 def read(path: str | Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, or of a PyTorch file that holds only tensors."""
-    with _reading(path):
+    with _explain_read_errors(path):
         if Path(path).suffix == ".safetensors":
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -215,7 +215,7 @@ def metadata(path: str | Path) -> dict[str, str]:
 
     A .pth file has no metadata.
     """
-    with _reading(path):
+    with _explain_read_errors(path):
         if Path(path).suffix != ".safetensors":
             Path(path).stat()
             return {}
@@ -224,11 +224,13 @@ def metadata(path: str | Path) -> dict[str, str]:
 
 
 def describe(path: str | Path) -> tuple[str, str] | None:
-    """Return the network and the matcher of a file of `save_network` or of pytorch-AdaIN's decoder.pth, otherwise None."""
+    """Return the names of the network and the matcher in a file of `save_network`, or None for other files.
+
+    pytorch-AdaIN's decoder.pth is recognised by its numbered layers.
+    """
     stored = metadata(path)
     if "network" in stored:
         return stored["network"], json.loads(stored["settings"]).get("method", "efdm")
-    # in decoder.pth, all layers are numbered
     return ("vgg19", "adain") if all(key.split(".")[0].isdigit() for key in read(path)) else None
 
 
