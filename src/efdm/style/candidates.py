@@ -33,7 +33,7 @@ class Candidate:
 
 
 def unchanged() -> Candidate:
-    """Return the content itself, as a reference with no content loss and no style."""
+    """Return a candidate that returns the content itself: a baseline without content loss and without style."""
     return Candidate("unchanged content", {"kind": "unchanged"}, lambda content, style, progress: content)
 
 
@@ -87,9 +87,9 @@ def user_encoders(vgg: str | Path | None) -> Files:
 def load_stylizer(
     name: str, file: str | Path | None = None, *, encoders: Files = NO_FILES, device: str | torch.device = "cpu"
 ) -> LoadedNetwork:
-    """Load a row of `NETWORKS`, or a ``file`` that a training run wrote, or pytorch-AdaIN's decoder.pth, for VGG-19.
+    """Load a row of `NETWORKS`, or a ``file`` written by a training run, or pytorch-AdaIN's decoder.pth for VGG-19.
 
-    ``encoders``, network ("vgg19") -> file, override the default encoder files.
+    ``encoders`` maps networks, such as "vgg19", to files that override the default encoders.
     """
     if file is None:
         check_choice("model", name, tuple(NETWORKS))

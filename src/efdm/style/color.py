@@ -1,4 +1,4 @@
-"""Colour preservation, the table `COLORS`, and the spaces in which colours are matched, the table `SPACES`."""
+"""Colour preservation in style transfer (`COLORS`) and colour spaces for matching (`SPACES`)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def recolor(
     Of all linear maps with this effect, the symmetric one changes colours least. Masks ``(h, w)`` select the pixels that
     the statistics are taken from.
     """
-    mean_x, covariance_x = _colors(content, content_mask)
-    mean_y, covariance_y = _colors(style, style_mask)
+    mean_x, covariance_x = _color_statistics(content, content_mask)
+    mean_y, covariance_y = _color_statistics(style, style_mask)
     root = _power(covariance_y, 0.5)
     inverse = _power(covariance_y, -0.5)
     change = inverse @ _power(root @ covariance_x @ root, 0.5) @ inverse
@@ -36,15 +36,15 @@ def recolor(
     return moved.to(style.dtype).reshape(len(moved), *style.shape[1:]).clamp(0, 1)
 
 
-def _colors(picture: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the mean ``(b, 3, 1)`` and the covariance ``(b, 3, 3)``."""
+def _color_statistics(picture: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the mean ``(b, 3, 1)`` and the covariance ``(b, 3, 3)`` of the pixels inside the mask."""
     pixels = picture.flatten(2) if mask is None else picture[..., mask]
     if not pixels.shape[-1]:  # an empty mask stylizes nothing, so the colours do not matter
         pixels = picture.flatten(2)
     pixels = pixels.double()
     mean = pixels.mean(-1, keepdim=True)
-    off = pixels - mean
-    return mean, off @ off.mT / pixels.shape[-1] + LEAST_VARIANCE * torch.eye(3).to(off)
+    centred = pixels - mean
+    return mean, centred @ centred.mT / pixels.shape[-1] + LEAST_VARIANCE * torch.eye(3).to(centred)
 
 
 def _power(covariance: Tensor, exponent: float) -> Tensor:
@@ -103,7 +103,10 @@ _luma = partial(luminance, dim=0)
 
 @dataclass(frozen=True)
 class Space:
-    """A row of `SPACES`. ``back(matched, rgb)`` returns the RGB of the channels that ``rgb`` is matched to."""
+    """A row of `SPACES`.
+
+    ``forward(rgb)`` returns the channels to match, and ``back(matched, rgb)`` converts them to RGB after the match.
+    """
 
     forward: Callable[[Tensor], Tensor]
     back: Callable[[Tensor, Tensor], Tensor]

@@ -1,9 +1,9 @@
 """Exact matching of the colours of pictures.
 
 Pictures of 8 or 16 bits are matched by counting levels (`efdm.style.levels`), floats by sorting (`efdm.ops.efdm`). In RGB,
-every channel of the result has the levels of the reference: if both have the same number of pixels, as often as in the
-reference, otherwise in proportion, rounded to whole pixels. Lab and luminance are matched at 16 bits per channel and then
-converted back to RGB, which rounds, and clips colours outside the gamut.
+every channel of the result contains each level as often as the reference does; if the numbers of pixels differ, in
+proportion, rounded to whole pixels. Lab and luminance are matched at 16 bits per channel and then converted back to RGB,
+which rounds, and clips colours outside the gamut.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from efdm.style.options import Method, check_match_tolerance, check_strength
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 
-SPACE_LEVELS = 65536  # of a channel of Lab, and of luminance
-KEY_LEVELS = 256  # of floats, to order equal values
-ROTATIONS = 20  # of a joint match
+SPACE_LEVELS = 65536  # levels per channel of Lab and of luminance
+KEY_LEVELS = 256  # levels to which floats are rounded in order to break ties
+ROTATIONS = 20  # in a joint match
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """The distribution of the colours of one or several pictures. Created by `prepare_reference`.
 
-    ``counts`` ``(c, levels)`` hold how often every level occurs. They add up, so references of integer pictures are merged
-    with ``+`` exactly and without their pixels. Float pictures keep the sorted ``values`` ``(c, m)`` of all pixels, and
-    references for joint matching keep the pixels.
+    ``counts`` ``(c, levels)`` is the histogram of every channel of integer pictures. Histograms add up, so ``+`` merges such
+    references exactly, without their pixels. References of float pictures keep the sorted ``values`` ``(c, m)`` of all
+    pixels, and references for joint matching keep the pixels.
     """
 
     space: str
@@ -67,7 +67,7 @@ class Reference:
         return replace(self, **moved)
 
     def at(self, levels: int) -> Tensor:
-        """Return the counts ``(c, levels)`` at another depth."""
+        """Return the counts ``(c, levels)``, converted to this number of levels."""
         if self.counts is None:
             whole = (self.floats().clamp(0, 1) * (levels - 1)).round().long()
             return add_counts(whole.new_zeros(len(whole), levels), whole)
@@ -79,7 +79,7 @@ class Reference:
         return torch.zeros(self.channels, levels, dtype=torch.int64, device=index.device).index_add_(1, index, self.counts)
 
     def floats(self) -> Tensor:
-        """Return all values ``(c, m)``, those of levels divided by the largest level."""
+        """Return all values ``(c, m)`` as floats; levels are divided by the largest level."""
         if self.values is not None:
             return self.values
         assert self.counts is not None
@@ -154,7 +154,7 @@ def match_picture(
 
     Args:
         content: A path, bytes, a PIL image, a `Picture`, a tensor ``(c, h, w)`` of uint8 or floats, or an array ``(h, w)``
-            or ``(h, w, c)`` of uint8, uint16 or floats. Alpha is kept, and transparent pixels do not count.
+            or ``(h, w, c)`` of uint8, uint16 or floats. Alpha is kept, and transparent pixels are ignored.
         reference: A picture of any of these types and of any size, a list of pictures, whose pixels are pooled, or a
             `Reference`, whose space and method take precedence. Depths are converted; floats count as values in [0, 1].
         space: ``"rgb"``, ``"lab"`` or ``"luminance"`` (only the brightness changes). All but ``"rgb"`` need three channels.
@@ -164,13 +164,13 @@ def match_picture(
         ties: Order of equal values, of which integer pictures have many. ``"smooth"``: by the mean of the neighbourhood,
             mixed with dither, so that skies do not band; ``"dither"``: by dither alone; ``"position"``: by row and column.
         tolerance: Standard deviations within which values of the content share the mean of their match. 0 is exact; 0.1
-            keeps noise, compression blocks and plain areas calm, which an exact match would spread over all levels. Not for
-            joint matches.
+            does not amplify noise and compression blocks, which an exact match would spread over all levels in plain
+            areas. Not for joint matches.
         mask, reference_mask: ``(h, w)``, nonzero where pixels are changed, and where the colours are taken from. For a list
             of references, a list of masks.
-        nodata: Value that marks pixels without data in content and reference. They stay as they are and do not count.
-            Values that are not finite are always treated in this way.
-        seed: Of the dither and of the rotations.
+        nodata: Value that marks pixels without data in content and reference. They are unchanged and ignored, as are
+            values that are not finite.
+        seed: Seed of the dither and of the rotations.
         device: Where to compute, such as ``"cuda"``.
 
     >>> import numpy as np

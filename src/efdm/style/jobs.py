@@ -105,7 +105,7 @@ def stylize_files(plan: Plan, stylizer: Stylizer, *, progress: Report = ignore, 
 def _workers(stylizer: Stylizer, options: StylizeOptions, pictures: int) -> Iterator[Any]:
     """Yield a function like `map`, which processes several pictures at once on a CPU.
 
-    Reading and writing overlap with the network, whose threads wait less for each other if every picture has its own.
+    Reading and writing then overlap with the network, and threads wait less than if all of them worked on one picture.
     """
     threads = torch.get_num_threads()
     large = options.size == "full" or (isinstance(options.size, int) and options.size > AUTO_SIDE)

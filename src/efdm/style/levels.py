@@ -1,6 +1,6 @@
 """Exact matching of integer levels by counting, in one or several chunks.
 
-Pictures of 8 or 16 bits have few levels and many equal values. Their order among each other is a position in the level: a
+Pictures of 8 or 16 bits have few levels and many equal values. Equal values are ordered by a position inside their level: a
 value and its position give one of `BINS` bins. Counting the bins gives the rank of a value without sorting, and counts of
 several chunks, pictures or frames add up, so a chunk is mapped exactly without the others in memory.
 """
@@ -30,7 +30,7 @@ DITHER = 0.25  # weight of the dither in the order of equal values
 
 
 def _compiled(tensor: Tensor) -> Any:
-    """Return the module with numba's functions if they apply, on a CPU and if numba is installed, else None."""
+    """Return the module compiled by numba for a tensor on the CPU, or None if it cannot be used."""
     if not tensor.is_cpu or unavailable_reason() is not None:
         return None
     from efdm.style import levels_cpu
@@ -47,7 +47,7 @@ def _dither_terms(levels: Tensor, seed: int, top: int) -> tuple[Tensor, Tensor]:
 def dither(levels: Tensor, seed: int, top: int) -> Tensor:
     """Return values in [0, 1) in the shape of ``levels`` that differ strongly between neighbours and are spread evenly.
 
-    They depend on row, column and seed alone. ``top`` is the row at which a chunk starts.
+    They depend only on row, column and seed. ``top`` is the row at which a chunk starts.
     """
     rows, columns = _dither_terms(levels, seed, top)
     return ((rows[:, None] + columns) & 0xFFFFFFFF).float().div_(2**32).expand(levels.shape)
@@ -88,7 +88,7 @@ def to_bins(values: Tensor) -> Tensor:
 
 
 def add_counts(counts: Tensor, rows: Tensor) -> Tensor:
-    """Add how often every number occurs in ``rows`` ``(c, n)`` to ``counts`` ``(c, numbers)``, and return them."""
+    """Add the histograms of integer ``rows`` ``(c, n)`` to ``counts`` ``(c, bins)`` in place, and return ``counts``."""
     if compiled := _compiled(rows):
         arrays = rows.numpy(), counts.numpy()
         _each_row(lambda row: compiled.count(*(each[row] for each in arrays)), *rows.shape)
@@ -123,8 +123,8 @@ class LevelMatch:
 
     ``counts`` ``(c, levels)`` of the reference are resampled to the number of counted values: rank ``r`` of ``n`` gets the
     order statistic ``floor((r + 1/2) m / n)`` of the ``m`` values of the reference, as in `efdm.ops.efdm` with
-    ``sizes="nearest"``. Values in the same bin are ranked by position. With a tolerance, bins get the mean over the ranks of
-    all bins within as many standard deviations, rounded to a level.
+    ``sizes="nearest"``. Values in the same bin are ranked by position. With a tolerance, a bin gets the mean over the ranks
+    of all bins within that many standard deviations, rounded to a level.
     """
 
     def __init__(self, counts: Tensor, tolerance: float = 0.0) -> None:
@@ -168,7 +168,7 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
     levels = torch.tensor(ends, device=counts.device)
     if compiled := _compiled(counts):
         packed = torch.empty(len(counts), dtype=torch.int32)
-        compiled.curve(counts.numpy(), levels.numpy(), packed.numpy())  # in place: new memory takes longer than the work
+        compiled.curve(counts.numpy(), levels.numpy(), packed.numpy())  # in place: allocating takes longer than computing
         return Curve(levels, counts, packed)
     last = counts.cumsum(0)
     first = last - counts
@@ -195,17 +195,17 @@ def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curv
 def _map(bins: Tensor, curve: Curve) -> Tensor:
     packed = curve.packed.index_select(0, bins)
     out = packed >> 1
-    among = (packed & 1).nonzero()[:, 0]  # only values of bins that are divided between levels need their rank
-    if len(among):
-        rank, order = take_ranks(bins[among], curve.first)
-        out[among[order]] = torch.searchsorted(curve.ends, rank, right=True, out_int32=True)
+    divided = (packed & 1).nonzero()[:, 0]  # only values in bins that are divided between levels need their rank
+    if len(divided):
+        rank, order = take_ranks(bins[divided], curve.first)
+        out[divided[order]] = torch.searchsorted(curve.ends, rank, right=True, out_int32=True)
     return out
 
 
 def take_ranks(bins: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ranks of a chunk in the order of bins, then of positions, and the positions in this order.
 
-    ``first`` is the next rank of every bin. It is advanced, so that the next chunk continues there.
+    ``first`` is the next rank of every bin. It is advanced in place for the next chunk.
     """
     ordered, order = bins.sort(stable=True)
     found, sizes = ordered.unique_consecutive(return_counts=True)

@@ -60,7 +60,7 @@ class Look:
         return sum(x.nbytes for x in self.pictures) + 2 * sum(x.nbytes for x in values)
 
     def copy(self) -> Look:
-        """Return the same look with caches of its own."""
+        """Return a copy of the look with separate caches."""
         features = tuple(tuple(replace(part, _cache={}) for part in parts) for parts in self.features)
         return replace(self, features=features)
 

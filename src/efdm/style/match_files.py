@@ -52,9 +52,10 @@ def match_files(
 
     ``out`` is a file for a single content, otherwise a folder. The format of ``saving`` defaults to PNG in a folder, or to
     that of the content for TIFF and NumPy files.
-    ``failed`` is called with the path and the error of a picture of several; the others are still matched. Without it, and
-    if the disk is full or memory runs out, the error is raised. ``note`` is called with notes about skipped files.
-    SIGTERM is handled like Ctrl-C.
+
+    If a picture cannot be read, matched or written, ``failed`` is called with its path and the error, and the others are
+    still matched. Without ``failed``, and if the disk is full or memory runs out, the error is raised. ``note`` is called
+    with notes about skipped files. SIGTERM is handled like Ctrl-C.
     """
     given, out = list_paths(content), Path(out)
     options, saving = options or MatchOptions(), saving or Saving()
@@ -127,10 +128,10 @@ def _mask(path: Path | None, picture: Any) -> Any:
 def _match_file(
     source: Source, reference: Reference, out: Path, options: MatchOptions, saving: Saving, progress: Report
 ) -> None:
-    opens = source.member is None and is_array_file(source.path)
-    content: Any = open_array(source.path) if opens else source.read()
+    is_array = source.member is None and is_array_file(source.path)
+    content: Any = open_array(source.path) if is_array else source.read()
     given = {**options.arguments(), "mask": _mask(options.mask, content)}
-    if opens and content.size > LARGE.get(content.dtype.name, content.size) and reference.method == "channels":
+    if is_array and content.size > LARGE.get(content.dtype.name, content.size) and reference.method == "channels":
         with created_array(out, content.shape, content.dtype) as array:
             return match_array(content, reference, array, progress=progress, **given)
     made, suffix = match_picture(content, reference, **given), out.suffix.lower()

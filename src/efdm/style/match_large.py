@@ -24,7 +24,7 @@ from efdm.style.options import MatchOptions, check_strength
 from efdm.style.planes import LEVELS_OF, Planes, from_array
 
 CHUNK = 2**24  # values in a chunk
-HALF, GROUP = 2**16, 256  # values of half a float, and upper halves whose lower halves are counted at a time
+HALF, GROUP = 2**16, 256  # values of 16 bits, and number of upper halves whose lower halves are counted in one pass
 
 
 def match_array(
@@ -82,8 +82,8 @@ def match_array(
 def match_video(source: Path, reference: Reference, out: Path, options: MatchOptions, *, progress: Report = ignore) -> int:
     """Match a video, all frames as one distribution, and return the number of frames.
 
-    Every frame is mapped by the same curves, so a value keeps its match over the clip. The video is read twice. An
-    incomplete one is written under another name.
+    All frames are mapped by the same curves, so the colours do not flicker. The video is read twice. An incomplete result is
+    written under another name.
     """
     if reference.method == "joint":
         raise SettingError("a video cannot be matched jointly; use method='channels'", "method")
@@ -111,7 +111,7 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
 
 
 def float_keys(values: Tensor) -> Tensor:
-    """Return integers in [0, 2^32), as int64, in the order of float32 values. Both zeros get the same one."""
+    """Return int64 keys in [0, 2^32) that sort like the float32 values. Both zeros have the same key."""
     bits = (values + 0.0).view(torch.int32).long() & 0xFFFFFFFF
     return torch.where(bits >= 2**31, 0xFFFFFFFF - bits, bits + 2**31)
 
@@ -167,7 +167,7 @@ def _in_group(keys: Tensor, slots: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def read_quantiles(ordered: Tensor, rank: Tensor, n: int) -> Tensor:
-    """Return the values of sorted rows at ranks of ``n``, as `efdm.ops.resample.resample_sorted` does for all ranks."""
+    """Return the values of a sorted row at some ranks of ``n``. `efdm.ops.resample.resample_sorted` returns all ranks."""
     m = len(ordered)
     if 4 * n * m < 2**63:
         numerator = (2 * rank + 1) * m - n

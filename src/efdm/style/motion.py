@@ -79,6 +79,6 @@ def _correction(now: Tensor, moved: Tensor) -> Tensor:
 
 
 def box_blur(x: Tensor, side: int) -> Tensor:
-    """Return the mean over squares of odd ``side``, with repeated borders, for ``(c, h, w)``."""
+    """Return the mean of ``(c, h, w)`` over squares of odd ``side``, with replicated borders."""
     margin = side // 2
     return F.avg_pool2d(F.pad(x[None], (margin,) * 4, mode="replicate"), side, stride=1)[0]

@@ -149,17 +149,17 @@ class PerceptualObjective(nn.Module):
         output = self.transfer(content, style)
         found = dict(zip(taps, self.teacher(output, taps), strict=True))
         wanted = {t: k[t in STYLE_TAPS] for t, k in zip(taps, known, strict=True)}
-        as_seen: dict[str, Any] = {"norm": "huber", "unit": "spread"}
+        options: dict[str, Any] = {"norm": "huber", "unit": "spread"}
         losses = {
             "content": sum_of(w * likeness_loss(found[t], wanted[t]) for t, w in LIKENESS_TAPS.items()),
-            "style": sum_of(distribution_loss(found[t], wanted[t], **as_seen) for t in STYLE_TAPS) / len(STYLE_TAPS),
+            "style": sum_of(distribution_loss(found[t], wanted[t], **options) for t in STYLE_TAPS) / len(STYLE_TAPS),
             "identity": F.l1_loss(output[-same:], content[-same:]) * self.processes if same else output.new_zeros(()),
         }
         loss = losses["content"] + self.style_weight * losses["style"] + self.identity_weight * losses["identity"]
         if self.sliced_weight and directions:
             deep = STYLE_TAPS[-len(directions) :]
             losses["sliced"] = sum_of(
-                sliced_loss(found[t], wanted[t], d, **as_seen) for t, d in zip(deep, directions, strict=True)
+                sliced_loss(found[t], wanted[t], d, **options) for t, d in zip(deep, directions, strict=True)
             )
             loss = loss + self.sliced_weight * losses["sliced"]
         return {"loss": loss, **losses}

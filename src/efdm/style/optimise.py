@@ -43,7 +43,7 @@ def gram_loss(style: Tensor, scale: float = GATYS_SCALE) -> Loss:
     """
     target, weight = gram(style), 1e3 / style.shape[1] ** 2
     # Gram matrices are quadratic in the features, so the MSE scales with scale**4; the common factor scale**2 of content and
-    # style loss is left out
+    # style loss is omitted
     return lambda features: scale**2 * weight * F.mse_loss(gram(features), target)
 
 

@@ -43,7 +43,7 @@ class StylizeOptions:
         size: short side to which the content, and a style that is not prepared, are resized for the network. "full"
             keeps their size; "auto" keeps it up to a short side of 1024, because strokes a few pixels wide would be too
             fine to see in a larger picture.
-        seed: of ``ties="random"``.
+        seed: seed of ``ties="random"``.
         style_size: size of a style that is not prepared. Defaults to ``size``.
         temporal: flicker reduction in videos. "none": independent frames, matched exactly; "still": static areas are
             averaged over time, which is fast; "smooth": averaged along the motion, as sharp as single frames.
@@ -110,7 +110,7 @@ class MatchOptions:
 
 
 def check_match_tolerance(tolerance: float, method: Method) -> None:
-    """Raise unless ``tolerance`` is a number of at least 0, or 0 for a joint match."""
+    """Raise unless ``tolerance`` is >= 0, and 0 for a joint match."""
     check_tolerance(tolerance)
     if tolerance and method == "joint":
         raise SettingError("a joint match has no tolerance; use method='channels', or tolerance=0", ("tolerance", "method"))

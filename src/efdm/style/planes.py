@@ -1,4 +1,4 @@
-"""The channels of a picture as they are matched: integer levels or floats, and which pixels count."""
+"""Channels of a picture for matching: integer levels or floats, and a mask of valid pixels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Planes:
     valid: Tensor | None
 
     def pick(self, values: Tensor) -> Tensor:
-        """Return the valid ones of values ``(c, h, w)`` as ``(c, n)``."""
+        """Return the valid pixels of ``values`` ``(c, h, w)`` as ``(c, n)``."""
         return values.flatten(1) if self.valid is None else values[:, self.valid]
 
     def crop(self, first: int, last: int) -> Planes:
@@ -40,7 +40,7 @@ class Planes:
         return replace(self, values=self.values[:, first:last], valid=valid)
 
     def unit(self) -> Tensor:
-        """Return the values as floats, levels divided by the largest."""
+        """Return the values as floats; levels are divided by the largest level."""
         return self.values.float() / (self.levels - 1) if self.levels else self.values
 
 
@@ -71,7 +71,7 @@ def _checked(values: Tensor, levels: int, valid: Tensor | None, nodata: float | 
 
 
 def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu") -> tuple[Planes, Any]:
-    """Return the planes of a picture, and the picture opened, for `convert_planes`."""
+    """Return the planes of a picture, and the opened picture for `convert_planes`."""
     valid = None if mask is None else torch.as_tensor(np.asarray(mask)) > 0
     opened: Any = given
     if isinstance(given, str | os.PathLike) and Path(given).exists() and is_array_file(given):
@@ -98,7 +98,7 @@ def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None
 
 
 def convert_planes(values: Tensor, given: AnyPicture, opened: Any) -> Any:
-    """Return matched values in the type of ``given``: `Picture` for files of pictures, an array for files of arrays."""
+    """Return matched values in the type of ``given``: a `Picture` for a picture file, an array for an array file."""
     if isinstance(opened, np.ndarray):
         return values.permute(1, 2, 0).cpu().numpy().astype(opened.dtype).reshape(opened.shape)
     if isinstance(opened, Tensor):

@@ -16,7 +16,7 @@ _LOCK = threading.Lock()  # a process captures one graph at a time, and the next
 
 
 class Captured:
-    """``function(x)`` as a CUDA graph for the shape of ``x``. Tensors that the function reads must stay where they are."""
+    """``function(x)`` as a CUDA graph for the shape of ``x``. Tensors that the function reads must keep their addresses."""
 
     @torch.inference_mode(False)  # outputs of an inference mode could not be overwritten outside
     @torch.no_grad()
@@ -27,14 +27,14 @@ class Captured:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 function(self.x)  # fills caches; libraries choose algorithms and allocate a workspace for the stream
-            collects = gc.isenabled()
+            gc_enabled = gc.isenabled()
             gc.disable()  # freeing CUDA memory would break the capture
             try:
                 # "thread_local": other threads may allocate memory meanwhile
                 with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
                     self.output = function(self.x)
             finally:
-                if collects:
+                if gc_enabled:
                     gc.enable()
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -88,16 +88,17 @@ def _without_strength(group: Group) -> str:
 
 def _distinguish(labels: Sequence[str], made: Sequence[Group]) -> list[str]:
     """Return the labels, with the differing settings appended to equal ones."""
-    facts = [{k: v for k, v in {**g.settings, **g.candidate}.items() if k != "strength"} for g in made]
+    settings = [{k: v for k, v in {**g.settings, **g.candidate}.items() if k != "strength"} for g in made]
     unique = []
-    for label, own in zip(labels, facts, strict=True):
-        same = [f for other, f in zip(labels, facts, strict=True) if other == label]
-        differing = [_fact(k, v, [f[k] for f in same if k in f]) for k, v in own.items() if any(f.get(k) != v for f in same)]
-        unique.append(f"{label} ({', '.join(differing)})" if differing else label)
+    for label, own in zip(labels, settings, strict=True):
+        same = [s for other, s in zip(labels, settings, strict=True) if other == label]
+        differing = [name for name, value in own.items() if any(s.get(name) != value for s in same)]
+        described = [_describe_setting(name, own[name], [s[name] for s in same if name in s]) for name in differing]
+        unique.append(f"{label} ({', '.join(described)})" if described else label)
     return unique
 
 
-def _fact(name: str, value: object, others: Sequence[object]) -> str:
+def _describe_setting(name: str, value: object, others: Sequence[object]) -> str:
     if isinstance(value, list):  # metrics: only if not all groups have them
         shared = set.intersection(*(set(o) for o in others if isinstance(o, list)))
         value = " ".join(v for v in value if v not in shared)
@@ -120,10 +121,10 @@ def table(records: Sequence[Record]) -> str:
         timed = [r["seconds"] for r in group.records if r["seconds"] is not None]
         rows.append([label, str(len(group.records)), *cells, f"{statistics.median(timed):.3g}" if timed else "-"])
     head = ["candidate", "n", *(COLUMNS[m] for m in shown), "s / image"]
-    return f"{markdown_table(head, rows)}\n\n{NOTE} {_optimisers(made)}{_where(records)}\n"
+    return f"{markdown_table(head, rows)}\n\n{NOTE} {_describe_optimisers(made)}{_describe_runs(records)}\n"
 
 
-def _optimisers(made: Sequence[Group]) -> str:
+def _describe_optimisers(made: Sequence[Group]) -> str:
     """Return a sentence that describes the optimisers in the table."""
     models = {g.candidate.get("model") for g in made}
     titles = [f"{name}: {row.title}" for name, row in OPTIMISERS.items() if f"optimiser {name}" in models]
@@ -134,7 +135,7 @@ def _cell(values: Sequence[float]) -> str:
     return with_error(*mean_and_error(values), ".3f") if values else "-"
 
 
-def _where(records: Sequence[Record]) -> str:
+def _describe_runs(records: Sequence[Record]) -> str:
     seen = {f"{r['environment']['device_name']}, torch {r['environment']['versions'].get('torch', '?')}" for r in records}
     sizes = {f"{r['settings']['size'] or 'own'} px, measured at {r['settings']['measured_at']}" for r in records}
     return f"Short side {'; '.join(sorted(sizes))}. Device: {'; '.join(sorted(seen))}."

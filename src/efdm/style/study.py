@@ -1,7 +1,7 @@
 """A preference study: pairs rendered by several candidates, blind, and a database of votes.
 
-A study is a folder with ``study.json``, ``pictures/`` under random names, and ``votes.sqlite``. People see the items of a
-study: a content, a style and two or more outputs. `efdm.style.study_report` evaluates the votes.
+A study is a folder with ``study.json``, ``pictures/`` under random names, and ``votes.sqlite``. Each item of a study shows
+raters a content, a style and two or more outputs. `efdm.style.study_report` evaluates the votes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Vote(NamedTuple):
 
 
 class Study:
-    """A study in a folder. `make_study` makes one."""
+    """A study in a folder, created by `make_study`."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -154,7 +154,7 @@ def make_study(
         question: ``"favourite"`` asks once per pair for the best of all outputs, ``"ab"`` asks for the better one of every
             two outputs.
         size: short side of all pictures.
-        seed: of the orders in which raters see items and outputs.
+        seed: seed of the orders in which raters see items and outputs.
     """
     check_choice("question", question, get_args(Question))
     folder = Path(folder)
@@ -179,12 +179,12 @@ def make_study(
     candidates = {label: dict(about) for label, (_, about) in renders.items()}
     content_of_file = {"format": FORMAT, "question": question, "seed": seed, "candidates": candidates}
     content_of_file["items"] = [asdict(item) for item in items]
-    write_json(folder / "study.json", content_of_file)  # last, so an incomplete study is not a study
+    write_json(folder / "study.json", content_of_file)  # written last, so an interrupted study cannot be opened
     return Study(folder)
 
 
 def _write(folder: Path, image: Tensor) -> str:
-    file = f"{secrets.token_hex(8)}.png"  # a name that reveals nothing
+    file = f"{secrets.token_hex(8)}.png"  # a random name, which does not reveal the candidate
     write_picture(folder / "pictures" / file, image[0])
     return file
 
@@ -211,9 +211,9 @@ def load_renders(
     ``NAME=FOLDER`` is a folder or zip of pictures from elsewhere, named CONTENT__STYLE with any extension.
 
     Args:
-        pairs: for which folders must hold pictures.
+        pairs: pairs that every folder must hold a picture of.
         vgg: file of VGG-16, for optimisers and networks that use it.
-        iterations: of the optimisers.
+        iterations: iterations of the optimisers.
     """
     found: dict[str, tuple[Render, Mapping[str, object]]] = {}
     for word in words:

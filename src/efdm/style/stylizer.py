@@ -38,7 +38,7 @@ from efdm.style.replay import MAX_PIXELS, Captured, Graphs
 from efdm.training import PRECISIONS
 from efdm.training.device import check_device, default_device
 
-REFINEMENT = 0.5  # part of a match in the passes after the first, which would otherwise add fine strokes
+REFINEMENT = 0.5  # weight of the match in the passes after the first; a full match would add fine strokes
 Styles = AnyPicture | list[AnyPicture] | tuple[AnyPicture, ...]
 
 
@@ -193,7 +193,10 @@ class Stylizer:
         options: StylizeOptions,
         check: Callable[[], None],
     ) -> Tensor:
-        """Run the network and ``check``: first the check, or a CUDA graph while the range of the content is copied."""
+        """Return the output of the network after ``check``, which waits until the range of the content is on the host.
+
+        A CUDA graph is launched before the check, so that it runs during the copy.
+        """
         shape, look = working_size(rgb, options.size), where[0].look
 
         def match(where: list[Region]) -> Callable[..., Tensor]:

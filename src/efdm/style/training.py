@@ -54,7 +54,7 @@ def train(settings: Settings, folder: Path, *, resume: bool = False, progress: R
 
 
 class Pulse:
-    """A progress callback that also reports iterations between log entries, at most once in `SECONDS`."""
+    """A progress callback that also reports iterations between log entries, at most once every `SECONDS`."""
 
     def __init__(self, report: Report) -> None:
         self.report, self._last, self._time = report, Progress("", 0, 0), -math.inf
@@ -114,8 +114,8 @@ class CropPairs:
             drawn.append([Crops(*each) for each in zip(*parts, strict=True)])
         directions: list[list[Tensor]] = [[] for _ in range(BLOCK)]
         if self.settings.sliced_weight:
-            turn = torch.Generator(self.device).manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
-            directions = [[random_directions(DIRECTIONS, c, turn) for c in SLICED_CHANNELS] for _ in range(BLOCK)]
+            local = torch.Generator(self.device).manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
+            directions = [[random_directions(DIRECTIONS, c, local) for c in SLICED_CHANNELS] for _ in range(BLOCK)]
         return list(zip(*drawn, directions, strict=True))
 
 
@@ -186,7 +186,7 @@ def preview(network: StyleNetwork, contents: ImageSet, styles: ImageSet) -> Tens
 
 
 def make_step(objective: nn.Module, network: StyleNetwork, settings: Settings, *, ema_decay: float = 0.0) -> Step:
-    """Return the step that trains the modules that ``objective.trained()`` names; all others are frozen."""
+    """Return a step that trains the modules of ``objective.trained()`` and freezes all others."""
     device = torch.device(settings.device)
     dtype = weights_dtype(settings.precision)
     objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -208,7 +208,7 @@ def make_step(objective: nn.Module, network: StyleNetwork, settings: Settings, *
 
 
 def _compiled(objective: nn.Module) -> nn.Module:
-    """Compile an objective, or only its teacher, which does most of the work, because the rest takes long to compile."""
+    """Compile an objective, or only its teacher, which takes most of the time; the rest takes long to compile."""
     teacher = getattr(objective, "teacher", None)
     if teacher is None:
         return torch.compile(objective)  # type: ignore[return-value]

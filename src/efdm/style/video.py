@@ -1,9 +1,9 @@
 """Stylize the frames of a video with less flicker.
 
 Frames that are matched independently flicker for three reasons. A match maps a value by its rank in the frame, so an object
-that enters or leaves changes the mapping of all other values; the network amplifies camera noise; and its grid of features
-lies differently on a scene that moves. `OutputSmoother` blends unchanged areas with the previous output and moves the grid
-with the scene. A single frame then no longer matches the style exactly.
+that enters or leaves changes the mapping of all other values; the network amplifies camera noise; and a moving scene shifts
+relative to the feature grid. `OutputSmoother` blends unchanged areas with the previous output and moves the grid with the
+scene. A single frame then no longer matches the style exactly.
 """
 
 from __future__ import annotations
