@@ -231,5 +231,5 @@ def test_zips_and_folders_are_the_same_set(folder: Path, tmp_path: Path) -> None
         assert torch.equal(other.images, one.images)
         assert named(other, "val") == named(one, "val")
     (bare / "sketch.tar").touch()  # possibly another domain
-    with pytest.raises(PictureError, match="holds no pictures; give its zips themselves"):
+    with pytest.raises(PictureError, match="holds no pictures; pass its zips themselves"):
         load_domains(bare, size=4)

@@ -121,7 +121,7 @@ def test_sources_without_pictures(tmp_path: Path) -> None:
     (tmp_path / "zips").mkdir()
     (tmp_path / "zips" / "art.zip").write_bytes(b"PK")
     cases = {
-        "empty": "holds no pictures; expected files", "zips": r"give its zips themselves, such as art\.zip",
+        "empty": "holds no pictures; expected files", "zips": r"zips themselves, such as art\.zip",
         "broken.zip": "not a zip", "none": "does not exist", "none.zip": "does not exist",
     }  # fmt: skip
     for name, sentence in cases.items():

@@ -132,7 +132,7 @@ def test_differences_between_lists_and_folders_are_reported(tmp_path: Path) -> N
     assert set(found) == set(PLAIN) - {"art/cat/8.jpg"}
     assert [reason for _, reason in skipped] == [
         "art/cat/8.jpg is in art_test.txt but does not exist",
-        "photo/dog/extra.jpg is on no list",
+        "photo/dog/extra.jpg is not in any list",
     ]
 
 

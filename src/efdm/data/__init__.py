@@ -1,6 +1,9 @@
-"""Reading and writing pictures: `read_picture` and `write_picture` for single files, `find_pictures` for folders and zips,
-`ImageSet` for style training, and `load_domains` and `from_datasets` for labelled pictures of several domains. A
-`PictureError` explains what is wrong with a file."""
+"""Read and write pictures.
+
+`read_picture` and `write_picture` are for single files, `find_pictures` for folders and zips, `ImageSet` for style training,
+and `load_domains` and `from_datasets` for labelled pictures of several domains. A `PictureError` explains what is wrong with
+a file.
+"""
 
 from efdm.errors import requires
 

@@ -1,4 +1,4 @@
-"""Arrays ``(h, w)`` or ``(h, w, channels)`` of any depth: NumPy files and TIFF, also larger than memory."""
+"""Arrays ``(h, w)`` or ``(h, w, channels)`` in NumPy and TIFF files, of any depth and possibly larger than memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_array_file(path: StrPath) -> bool:
 
 
 def open_array(path: StrPath) -> NDArray[Any]:
-    """Return the array of a file, mapped into memory for ``.npy`` and uncompressed TIFF."""
+    """Return the array of a file, memory-mapped for ``.npy`` and uncompressed TIFF."""
     array: NDArray[Any]
     with reading(path, DAMAGED):
         if Path(path).suffix.lower() not in TIFF:
@@ -59,7 +59,7 @@ def _tifffile() -> Any:
 
 @contextmanager
 def created_array(path: StrPath, shape: tuple[int, ...], kind: np.dtype[Any]) -> Iterator[NDArray[Any]]:
-    """Yield an array to be filled, in a ``.npy`` or TIFF file that appears under its name after the ``with`` block."""
+    """Yield an array to fill. It replaces the ``.npy`` or TIFF file ``path`` at the end of the ``with`` block."""
     suffix = Path(path).suffix.lower()
     if suffix not in ARRAYS:
         raise PictureError(f"{path} cannot hold {kind} of shape {shape}; use one of {', '.join(ARRAYS)}")

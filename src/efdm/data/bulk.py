@@ -1,8 +1,8 @@
 """Process millions of pictures in units that can be resumed, divided among machines, and run by several workers.
 
-A job is a list of units: some files of a folder or zip, or one WebDataset shard. A unit writes its results and then a mark
-with its counts and failures to ``out/.done``. A unit that has its mark is skipped, so a job that was stopped continues, and
-machines that share ``out`` each take a part of the units.
+A job is a list of units: some files of a folder or zip, or one WebDataset shard. A finished unit leaves a mark, a file with
+its counts and failures, in ``out/.done``. Marked units are skipped, so a stopped job can be resumed, and machines that share
+``out`` can divide the units among them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from efdm.text import make_unique
 
 T = TypeVar("T")
 Output = Literal["files", "shards"]
-Process = Callable[[Picture], Mapping[str, Picture]]  # endings of names -> results
-Factory = Callable[[str], Process]  # makes the process on a device, in every worker
+Process = Callable[[Picture], Mapping[str, Picture]]  # picture -> results by the ending of their names
+Factory = Callable[[str], Process]  # device -> process; called once in every worker
 # name in messages, key of the results, reader, and the members beside the picture in its sample
 Item = tuple[str, str, Callable[[], Picture], Mapping[str, bytes]]
 
-MAX_UNIT = 1000  # files
-UNITS = 256  # of a smaller folder
+MAX_UNIT = 1000  # files in a unit
+UNITS = 256  # number of units, unless they would be larger than MAX_UNIT
 MARKS = ".done"
 CORES = 2  # per worker of Ray without a GPU
-ATTEMPTS = 3  # at a unit whose workers die; then the other units go on without it
+ATTEMPTS = 3  # number of times that a worker may die at a unit before the unit counts as failed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Unit:
 
 
 class Done(NamedTuple):
-    """The number of written results of a unit, and the reasons of failures by path."""
+    """The number of results that a unit has written, and the reason of each failure by path."""
 
     unit: str
     done: int
@@ -81,9 +81,9 @@ class Job:
 
 
 def find_units(content: StrPath, out: StrPath | None = None) -> tuple[Unit, ...]:
-    """Return the units of shards, a folder or a zip. They depend on the files alone, not on machines or workers.
+    """Return the units of shards, a folder or a zip. They depend only on the files, not on machines or workers.
 
-    The folder ``out`` is left out, so a job may write below its contents.
+    The folder ``out`` is skipped, so a job may write to a folder inside ``content``.
     """
     if shards := find_shards(content):
         return tuple(Unit(name, shard=p) for name, p in zip(make_unique(p.stem for p in shards), shards, strict=True))
@@ -99,7 +99,7 @@ def open_job(
     """Start or continue a job that writes to the folder ``out``.
 
     ``settings`` are JSON values that identify the job. `RunFolderError` is raised if ``out`` holds a job with other settings
-    or files. ``output`` is "files" or "shards", by default as the content.
+    or files. ``output`` is "files" or "shards" and defaults to the kind of the content.
     """
     content, out, saving = Path(content), Path(out), saving or Saving()
     units = find_units(content, out)
@@ -107,7 +107,7 @@ def open_job(
     check_choice("output", output, get_args(Output))
     if out.resolve() == content.resolve():
         raise SettingError(f"{out} holds the contents, so results would become contents; choose another folder", "out")
-    if (saving.format, saving.quality) != (Saving.format, Saving.quality):  # jobs without these settings can be continued
+    if (saving.format, saving.quality) != (Saving.format, Saving.quality):  # older jobs lack this entry
         settings = {**settings, "saving": [saving.format, saving.quality]}
     identity = json.loads(json.dumps({"settings": dict(settings), "output": output, "contents": _digest(units)}))
     file = out / MARKS / "job.json"
@@ -129,11 +129,11 @@ def _digest(units: Sequence[Unit]) -> str:
 
 
 def run_unit(job: Job, unit: Unit, process: Process) -> Done:
-    """Process a unit, mark it, and return its counts. A picture that fails is listed and left out.
+    """Process a unit, mark it, and return its counts. A picture that fails is listed and skipped.
 
-    A shard appears when it is complete, so a unit that is repeated after a failure of its worker writes no picture twice.
+    Shards are written atomically, so a unit that is repeated after its worker died writes no picture twice.
     """
-    if (finished := job.finished(unit)) is not None:  # its worker was lost after marking it
+    if (finished := job.finished(unit)) is not None:  # its worker died after marking it
         return finished
     done, failed = 0, dict[str, str]()
     with ExitStack() as stack:
@@ -186,9 +186,9 @@ def run_job(
 ) -> Done:
     """Run the unfinished units of a job and return the counts of all units of this shard.
 
-    ``factory`` makes the function that maps a picture to its results, once in every worker. ``engine="plain"`` runs in this
-    process, on ``device``; "ray" runs in ``workers`` of Ray, by default one per GPU, or one per two cores. ``shard=(i, n)``
-    takes every n-th unit, starting with the i-th, for n machines.
+    ``factory`` is called once in every worker and returns the function that maps a picture to its results.
+    ``engine="plain"`` runs in this process, on ``device``; "ray" runs in ``workers`` of Ray, by default one per GPU, or one
+    per two cores. ``shard=(i, n)`` takes every n-th unit, starting with the i-th, for n machines.
     """
     check_choice("engine", engine, ENGINES)
     units = take_shard(job.units, shard)
@@ -218,14 +218,14 @@ def _run_plain(job: Job, units: Sequence[Unit], factory: Factory, device: str, w
 
 
 class Worker:
-    """An actor of Ray that makes the process once and runs units with it."""
+    """A Ray actor that creates the process once and runs units with it."""
 
     def __init__(self, job: Job, factory: Factory, device: str) -> None:
         self.job, self.process = job, factory(device)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         unit: Unit = pickle.loads(row["unit"])
-        attempts = self.job.mark(unit).with_suffix(".attempts")  # survives a worker that dies
+        attempts = self.job.mark(unit).with_suffix(".attempts")  # a file, which survives the worker
         if attempts.exists() and attempts.stat().st_size >= ATTEMPTS:
             done = Done(unit.name, 0, {f"unit {unit.name}": f"its worker died {ATTEMPTS} times; run the job again"})
         else:
@@ -254,8 +254,8 @@ def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, wor
         job.mark(unit).with_suffix(".attempts").unlink(missing_ok=True)
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
-        there = ray.cluster_resources()
-        gpus, cores = int(there.get("GPU", 0)), int(there.get("CPU", 1))
+        resources = ray.cluster_resources()
+        gpus, cores = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
         count = min(workers or gpus or max(1, cores // CORES), len(units))
         share: dict[str, Any] = {"num_gpus": min(1, gpus / count)} if gpus else {"num_cpus": max(1, cores // count)}
         # one block per unit, so that a worker that dies costs one unit

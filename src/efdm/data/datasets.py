@@ -28,7 +28,7 @@ UNCHECKED = (
 
 
 class Listing(NamedTuple):
-    """The names of domains and classes, called as in `DomainSet`."""
+    """The names of domains and classes, with the field names of `DomainSet`."""
 
     domain_names: list[str]
     classes: list[str]

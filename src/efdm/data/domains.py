@@ -27,10 +27,10 @@ Storage = Literal["memory", "stream"]
 
 @dataclass(frozen=True, eq=False)
 class StreamedImages:
-    """Stands in for a tensor of pictures, uint8 ``(n, 3, size, size)`` on ``device``. Indexing it reads the pictures.
+    """A lazy tensor of pictures, uint8 ``(n, 3, size, size)`` on ``device``. Indexing it reads the pictures.
 
     ``read(item)`` returns one picture, uint8 ``(3, size, size)`` on the CPU. `batches_of` reads ahead in ``workers``
-    processes, or in this process if there are none. ``augment`` changes single pictures, for training only.
+    processes, or in this process if ``workers`` is 0. ``augment`` is applied to single pictures, in training only.
     """
 
     items: Sequence[Any]
@@ -81,7 +81,7 @@ def _read_batch(indices: list[int], images: StreamedImages, augment: Callable[[T
     try:
         return default_collate(list(zip(indices, map(augment, pictures) if augment else pictures, strict=True)))
     except PictureError as error:
-        return error  # raised by a worker, its message would contain a traceback
+        return error  # not raised, because DataLoader adds the worker's traceback to the message
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,7 +248,7 @@ def labelled(
 
 
 def check_stored(size: int, storage: Storage) -> None:
-    """Raise `SettingError` unless pictures can be stored like this."""
+    """Raise `SettingError` for an invalid size or storage."""
     if size < 1:
         raise SettingError(f"size must be at least 1 pixel, got {size}", "size")
     check_choice("storage", storage, get_args(Storage))

@@ -1,4 +1,4 @@
-"""Pictures that come with the package, for a first try. ``pictures/CREDITS.md`` names their authors and licences."""
+"""Pictures included in the package, for examples. ``pictures/CREDITS.md`` names their authors and licences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def photos() -> dict[str, Path]:
 
 
 def styles() -> dict[str, Path]:
-    """Return the paths of the painted styles by name. ``tools/paint_styles`` makes the files."""
+    """Return the paths of the painted styles by name. ``tools/paint_styles`` creates the files."""
     return {name: FOLDER / f"{name}.webp" for name in STYLES}
 
 

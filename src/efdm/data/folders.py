@@ -73,7 +73,7 @@ class Source:
 
 
 def without_folders(skipped: Skipped) -> Skipped:
-    """Return (name, reason) with the name in place of the path at the start of a reason, for records."""
+    """Return (name, reason) with the path at the start of each reason replaced by the name, for records."""
     rests = [reason.partition(PurePosixPath(name).name)[2] for name, reason in skipped]
     return [(name, name + rest if rest else reason) for (name, reason), rest in zip(skipped, rests, strict=True)]
 
@@ -89,7 +89,7 @@ def find_pictures(source: StrPath) -> list[Source]:
 def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[list[Source], list[str]]:
     """Return the pictures of a source, as `find_pictures` does, and a note about each kind of file that is skipped.
 
-    ``without`` is a folder inside the source that is left out, such as the folder of results.
+    ``without`` is a folder inside the source to skip, such as the folder of results.
     """
     path = Path(source)
     if not _is_container(path):
@@ -105,7 +105,7 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
     notes = [f"{path}: {plural(count, kind)} skipped{HINTS.get(kind, '')}" for kind, count in skipped.items()]
     if not pictures:
         zips = [name for name, *_ in members if name.lower().endswith(".zip")]
-        remedy = f"give its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
+        remedy = f"pass its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
         found = "".join(f"; {note.removeprefix(f'{path}: ')}" for note in notes)
         raise PictureError(f"{path} holds no pictures; {remedy}{found}")
     stems = make_unique(_safe(name) for name, *_ in pictures)  # photo.jpg and photo.png
@@ -135,7 +135,7 @@ def _is_container(path: Path) -> bool:
 def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) -> list[tuple[str, Path, str | None]]:
     """Return (name, file, member of the zip or None) for all visible files of a folder or zip, sorted by name.
 
-    Files that cannot be read as pictures whatever their extension are counted in ``skipped``.
+    Hidden files, special files, unreadable folders and unsafe paths are counted in ``skipped``.
     """
     if path.is_dir():
         return [(name, path / name, None) for name in sorted(_files_below(path, skipped, without))]
@@ -161,7 +161,7 @@ def _files_below(folder: Path, skipped: Counter[str], without: StrPath | None) -
     while below:
         prefix = below.pop()
         real = os.path.realpath(folder / prefix)
-        if real in seen:  # left out, or a link to a parent folder
+        if real in seen:  # ``without``, or a link to a parent folder
             continue
         seen.add(real)
         try:

@@ -30,7 +30,7 @@ class Crops(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Pictures in memory. ``pixels`` uint8 ``(3, total)`` holds one after another, without padding.
+    """Pictures in memory. ``pixels`` uint8 ``(3, total)`` concatenates all pictures, without padding.
 
     ``starts`` and ``sizes`` (height, width) locate each picture. ``smallest`` is the shortest side of all, as a number,
     because reading it from a tensor would synchronise the GPU. ``skipped`` lists (name, reason) of unreadable pictures.

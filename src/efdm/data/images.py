@@ -33,7 +33,7 @@ MAX_PIXELS = 200_000_000
 
 
 class Plugin(NamedTuple):
-    """A format that not every installation reads."""
+    """A picture format that only some installations can read."""
 
     format: str  # name in Pillow
     requires: str  # module whose presence shows that the format is supported
@@ -100,7 +100,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Picture:
 def from_image(image: Image.Image) -> Picture:
     """Return a PIL image as a `Picture`, in the same way as a file. (Pillow itself reduces 16-bit colour to 8.)"""
     image.load()
-    return to_picture(_finish(_pixels_of(image), image))
+    return to_picture(_apply_metadata(_pixels_of(image), image))
 
 
 def read_mask(path: StrPath) -> Tensor:
@@ -167,8 +167,8 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         image.load()
         if is_png16(head):
             file.seek(0)
-            return _finish(decode_png16(file.read()), image)
-        return _finish(_pixels_of(image), image)
+            return _apply_metadata(decode_png16(file.read()), image)
+        return _apply_metadata(_pixels_of(image), image)
 
 
 @functools.cache
@@ -207,7 +207,7 @@ ORIENTATIONS: dict[int, tuple[bool, int, int]] = {
 }  # fmt: skip
 
 
-def _finish(pixels: Array, image: Image.Image) -> Array:
+def _apply_metadata(pixels: Array, image: Image.Image) -> Array:
     """Return the pixels with the colour profile and the orientation of the file applied."""
     pixels, orientation = convert_to_srgb(pixels, image), 1
     with suppress(Exception):  # damaged EXIF data
@@ -286,7 +286,7 @@ def to_uint8(rgb: Tensor) -> Tensor:
 
 
 def to_pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
-    """Return ``(h, w, 3 or 4)`` integers, each the nearest to its value."""
+    """Return the pixels ``(h, w, 3 or 4)`` as integers, rounded to nearest."""
     if not rgb.is_floating_point():
         raise ValueError(f"rgb is {rgb.dtype}, expected floats in [0, 1]; divide by 255 first")
     values = (rgb if alpha is None else torch.cat([rgb, alpha.to(rgb)])).detach().to("cpu", torch.float32)

@@ -1,4 +1,4 @@
-"""Domains, classes and splits from the names of folders, and from lists of files."""
+"""Domains, classes and splits from folder names and from lists of files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def key(name: str) -> str:
 
 
 def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped]:
-    """Return all pictures sorted by domain, class and name, and the few outside of that layout as (name, reason)."""
+    """Return all pictures sorted by domain, class and name, and (name, reason) of the few outside that layout."""
     sources = list_paths(source)
     if not sources:
         raise PictureError("no source given; expected a folder, a zip, or a list of them")
@@ -64,7 +64,7 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
         # a zip of one domain may start with the classes, so its own name is the domain
         only_classes = len(sources) > 1 and all(item.name.count("/") == 1 for item in found)
         items += _read_layout(found, path, [path.stem] if only_classes else [], outside)
-    items = _one_copy(items)
+    items = _without_duplicates(items)
     classes = {domain: {i.label for i in items if i.domain == domain} for domain in sorted({i.domain for i in items})}
     if not set.intersection(*classes.values()):
         examples = "; ".join(f"{domain} has {first_few(sorted(labels))}" for domain, labels in list(classes.items())[:3])
@@ -83,7 +83,7 @@ def _zips_of_domains(folder: Path) -> list[Path]:
 
 
 def _read_layout(found: list[Source], path: Path, before: list[str], outside: Skipped) -> list[Item]:
-    """Return the items, with domain and class by the innermost folders. Outer folders must be equal for most pictures."""
+    """Return the items, with domain and class from the innermost folders. Most pictures must share the outer folders."""
     read: list[tuple[tuple[str, ...], Item | None, Source]] = []
     for source in found:
         *outer, file = [*before, *source.name.split("/")]
@@ -101,8 +101,8 @@ def _read_layout(found: list[Source], path: Path, before: list[str], outside: Sk
     return items
 
 
-def _one_copy(items: list[Item]) -> list[Item]:
-    """Return the items without folders that repeat pictures: "whole" beside "train", "test" beside "whole" alone."""
+def _without_duplicates(items: list[Item]) -> list[Item]:
+    """Return each picture once: a "whole" folder is dropped if there is "train", otherwise it replaces the others."""
     folders: dict[str, set[str]] = {}
     for item in items:
         folders.setdefault(item.domain, set()).add(item.folder)
@@ -163,7 +163,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
         # a missing class folder is not reported
         gone = [n for stem, n in names.items() if stem not in there_keys and n.split("/")[1] in labels]
         skipped += [(name, f"{name} is in {source.name} but does not exist") for name in gone]
-    skipped += [(item.name, f"{item.name} is on no list") for item in items if item.key not in splits]
+    skipped += [(item.name, f"{item.name} is not in any list") for item in items if item.key not in splits]
     return [replace(item, folder=splits[item.key]) for item in items if item.key in splits], skipped
 
 

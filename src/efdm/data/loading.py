@@ -1,4 +1,4 @@
-"""Reading of many pictures in threads, and the checks and fingerprints that sets of pictures share."""
+"""Read many pictures in threads, and check and fingerprint data sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from efdm.data.profiles import narrow
 from efdm.progress import Progress, Report
 from efdm.text import first_few, plural
 
-T = TypeVar("T", bound=Any)  # with a name
+T = TypeVar("T", bound=Any)  # an item with a ``name``
 
 
 def digest(values: object) -> str:
@@ -86,7 +86,7 @@ def empty_images(count: int, size: tuple[int, int], *, remedy: Remedy = FEWER) -
 def read_images(
     items: Sequence[T], size: tuple[int, int], workers: int | None, progress: Report, *, remedy: Remedy = FEWER
 ) -> tuple[Tensor, list[T], Skipped]:
-    """Return the pictures of ``items`` ``(n, 3, *size)``, their items, and the unreadable ones; see `empty_images`."""
+    """Return the pictures ``(n, 3, *size)``, their items, and (name, reason) of unreadable ones; see `empty_images`."""
     images, found, skipped = empty_images(len(items), size, remedy=remedy), list[T](), Skipped()
     for item, image in read_all(items, functools.partial(read_resized, size=size), workers, progress, skipped):
         images[len(found)] = image

@@ -1,4 +1,4 @@
-"""The memory that a data set needs and the memory that is free, compared before anything is read."""
+"""Check that data fit into the free memory before they are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from efdm.errors import SettingError
 
 
 class Remedy(NamedTuple):
-    """What helps against a lack of memory, and the settings that it concerns."""
+    """Advice on using less memory, and the settings that it mentions."""
 
     words: str
     settings: tuple[str, ...]

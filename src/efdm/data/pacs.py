@@ -69,7 +69,7 @@ def load_pacs(
     if copy == "complete":
         _check_complete(sources, items, extra)
     if split == "official" and folder is None:
-        message = f"no lists such as {LIST} in or beside {sources[0]}; give their folder as lists=..., or choose split='own'"
+        message = f"no lists such as {LIST} in or beside {sources[0]}; pass their folder as lists=..., or choose split='own'"
         raise PictureError(f"{message} (results are then not comparable to published ones)", ["lists", "split"])
     there = {item.key for item in items}
     missing = [(name, f"{name} is missing") for name in listed.get("test", ()) if key(name) not in there]

@@ -148,7 +148,7 @@ def read_people(
 
 
 def read_shots(name: str, shots: Sequence[Shot], size: tuple[int, int], progress: Report = ignore) -> PersonSet:
-    """Read pictures into a set with the given name. Damaged ones are left out and listed in ``skipped``."""
+    """Read pictures into a set with the given name. Damaged pictures are listed in ``skipped``."""
     images, read, skipped = read_images(shots, size, None, progress)
     return PersonSet(
         name=name,

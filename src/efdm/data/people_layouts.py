@@ -1,4 +1,4 @@
-"""The published layouts of re-identification sets: people, cameras and splits from the names of files, and from lists.
+"""Layouts of re-identification data sets: people, cameras and splits from file names and from lists.
 
 Names may have any picture extension and any common folder before them. docs/guide/re-identification.md describes the rows.
 """
@@ -40,7 +40,7 @@ class Shot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Pictures with their final splits, (name, reason) of those left out or missing, and warnings about the copy."""
+    """Pictures with their final splits, (name, reason) of skipped and missing ones, and warnings about the copy."""
 
     shots: list[Shot]
     skipped: Skipped
@@ -106,10 +106,10 @@ def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
 
 
 def _recognise(path: Path, sources: Sequence[Source]) -> str:
-    """Return the first layout with the most matching names, of about a thousand."""
+    """Return the layout that matches most of about a thousand names, the first one if several match equally many."""
     sources = sources[:: max(1, len(sources) // 1000)]
     counts = {name: len(_match(path, sources, row.automatic or row.pattern)) for name, row in LAYOUTS.items()}
-    best = max(counts, key=counts.__getitem__)  # the first one of equals
+    best = max(counts, key=counts.__getitem__)
     if not counts[best]:
         examples = "; ".join(f"{name} {row.example}" for name, row in LAYOUTS.items() if row.splits < 20)
         names = first_few([source.name for source in sources])
@@ -130,7 +130,7 @@ def _match(path: Path, sources: Sequence[Source], pattern: str) -> dict[str, re.
 def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:
     if len(outer := sorted({match["outer"] for match in matches.values()})) > 1:
         folders = first_few([folder.rstrip("/") for folder in outer])
-        raise PictureError(f"{path} holds {len(outer)} sets, in {folders}; give the folder of one of them")
+        raise PictureError(f"{path} holds {len(outer)} sets, in {folders}; pass the folder of one of them")
     stems = {name: PurePosixPath(name).with_suffix("") for name in matches}
     times = Counter(stems.values())
     if twice := [name for name, stem in stems.items() if times[stem] > 1]:
@@ -150,11 +150,11 @@ def _shared(shots: Sequence[Shot]) -> list[str]:
     """Return a warning if people of the training set are in the test set."""
     train = {shot.person for shot in shots if "train" in shot.splits}
     both = [str(person) for person in sorted(train & {shot.person for shot in shots if "train" not in shot.splits})]
-    return [f"{plural(len(both), 'number')} of people occur in training and in test: {first_few(both)}"] if both else []
+    return [f"{plural(len(both), 'person ID')} in training and in test: {first_few(both)}"] if both else []
 
 
 def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
-    """Move the people that ``features_and_partitions.mat`` names to "train", or without it all but the distractors."""
+    """Assign the people listed in ``features_and_partitions.mat`` to "train"; without the file, all but distractors."""
     source = _lookup(path, wanted := "features_and_partitions.mat")
     people = set(_load(source, _grid_partition, split)) if source else {shot.person for shot in shots if shot.person}
     moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
@@ -185,7 +185,7 @@ def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Found:
 
 
 def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: str) -> Found:
-    """Assign the splits of the lists that contain a picture. Names are compared without folders and extension."""
+    """Assign each picture the splits whose lists contain it. Names are compared without folders and extension."""
     names = {split: {PurePosixPath(name).stem: name for name in own} for split, own in lists.items()}
     divided = [
         shot._replace(splits=tuple(split for split, own in names.items() if PurePosixPath(shot.name).stem in own))
@@ -199,7 +199,7 @@ def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: s
     there = {PurePosixPath(shot.name).stem for shot in shots}
     lost = sorted({name for own in names.values() for stem, name in own.items() if stem not in there})
     unlisted = [shot.name for shot in divided if not shot.splits]
-    reasons = {"is listed but does not exist": lost, "is on no list": unlisted}
+    reasons = {"is listed but does not exist": lost, "is not in any list": unlisted}
     return Found(
         listed,
         [(name, f"{name} {reason}") for reason, own in reasons.items() for name in own],

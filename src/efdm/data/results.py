@@ -1,4 +1,4 @@
-"""Result files: their format and names, and errors that concern one picture or all of them."""
+"""Result files: format, names, and the handling of errors of single pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from efdm.ops.choices import check_choice
 Existing = Literal["replace", "skip"]
 Failed = Callable[[str, Exception], object]  # receives the path of a picture and its error
 
-FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)  # of one picture; the others are still processed
+# errors of one picture, after which the others are still processed
+FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError)
 FORMATS = tuple(extension[1:] for extension in WRITABLE)
 
 
@@ -39,15 +40,15 @@ class Saving:
         return out / fit_name(name, f".{self.format or default}")
 
     def skips(self, path: Path) -> bool:
-        """Return True if a result is left as it is. Files are written atomically, so one that exists is complete."""
+        """Return True if ``path`` exists and is not to be replaced. Files are written atomically, so it is complete."""
         return self.existing == "skip" and path.exists()
 
 
 @contextmanager
 def report_failure(name: str, failed: Failed | None) -> Iterator[None]:
-    """Pass an error about the picture ``name`` to ``failed``, so that the other pictures are still processed.
+    """Pass an error of the picture ``name`` to ``failed``, so that the other pictures are still processed.
 
-    Without ``failed``, the error is raised. A full disk or a lack of memory always raises, because it concerns all pictures.
+    Without ``failed``, the error is raised. A full disk or a lack of memory always raises, because it affects all pictures.
     """
     try:
         yield

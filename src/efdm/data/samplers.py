@@ -1,5 +1,8 @@
-"""Batches of indices. All draws depend on (seed, epoch) only, so a run resumed at any iteration, on any device, draws the
-same batches. The ranks of a distributed run share each batch."""
+"""Batches of indices.
+
+All draws depend only on (seed, epoch), so a run resumed at any iteration, on any device, draws the same batches. The ranks
+of a distributed run share each batch.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,7 @@ def uniform_batches(pool: Pool, batch: int, **options: Any) -> Batches:
 def domain_batches(
     pools: Pools, batch: int, *, domains: int | Literal["all"] = "all", per_epoch: int | None = None, **options: Any
 ) -> Batches:
-    """Draw batches of ``domains`` of the pools in equal parts: ``domains=2, batch=128`` is twice 64.
+    """Draw batches with equal parts of ``domains`` of the pools: ``domains=2, batch=128`` draws 64 from each of two.
 
     The domains of each batch are drawn independently, and their parts are concatenated. The pictures of a domain are drawn
     without repetition until fewer than one part are left, then shuffled again. If a domain has fewer pictures than its part

@@ -42,7 +42,7 @@ def sheet(
         raise ValueError("rows is empty; expected at least one picture")
     for what, labels, count in (("row", row_labels, len(rows)), ("column", column_labels, columns)):
         if labels and len(labels) != count:
-            raise ValueError(f"got {len(labels)} {what}_labels for {count} {what}s; give one for each, or none")
+            raise ValueError(f"got {len(labels)} {what}_labels for {count} {what}s; pass one for each, or none")
     high, wide = (cell, cell) if isinstance(cell, int) else cell
     unit = max(high, wide)
     gap = max(1, unit // 16) if gap is None else gap

@@ -59,14 +59,14 @@ def from_datasets(
     Args:
         datasets: a dataset of (picture, label) for each domain, by name, or one dataset of (picture, label, domain).
             Pictures are PIL images, arrays uint8 ``(h, w, 3)``, or tensors ``(3, h, w)`` or ``(1, h, w)``, uint8 or floats
-            from 0 to 1. They are normalized in training, so leave out a transform that normalizes. Only the dataset of a
+            from 0 to 1. They are normalized in training, so leave out transforms that normalize. Only the dataset of a
             `DataLoader` is used, because the settings of a run define its batches.
         classes: the names of the labels 0, 1, and so on. Default: the attribute ``classes`` of each dataset, or the labels.
         split: the share of each class and domain for "val", or lists of names: "photo/dog/12" is item 12 of "photo".
         storage: "memory" reads all pictures now, so random transforms are applied only once, and raises `SettingError` if
-            they do not fit. "stream" reads pictures, with their transforms, whenever they are needed, also to evaluate.
-        augment: changes a picture, uint8 ``(3, size, size)``, whenever it is drawn for training, such as a transform of
-            ``torchvision.transforms.v2``. For ``storage="stream"``.
+            they do not fit. "stream" reads and transforms pictures whenever they are needed, also in evaluation.
+        augment: applied to a picture, uint8 ``(3, size, size)``, whenever it is drawn for training, such as a transform of
+            ``torchvision.transforms.v2``. Needs ``storage="stream"``.
         workers: processes that read pictures, as in `DataLoader`. Default: this process.
     """
     check_stored(size, storage)

@@ -137,7 +137,7 @@ def incomplete_path(path: StrPath) -> Path:
 
 
 class VideoWriter:
-    """Write frames to a video in a ``with`` block; the file appears under its name when the block ends without an error.
+    """Write frames to a video in a ``with`` block. The file is created when the block ends without an error.
 
     If the block ends with KeyboardInterrupt, or with a VideoError because the source is cut short, the frames so far are
     saved beside it as `incomplete_path`, and the error names that file. After other errors nothing is saved.
