@@ -29,13 +29,13 @@ def augmented(images: Tensor, name: str, size: int, generator: Generator = None)
 
 
 def paper(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """As in the paper: with probability 0.5 enlarge by an eighth (224 to 252) and crop at random; horizontal flip."""
+    """Enlarge by an eighth (224 to 252) and crop at random with probability 0.5, and flip, as in the paper."""
     chance, down, right, mirror = uniform(4, len(images), device=images.device, generator=generator)
     return normalized(resampled(images, pixels.enlarged_windows(images, size, chance, down, right), size, mirror < 0.5))
 
 
 def domainbed(images: Tensor, size: int, generator: Generator) -> Tensor:
-    """As in DomainBed: random resized crop (0.7 to 1 of the area), flip, colour jitter of 0.3, grayscale (p = 0.1).
+    """Apply DomainBed's random resized crop (0.7 to 1 of the area), flip, colour jitter of 0.3 and grayscale (p = 0.1).
 
     Unlike torchvision's, the operations of the jitter have a fixed order, and crops may start between pixels.
     """

@@ -33,8 +33,8 @@ def count_correct(
     model: nn.Module, data: DomainSet, indices: Tensor, size: int, *, batch: int = BATCH, precision: str = "fp32"
 ) -> tuple[int, int]:
     """Return the number of images at ``indices`` that are classified correctly, and the number of all images."""
-    right = finish(find_correct(model, data, indices, size, batch=batch, precision=precision))
-    return int(right.sum()), len(indices)
+    correct = finish(find_correct(model, data, indices, size, batch=batch, precision=precision))
+    return int(correct.sum()), len(indices)
 
 
 def find_correct(
@@ -43,12 +43,12 @@ def find_correct(
     """Return which of the images at ``indices`` are classified correctly, as booleans on the device."""
     device = data.images.device
     indices = indices.to(device)
-    right = []
+    correct = []
     with eval_mode(model):
         for at, pictures in batches_of(data.images, equal_batches(indices, batch)):
-            right.append(infer(model, pictures, size, precision).argmax(1) == data.labels[at])
+            correct.append(infer(model, pictures, size, precision).argmax(1) == data.labels[at])
             yield
-    return torch.cat(right)[: len(indices)] if right else torch.empty(0, dtype=torch.bool, device=device)
+    return torch.cat(correct)[: len(indices)] if correct else torch.empty(0, dtype=torch.bool, device=device)
 
 
 def evaluate(
@@ -57,11 +57,11 @@ def evaluate(
     """Return counts for each split and domain in ``wanted``, such as ``{"val": domains, "test": ["sketch"]}``."""
     parts = {split: {domain: data.select(domain, split) for domain in domains} for split, domains in wanted.items()}
     at = torch.cat([at for by_domain in parts.values() for at in by_domain.values()]).unique()  # splits may overlap
-    right = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
-    right[at] = yield from find_correct(model, data, at, size, precision=precision)
+    correct = torch.zeros(len(data), dtype=torch.bool, device=data.images.device)
+    correct[at] = yield from find_correct(model, data, at, size, precision=precision)
     yield WAIT
-    right = right.cpu()
+    correct = correct.cpu()
     return {
-        split: {domain: [int(right[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}
+        split: {domain: [int(correct[at.cpu()].sum()), len(at)] for domain, at in by_domain.items()}
         for split, by_domain in parts.items()
     }

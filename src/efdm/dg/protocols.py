@@ -56,7 +56,7 @@ class Protocol:
     cells: Callable[[Sequence[str]], list[Cell]]  # the runs for a list of domains
     listed: Literal["test", "train"]  # the side of a cell that names its column in a table
     heading: Literal["domain", "direction"] = "domain"  # of a column; a direction is "training → test domains"
-    scored: Literal["all", "rest"] = "all"  # "rest" leaves out the split "val" of a test domain
+    scored: Literal["all", "rest"] = "all"  # "rest" excludes the split "val" of a test domain
     split: Callable[[Any, int], Any] | None = None  # returns the data with the splits of a seed; None keeps its splits
     split_words: str = ""  # describes these splits in the name of the data
     per_domain: int = 0  # pictures of each training domain in a batch; 0 leaves the batch to the settings

@@ -1,1 +1,1 @@
-"""What domain generalization and re-identification share: pixels, settings, the step, runs and model files."""
+"""Code shared by domain generalization and re-identification: pixels, settings, training steps, runs and model files."""

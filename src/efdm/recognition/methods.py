@@ -88,9 +88,9 @@ LAYER_METHODS: Mapping[str, Method] = MappingProxyType({
 def check_method(argument: str, value: str, rows: Collection[str]) -> None:
     """Raise a ValueError unless ``value`` is one of ``rows``. The message suggests the row for a known synonym."""
     spelled = value.lower().replace("_", "-").replace(" ", "-")
-    here = OTHER_NAMES.get(spelled, spelled)
-    if value not in rows and here in rows:
-        raise ValueError(f"{argument}={value!r} is called {here!r} here")
+    row = OTHER_NAMES.get(spelled, spelled)
+    if value not in rows and row in rows:
+        raise ValueError(f"{argument}={value!r} is called {row!r} here")
     check_choice(argument, value, rows)
 
 

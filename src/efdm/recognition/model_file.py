@@ -20,7 +20,7 @@ MODEL = "model.safetensors"  # file name in the folder of a finished run
 
 
 def write_model(model: nn.Module, path: str | Path, form: str, settings: RecognitionSettings, **more: str) -> None:
-    """Write weights and metadata atomically: the format, the settings, and what the task adds."""
+    """Write weights and metadata atomically: the format, the settings, and the entries ``more`` of the task."""
     metadata = {
         "format": form, "backbone": settings.backbone, "size": json.dumps(settings.size), "method": settings.method,
         "train_domains": json.dumps(settings.train_domains), "settings": json.dumps(public(settings)), **more,
@@ -41,7 +41,7 @@ def read_model(
         raise FileNotFoundError(f"file not found: {path}; a finished run contains {what} as {MODEL}")
     metadata = weights.metadata(path)
     if metadata.get("format") != form:
-        raise DamagedFileError(path, f"not {what}", f"give the {MODEL} of a finished run")
+        raise DamagedFileError(path, f"not {what}", f"pass the {MODEL} of a finished run")
     model = build_backbone(metadata["backbone"], outputs(metadata))
     model.load_state_dict(weights.read(path))
     return model.to(memory_format=torch.channels_last).eval(), metadata  # type: ignore[call-overload]

@@ -79,7 +79,7 @@ def fast_forwards(
 
     Single convolutions are not compiled. Max pooling is, because its backward in channels_last format is slow otherwise.
     Layers between stages are never compiled, so all methods share the compiled code. In bfloat16 on a GPU the stem of a
-    ResNet has kernels of its own. ``hooked`` modules get a hook later. The result is empty unless ``settings.speed``
+    ResNet has its own kernels. ``hooked`` modules get a hook later. The result is empty unless ``settings.speed``
     includes "compile".
     """
     if "compile" not in settings.speed:

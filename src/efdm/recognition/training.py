@@ -60,7 +60,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
     @staticmethod
     @abstractmethod
     def check(settings: Any) -> None:
-        """Raise SettingError for settings that cannot be used."""
+        """Raise SettingError for invalid settings."""
 
     @staticmethod
     @abstractmethod
@@ -154,7 +154,7 @@ class RecognitionTask(Task[Trained], Generic[Settings, Data, Trained]):
             folder = Path(folder)
             check_folder(folder, resume=resume)
         elif resume:
-            raise SettingError("a run without a folder cannot be resumed; give its folder", ("folder", "resume"))
+            raise SettingError("a run without a folder cannot be resumed; pass its folder", ("folder", "resume"))
         trained: list[Trained] = []
         pictures = _on_device(cls.read(data, settings, progress), settings.device)
         run = cls.train_steps(settings, pictures, folder, progress=progress)

@@ -52,7 +52,7 @@ def make_trials(data: PersonSet, protocol: str = "official", seed: int = 0) -> l
 
 
 def count_matched(data: PersonSet, trial: Trial) -> int:
-    """Return the number of queries with a match, a gallery picture from another camera. Scores leave out the others."""
+    """Return the number of queries with a match: a gallery picture from another camera. Scores ignore the others."""
     people, cameras = data.people.tolist(), data.cameras.tolist()
     seen: dict[int, set[int]] = {}
     for i in trial.gallery.tolist():
@@ -141,7 +141,7 @@ def read_trials(path: str | Path, data: PersonSet) -> list[Trial]:
             raise ValueError(f"format is {content['format']!r}, expected {FORMAT!r}")
         named = [{part: [key(name) for name in trial[part]] for part in Trial._fields} for trial in content["trials"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFileError(path, f"no trials of re-identification ({error!r})", remedy) from error
+        raise DamagedFileError(path, f"holds no trials of re-identification ({error!r})", remedy) from error
     index = {key(name): i for i, name in enumerate(data.names)}
     if unknown := sorted({name for trial in named for names in trial.values() for name in names} - index.keys()):
         raise DamagedFileError(path, f"{len(unknown)} pictures are not in {data.name}: {first_few(unknown)}", remedy)

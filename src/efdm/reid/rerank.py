@@ -130,7 +130,7 @@ def _shared(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[T
 
 
 def _spans(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the concatenated ranges ``start, start + 1, ...`` of given lengths, preceded by the number of each one's range.
+    """Return, for concatenated ranges ``start, start + 1, ...``, the number of the range and the value of each element.
 
     >>> _spans(torch.tensor([5, 0]), torch.tensor([2, 3]))
     (tensor([0, 0, 1, 1, 1]), tensor([5, 6, 0, 1, 2]))

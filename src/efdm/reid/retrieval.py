@@ -1,6 +1,6 @@
 """Mean average precision and CMC of a ranked gallery.
 
-The rule of Market-1501 applies: gallery pictures of the query's person from the query's camera are left out, and queries
+The rule of Market-1501 applies: gallery pictures of the query's person from the query's camera are excluded, and queries
 without any other match are not counted. Equal distances rank in the order of the gallery.
 """
 
@@ -109,7 +109,7 @@ DISTANCES: Mapping[str, DistanceRow] = MappingProxyType({
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Disable TF32, whose products of 11 bits would reorder a gallery, inside a ``with`` block."""
+    """Disable TF32 inside a ``with`` block, because its 11-bit products would reorder a gallery."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

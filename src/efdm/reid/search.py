@@ -41,8 +41,8 @@ class Hit(NamedTuple):
 class SearchResult:
     """Ranked pictures: ``ranked`` ``(q, top)`` are indices of the gallery for the queries at ``queries`` ``(q,)``.
 
-    Pictures of the query's person from its camera are left out, as is the query itself. Where the gallery has fewer other
-    pictures than ``top``, ``distances`` ``(q, top)`` are infinite.
+    Pictures of the query's person from its camera are excluded, as is the query itself. Where fewer than ``top`` pictures
+    remain, ``distances`` ``(q, top)`` are infinite.
     """
 
     query: PersonSet

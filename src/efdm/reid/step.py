@@ -49,8 +49,8 @@ def make_step(model: nn.Module, data: TrainingPictures, settings: Settings) -> S
 def scale_gradients(module: nn.Module, factor: float, weight_decay: float) -> list[RemovableHandle]:
     """Multiply the learning rate of the parameters of a module by ``factor``, for SGD. Removing the handles undoes it.
 
-    A hook on gradients, because all parameters of a `Step` have one learning rate. SGD adds ``weight_decay * weights`` to a
-    gradient, so that part is scaled as well.
+    All parameters of a `Step` share one learning rate, so hooks scale the gradients instead. SGD adds
+    ``weight_decay * weights`` to a gradient, so that part is scaled as well.
     """
 
     def scale(weights: Tensor) -> RemovableHandle:

@@ -58,7 +58,7 @@ class ReidTask(RecognitionTask[Settings, PersonSets, Trained]):
 
     @staticmethod
     def read(data: Sets, settings: Settings, progress: Report) -> PersonSets:
-        """Return the sets, which are given by the names of training and test domains."""
+        """Return the data as `PersonSets`. A mapping holds the sets by the names of training and test domains."""
         if isinstance(data, PersonSets):
             return data
         for name, each in data.items():
