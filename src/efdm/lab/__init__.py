@@ -3,7 +3,7 @@
 from efdm.errors import requires
 
 with requires("dg"):
-    import scipy  # noqa: F401  (tables need it, so its absence should not show only after the runs)
+    import scipy  # noqa: F401  (tables need it; if it is missing, fail before the runs rather than after)
 
     from efdm.lab.pacs import NOISE_CONTRASTS, PACS_MOBILENETV2, PACS_PAPER, PACS_RESNET18, STABLE, pacs_resnet
     from efdm.lab.plan import expand

@@ -93,14 +93,15 @@ def setting_sentences(study: Study) -> list[str]:
 
 def _values(study: Study, row: str, name: str) -> str:
     """Return a row's value of a setting, or all its values if columns or the grid differ."""
-    mine = {_word(p.settings[name]): p.settings[name] for p in reported_runs(study) if p.row == row and name in p.settings}
-    if len(mine) > 2 and all(isinstance(v, int | float) for v in mine.values()):
-        ordered = sorted(mine, key=lambda word: mine[word])
+    values = [p.settings[name] for p in reported_runs(study) if p.row == row and name in p.settings]
+    by_text = {_value_text(value): value for value in values}
+    if len(by_text) > 2 and all(isinstance(value, int | float) for value in values):
+        ordered = sorted(by_text, key=lambda text: by_text[text])
         return f"{ordered[0]} to {ordered[-1]}"
-    return " or ".join(sorted(mine))
+    return " or ".join(sorted(by_text))
 
 
-def _word(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return (" x " if all(isinstance(part, int) for part in value) else " ").join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else display(value)
@@ -128,12 +129,12 @@ def chosen_sentences(made: Numbers) -> list[str]:
         if len({hparams for count in counts.values() for hparams in count}) == 1:
             sentences.append(f"Chosen for {row}: {next(iter(next(iter(counts.values()))))} everywhere.")
         elif counts:
-            listed = "; ".join(f"{column} {_most(count)}" for column, count in counts.items())
+            listed = "; ".join(f"{column} {_by_frequency(count)}" for column, count in counts.items())
             sentences.append(f"Chosen for {row}: {listed}.")
     return sentences
 
 
-def _most(count: Counter[str]) -> str:
+def _by_frequency(count: Counter[str]) -> str:
     """Return "lr 0.01", or "lr 0.01 (2 of 3 seeds) or lr 0.1 (1 of 3 seeds)"."""
     ordered = sorted(count, key=lambda hparams: (-count[hparams], hparams))
     return ordered[0] if len(ordered) == 1 else " or ".join(f"{p} ({count[p]} of {count.total()} seeds)" for p in ordered)
@@ -142,14 +143,14 @@ def _most(count: Counter[str]) -> str:
 def _published_sentences(study: Study, published: Sequence[Published], std: str) -> list[str]:
     if not published:
         return []
-    ours = {_letters(str(planned.settings.get("backbone", ""))) for planned in study.plan}
-    other = sorted({line.backbone for line in published if _letters(line.backbone) not in ours})
+    ours = {_comparable_name(str(planned.settings.get("backbone", ""))) for planned in study.plan}
+    other = sorted({line.backbone for line in published if _comparable_name(line.backbone) not in ours})
     network = f"another backbone ({', '.join(other)}), so they are not directly comparable" if other else "the same backbone"
     spreads = any(spread is not None for line in published for _, spread in line.values.values())
     note = [f"Their ± is the {STDS[PUBLISHED_STD].words}."] if spreads and std != PUBLISHED_STD else []
     return [f"Published numbers are for {network}.", *note]
 
 
-def _letters(name: str) -> str:
+def _comparable_name(name: str) -> str:
     """Return a comparable name: "ResNet-18" and timm's "resnet18.tv_in1k" are the same network."""
     return "".join(c for c in name.lower().partition(".")[0] if c.isalnum())

@@ -29,7 +29,7 @@ class Difference:
     """``second`` minus ``first`` in percentage points, over ``pairs`` of ``expected`` pairs (column, seed).
 
     ``error`` is the standard error of the mean over seeds. ``better`` counts the pairs in which ``second`` is higher.
-    ``p`` belongs to this comparison alone, ``p_holm`` is corrected for all comparisons of a table.
+    ``p`` is the p-value of this comparison; ``p_holm`` is corrected for all comparisons of a table.
     """
 
     first: str
@@ -73,7 +73,7 @@ def difference(numbers: Numbers, first: str, second: str) -> Difference:
 
 
 def holm(differences: Iterable[Difference]) -> list[Difference]:
-    """Return the differences with ``p_holm`` corrected for their number (Holm, 1979); incomplete ones do not count."""
+    """Return the differences with ``p_holm`` corrected for the number of complete ones (Holm, 1979)."""
     made = list(differences)
     complete = sorted((i for i, d in enumerate(made) if d.verdict != "incomplete"), key=lambda i: made[i].p)
     largest = 0.0

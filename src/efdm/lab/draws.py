@@ -1,4 +1,4 @@
-"""Hyperparameters drawn at random: DomainBed's distributions for photos (its registry of hyperparameters).
+"""Random hyperparameters, drawn from DomainBed's distributions for photos (its ``hparams_registry.py``).
 
 DomainBed also draws the dropout before the classifier from 0, 0.1 and 0.5; our networks have none.
 """
@@ -33,9 +33,9 @@ DRAWN = ("lr", "weight_decay", "batch")
 
 
 def drawn(draw: int, seed: int, method: str, cell: Cell) -> dict[str, Any]:
-    """Return the settings of a draw. Draw 0 keeps the defaults, as in DomainBed, and returns none.
+    """Return the settings of a draw. Draw 0 has none, so it keeps the defaults, as in DomainBed.
 
-    Every seed has its own draws, and all methods and test domains share them.
+    Every seed has its own draws, which all methods and test domains share.
     """
     if not draw:
         return {}

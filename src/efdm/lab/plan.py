@@ -51,8 +51,8 @@ def expand(
 ) -> list[tuple[Planned, Any]]:
     """Return all runs of a recipe on a data set with these ``domains``, or those of some seeds, methods or columns.
 
-    Settings are merged in this order, later ones override: defaults, the method's sampler, protocol, recipe, column, row,
-    grid, ``changes``.
+    Settings are merged in this order, and later ones override earlier ones: defaults, the method's sampler, protocol,
+    recipe, column, row, grid, ``changes``.
     """
     for row in methods or ():
         check_method("methods", row, recipe.rows)

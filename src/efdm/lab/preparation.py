@@ -76,7 +76,7 @@ def prepare_sweep(
 
 
 def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any], methods: Sequence[str] | None) -> dict[str, Any]:
-    """Return ``changes`` with defaults for this machine. Raise for anything that cannot be used."""
+    """Return ``changes`` with defaults for this machine. Raise for an invalid folder, method, device or backbone."""
     sweep.check_folder(out)
     for row in methods or ():
         check_method("methods", row, recipe.rows)
@@ -171,7 +171,7 @@ def resumed(cls: type[AnySettings], out: Path, changes: Mapping[str, Any]) -> An
 
 
 def _check_same_data(data: DomainSet, folder: Path) -> None:
-    """Raise RunFolderError if the run in ``folder`` was started with other data, which need not have been read."""
+    """Raise RunFolderError if the run in ``folder`` was started with other data. No pictures are read."""
     if not (folder / PICTURES).exists():  # a run that was started from Python
         return
     before, pictures = (json.loads((folder / name).read_text()) for name in (ENVIRONMENT, PICTURES))

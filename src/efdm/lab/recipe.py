@@ -37,7 +37,7 @@ class Recipe:
 
     Args:
         protocol: a protocol of the task.
-        data: "pacs", "digits", or a name of your own for a folder ``domain/class/picture``. For re-identification, the
+        data: "pacs", "digits", or your own name for a folder ``domain/class/picture``. For re-identification, the
             names of the data sets, such as "market, grid", in the order of columns.
         methods: maps each row of the table to changes of the settings. The row's name is the method unless the changes
             contain ``method``. A list of names means no changes.
@@ -51,7 +51,7 @@ class Recipe:
         scores: rows of `SCORES`; the default depends on task and protocol.
         orders: chains of rows, each claimed to be better than the one before.
         contrasts: pairs of rows to compare without a claim.
-        separate_contrasts: pairs for a table of their own, with p-values corrected for these pairs only.
+        separate_contrasts: pairs for a separate table, with p-values corrected for these pairs only.
         published: published numbers to show next to ours.
         std: a row of `STDS`: the spread after the ±.
         picture_size: the size at which pictures are held in memory; 0 is ``settings["size"]``.
@@ -162,7 +162,7 @@ def recipe_path(name_or_path: str | Path) -> Path:
             return path
     if given.suffix != ".py" and str(given) == given.name:
         check_choice("recipe", given.name, recipes())
-    raise SettingError(f"file not found: {given}; give a recipe's file or the name of a packaged recipe", "recipe")
+    raise SettingError(f"file not found: {given}; pass a recipe's file or the name of a packaged recipe", "recipe")
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:

@@ -1,4 +1,4 @@
-"""Data sets of re-identification by name, the preparation of a sweep or a single run, and scores of a trained network."""
+"""Read re-identification data sets by name, prepare a sweep or a single run, and score a trained network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FileSets(PersonSets):
     layouts: Mapping[str, str] = field(default_factory=dict)
 
     def with_split(self, split: int) -> FileSets:
-        """Return the sets with one of their published splits. Sets with a single split stay as they are."""
+        """Return the sets with one of their published splits. Sets with a single split are unchanged."""
         sets = dict(self.sets)
         for name in (name for name, layout in self.layouts.items() if LAYOUTS[layout].splits > 1):
             index = {file: i for i, file in enumerate(sets[name].names)}

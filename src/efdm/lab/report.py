@@ -1,4 +1,4 @@
-"""Tables of a study. Tables do not depend on the order of the records."""
+"""Tables of a study. They do not depend on the order of the records."""
 
 from __future__ import annotations
 

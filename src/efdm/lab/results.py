@@ -79,7 +79,7 @@ def row_name(planned: Planned) -> str:
 
 
 def reported_runs(study: Study) -> list[Planned]:
-    """Return the runs that tables report, in the recipe's order; runs for cross-validation only are left out."""
+    """Return the runs that tables report, in the recipe's order, without those that only cross-validation needs."""
     rows, grid = list(study.recipe.rows), list(hparam_grid(study.recipe))
     single = (planned for planned in study.plan if not _is_pair(study, planned.cell))
     return sorted(single, key=lambda planned: (rows.index(planned.row), grid.index(planned.hparams), planned.seed))

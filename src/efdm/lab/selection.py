@@ -23,8 +23,8 @@ VALIDATION = "training-domain validation"
 def counts(record: Record, domain: str, scored: str) -> tuple[int, int]:
     """Return the numbers of correct and of all pictures of a test domain.
 
-    ``scored="all"`` counts every test picture, ``"rest"`` leaves out the split "val". The official test split of a domain
-    contains no picture of "val", so nothing is left out there.
+    ``scored="all"`` counts every test picture, ``"rest"`` excludes the split "val". An official test split contains no
+    picture of "val", so all of its pictures are counted.
     """
     correct, count = record["test"][domain]
     if scored == "rest" and domain not in record.get("official_test", ()):

@@ -1,4 +1,4 @@
-"""The kinds of training that a recipe can run. The rest of the lab uses only these rows."""
+"""The tasks that a recipe can run, one row of `TASKS` each. The rest of the lab depends only on these rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from efdm.reid.settings import protocol_of
 
 @dataclass(frozen=True)
 class LabTask:
-    """One kind of training."""
+    """A row of `TASKS`."""
 
     settings: type[RecognitionSettings]
-    method_settings: Callable[[str, Cell], Mapping[str, Any]]  # that a method needs by default in a cell
+    method_settings: Callable[[str, Cell], Mapping[str, Any]]  # defaults of a method in a cell
     protocols: Mapping[str, Protocol]
     scores: Mapping[str, Score]
     default_scores: Callable[[Protocol], tuple[str, ...]]  # shown in the tables of a protocol

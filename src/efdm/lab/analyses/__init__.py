@@ -35,13 +35,16 @@ __all__ = ["ANALYSES", "Analysis", "Sample", "analyse_classifier", "pick"]
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis. ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers."""
+    """A row of `ANALYSES`.
+
+    ``analyse(sample, out, **options)`` writes ``files`` to the folder ``out`` and returns their numbers.
+    """
 
     about: str
     analyse: Callable[..., dict[str, Any]]
     summary: Callable[[dict[str, Any]], list[str]]  # the main numbers as lines of text
     files: tuple[str, ...]
-    per_domain: int | None  # pictures of a domain by default, feasible on a CPU; None: all
+    per_domain: int | None  # default number of pictures per domain, feasible on a CPU; None: all
 
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType({
@@ -81,12 +84,15 @@ def analyse_classifier(
 ) -> dict[str, Any]:
     """Write the files of an analysis to ``out`` and return its numbers.
 
-    ``checkpoint`` is a model.safetensors or the folder of its run. ``sources`` may be empty for a model of the digits.
-    ``per_domain`` pictures of each domain are used, by default as many as the analysis needs, of some ``domains`` and
-    ``classes`` or of all. ``storage`` is that of `load_domains`. Features are taken after ``stages``. "histogram" and "tsne"
-    take one stage, by default the first that the method changes. "ties" takes several, by default all, and "projection" by
-    default those that the method changes. ``options`` are further keyword arguments of `Analysis.analyse`, such as
-    ``channel`` or ``perplexity``.
+    Args:
+        checkpoint: a model.safetensors or the folder of its run.
+        sources: folders or zips of pictures; may be empty for a model of the digits.
+        stages: stages after which features are taken. "histogram" and "tsne" take one, by default the first that the
+            method changes; "projection" defaults to all that the method changes, and "ties" to all of the model.
+        domains, classes: restrict the pictures to these domains and classes.
+        per_domain: number of pictures of each domain; defaults to that of the row.
+        storage: as in `load_domains`.
+        options: further keyword arguments of `Analysis.analyse`, such as ``channel`` or ``perplexity``.
     """
     check_choice("analysis", analysis, ANALYSES)
     row = ANALYSES[analysis]
@@ -101,13 +107,13 @@ def analyse_classifier(
     settings = classifier.settings
     sources = sources or ([Path(DIGITS)] if settings["data"] == DIGITS else [])
     if not sources:
-        raise SettingError(f"{checkpoint} was trained on {settings['data']}; give these or similar pictures", "data")
+        raise SettingError(f"{checkpoint} was trained on {settings['data']}; pass these or similar pictures", "data")
     check_outside(out, sources)
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, storage=storage, progress=progress)
     if "train_domains" in accepted:
         if data.classes != classifier.classes:
             problem = f"the classes {first_few(data.classes)} are not those of the model ({first_few(classifier.classes)})"
-            raise SettingError(f"{problem}; give pictures of the same classes", "data")
+            raise SettingError(f"{problem}; pass pictures of the same classes", "data")
         options |= {
             "stages": stages or settings["stages"],
             "train_domains": settings["train_domains"],

@@ -15,7 +15,7 @@ from efdm.errors import requires
 
 # the colour-blind safe palette of Okabe and Ito without yellow, which is too light for lines
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vP*"  # a second cue in addition to colour, also for more than seven domains
+MARKERS = "osD^vP*"  # a second cue besides colour, which is not unique for more than seven domains
 GRAY = "#666666"
 
 

@@ -35,7 +35,7 @@ class Histograms:
 
     The first and the last entry of ``counts`` ``(domains, channels, bins + 2)`` count the values below and above all bins.
     ``skewness`` and ``kurtosis`` ``(domains, channels)`` are 0 and 3 for a normal distribution. ``constant`` counts the
-    samples whose channel is constant; they are left out.
+    samples whose channel is constant; they are excluded.
     """
 
     domains: list[str]

@@ -76,9 +76,9 @@ def analyse(
     """
     domains = [domain for domain in sample.domains if domain not in train_domains]
     if not domains:
-        raise SettingError(f"{', '.join(train_domains)} were trained on; give pictures of other domains", "data")
+        raise SettingError(f"{', '.join(train_domains)} were trained on; pass pictures of other domains", "data")
     if missing := [domain for domain in train_domains if domain not in sample.data.domain_names]:
-        raise SettingError(f"no pictures of {', '.join(missing)}; give those of all training domains", "data")
+        raise SettingError(f"no pictures of {', '.join(missing)}; pass those of all training domains", "data")
     known = replace(sample, indices=pick(sample.data, per_domain, domains=train_domains, split="train"))
     references = quantile_functions(known, stages)
     indices = {domain: sample.indices[sample.labels == sample.domains.index(domain)] for domain in domains}

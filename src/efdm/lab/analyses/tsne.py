@@ -1,7 +1,7 @@
 """t-SNE of simple feature statistics, and linear probes that predict the domain of a picture from them.
 
-Each picture has one number per channel: mean, standard deviation, skewness, kurtosis or infinity norm. If skewness separates
-domains as well, style is more than mean and standard deviation, as the paper says.
+Each picture has one number per channel: mean, standard deviation, skewness, kurtosis or infinity norm. If skewness also
+separates the domains, mean and standard deviation do not fully describe style, as the paper states.
 """
 
 from __future__ import annotations
