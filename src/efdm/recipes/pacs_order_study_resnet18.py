@@ -1,4 +1,4 @@
-"""PACS, leave one domain out, ResNet-18: which orders of feature statistics matter, and which of equal values.
+"""PACS, leave one domain out, ResNet-18: which orders of feature statistics matter, and whether the tie rule does.
 
 claim     means (adamean) and standard deviations (adastd) help, means slightly more; both together (mixstyle, that is AdaIN)
           help more than either, by more than one point; all orders (efdmix) help most; histogram matching (hm), which merges

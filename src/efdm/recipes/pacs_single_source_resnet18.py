@@ -8,8 +8,8 @@ expected  published averages: ERM 46.6, MixStyle 51.7, EFDMix 54.4. Measured: er
           56.5, efdmix 55.8, efdmix-flow 57.2, dsu 54.0, crossnorm 57.9, distribution-noise 58.9
 runs      160 (8 methods x 4 domains x 5 seeds)
 
-All settings except the domains are those of pacs_leave_one_out_resnet18, also the number of iterations, which is 30 to 70
-epochs of one domain. Columns are training domains. The paper pools the pictures of the three test domains, so sketch, the
+All settings except the domains are those of pacs_leave_one_out_resnet18, including the number of iterations: 30 to 70 epochs
+of one domain. Columns are training domains. The paper pools the pictures of the three test domains, so sketch, the
 largest domain, weighs most; a second table averages the domains' accuracies.
 """
 

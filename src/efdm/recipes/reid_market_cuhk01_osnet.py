@@ -1,6 +1,6 @@
 """Re-identification, Market-1501's training half and CUHK01, OSNet x1.0 from random weights, a short schedule.
 
-claim     ERM < MixStyle < EFDMix in both directions: trained on Market-1501 and tested on CUHK01, and back.
+claim     ERM < MixStyle < EFDMix in both directions: trained on Market-1501 and tested on CUHK01, and vice versa.
 command   efdm reid run reid_market_cuhk01_osnet --data market=market1501.zip --data cuhk01=cuhk01.zip -o runs/reid --lanes 4
 time      not measured
 expected  not measured; the paper has no numbers for these sets, and starts from ImageNet
