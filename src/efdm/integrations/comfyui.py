@@ -36,7 +36,7 @@ Latent = dict[str, Any]
 
 
 def compute_device() -> torch.device:
-    """Return the device of ComfyUI, or outside ComfyUI the default one."""
+    """Return ComfyUI's device, or the default device outside ComfyUI."""
     try:
         return importlib.import_module("comfy.model_management").get_torch_device()
     except ModuleNotFoundError:
@@ -149,7 +149,7 @@ def _stacked(images: Tensor) -> Tensor:
 
 
 def _mask(mask: Tensor | None, images: Tensor) -> Tensor | None:
-    """Return a mask as ``(b h, w)``: resized to the images, repeated for every image, and True from one half."""
+    """Return a mask as booleans ``(b h, w)``: resized to the images, repeated for every image, True where it is >= 0.5."""
     if mask is None:
         return None
     batch = mask.reshape(-1, 1, *mask.shape[-2:]).float()

@@ -28,9 +28,9 @@ from efdm.style.jobs import Result
 from efdm.text import plural
 
 PIPE = Path("-")
-COPIES = "efdm-"  # start of the name of the folder with copies of pipes
+COPIES = "efdm-"  # prefix of the temporary folder with copies of pipes
 CONTENT_HELP = "Pictures, folders or zips, - for stdin, a video, or WebDataset shards (.tar)."
-SHOWN = 20  # failures of a job
+SHOWN = 20  # failures of a job that are printed
 INTERRUPTED = "interrupted; the results written so far are complete, and --skip-existing continues"
 
 Out = Annotated[Path, option("A file for one result, a folder for several, or - for stdout.", "--out", "-o")]
@@ -44,7 +44,7 @@ Output = Annotated[str, choice(get_args(Form), "Results of a job: files or WebDa
 
 
 class JobOptions(NamedTuple):
-    """The options of a command that concern jobs."""
+    """The options of a command for jobs."""
 
     shard: str
     engine: str
@@ -78,7 +78,7 @@ class JobOptions(NamedTuple):
 
 @contextmanager
 def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[list[Path], Path]]:
-    """Yield the paths with temporary files in place of stdin, pipes of the shell and stdout."""
+    """Yield the paths with temporary files in place of stdin, shell pipes and stdout."""
     if out != PIPE and not any(map(_is_pipe, contents)):
         yield list(contents), out
         return

@@ -35,7 +35,7 @@ def match(
     ] = MatchOptions.tolerance,
     mask: Annotated[Path | None, option("Change only where this picture is white.")] = None,
     reference_mask: Annotated[Paths, option("Use only the white part of a reference. Repeat it once per reference.")] = None,
-    nodata: Annotated[float | None, option("Value of pixels without data, which stay as they are.")] = None,
+    nodata: Annotated[float | None, option("Value of pixels without data, which are not changed.")] = None,
     seed: Annotated[int, option("Random seed of the dither and of a joint match.")] = MatchOptions.seed,
     audio: Annotated[str, choice(get_args(Audio), "Sound of a video.")] = MatchOptions.audio,
     format: files.Format = "",

@@ -1,4 +1,4 @@
-"""Options that all commands share."""
+"""Options and parsers shared by the commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from efdm.training.distributed import process_group, processes
 Word = str | None
 Words = list[str] | None
 Paths = list[Path] | None
-MAX_METAVAR = 22  # characters, the column in a terminal of 80
+MAX_METAVAR = 22  # characters that fit the column of a terminal of 80 characters
 
 
 def option(help: str, *names: str, **arguments: Any) -> Any:
@@ -71,7 +71,7 @@ def given_fields(context: typer.Context, kind: type) -> dict[str, Any]:
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:
-    """Parse "2/4" as the second of four shards. None and "" are the only shard."""
+    """Parse "2/4" as the second of four shards. None and "" mean a single shard."""
     index, _, count = (text or "1/1").partition("/")
     if not (index.isdecimal() and count.isdecimal()):
         raise SettingError(f"shard must be i/n, such as 2/4 for the second of four, got {text!r}", "shard")

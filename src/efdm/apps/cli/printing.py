@@ -1,4 +1,4 @@
-"""The consoles of all commands, results on stdout and messages on stderr, and functions that print plain text to them."""
+"""Print plain text: results to stdout and messages to stderr."""
 
 from __future__ import annotations
 

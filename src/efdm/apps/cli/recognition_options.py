@@ -1,4 +1,4 @@
-"""Options that the commands of ``efdm dg`` and ``efdm reid`` share, and parsers of their values."""
+"""Options shared by the commands of ``efdm dg`` and ``efdm reid``, and parsers of their values."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def serve(
 ) -> None:
     """Serve the page on which people vote, until Ctrl-C.
 
-    Votes are stored at once. To name raters, give each of them their own address, such as /?rater=anna. Other raters are
+    Votes are stored immediately. To name raters, give each of them their own address, such as /?rater=anna. Other raters are
     anonymous and identified by their browser.
     """
     with serving_study(Study(study), host=host, port=port) as address:

@@ -36,7 +36,7 @@ NO_FILES: Mapping[str, Path] = {}
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may cost, and how many requests run or wait at a time."""
+    """Limits on the input of a request, and on the number of requests that run or wait at a time."""
 
     megabytes: int = 50  # of an uploaded file
     megapixels: int = 30  # of a picture or a frame
@@ -197,7 +197,7 @@ class Handlers:
 
         files = [Path(picture) for picture in pictures or ()]
         if not 1 <= len(files) <= self.limits.pictures:
-            raise SettingError(f"drop from 1 to {self.limits.pictures} pictures, got {len(files)}", "pictures")
+            raise SettingError(f"upload from 1 to {self.limits.pictures} pictures, got {len(files)}", "pictures")
         for file in files:
             read_picture(file, max_pixels=self.limits.pixels)
         found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in make_unique(file.name for file in files)}
@@ -239,7 +239,7 @@ class Handlers:
             self.looks[key] = look
             while sum(x.nbytes for x in self.looks.values()) > MAX_BYTES:
                 del self.looks[next(iter(self.looks))]
-        return look.copy()  # a prepared style keeps the values that it resampled for its last content
+        return look.copy()  # each request needs its own cache of values resampled for its content
 
     def _check_video(self, source: Path) -> int:
         """Return the maximum number of frames. Raise SettingError if the video is too large or too long."""

@@ -1,7 +1,7 @@
 """The page of a preference study, served by the standard library.
 
 The page does not reveal which candidate made a picture: files have random names, and a vote is a position, which the server
-translates. A vote is on the disk before its answer is sent.
+maps to a candidate. A vote is on disk before the response is sent.
 """
 
 from __future__ import annotations

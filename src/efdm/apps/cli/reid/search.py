@@ -35,7 +35,7 @@ def search(
     """Search pictures for people and draw the ranked results.
 
     Where file names give the person, frames are green around pictures of the query's person and red around others, and
-    pictures of that person from the query's camera are left out.
+    pictures of that person from the query's camera are excluded.
     """
     if out.suffix.lower() not in WRITABLE:
         raise SettingError(f"{out} must end in one of {', '.join(WRITABLE)}", "out")
