@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def three_sort(content: Tensor, style: Tensor) -> Tensor:
-    """EFDM as in the paper (algorithm 1): two sorts, an argsort of the index and a gather."""
+    """Return EFDM as in the paper (algorithm 1): two sorts, an argsort of the index and a gather."""
     x, y = content.flatten(2), style.flatten(2)
     _, index = torch.sort(x)
     values, _ = torch.sort(y)
@@ -14,14 +14,14 @@ def three_sort(content: Tensor, style: Tensor) -> Tensor:
 
 
 def sort_scatter(content: Tensor, style: Tensor) -> Tensor:
-    """EFDM with two sorts and a scatter, the fastest version with torch.sort."""
+    """Return EFDM by two sorts and a scatter, the fastest version with torch.sort."""
     x, y = content.flatten(2), style.flatten(2)
     index = torch.sort(x).indices
     return torch.empty_like(x).scatter_(-1, index, torch.sort(y).values).view_as(content)
 
 
 def adain(content: Tensor, style: Tensor) -> Tensor:
-    """AdaIN: normalize the content, then scale and shift it with the statistics of the style."""
+    """Return AdaIN: the normalized content, scaled and shifted by the statistics of the style."""
     x, y = content.flatten(2), style.flatten(2)
     mean_x, std_x = x.mean(-1, keepdim=True), (x.var(-1, keepdim=True) + 1e-5).sqrt()
     mean_y, std_y = y.mean(-1, keepdim=True), (y.var(-1, keepdim=True) + 1e-5).sqrt()

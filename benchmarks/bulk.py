@@ -1,8 +1,8 @@
-"""Measure what a picture of 512 x 512 costs in a job: reading a JPEG, stylizing it and encoding a PNG; and write a record.
+"""Measure the CPU time of a 512 x 512 picture in a job (read a JPEG, stylize it, encode a PNG) and write a record.
 
     OMP_NUM_THREADS=1 python benchmarks/bulk.py [--out FILE]
 
-Times are CPU seconds of one thread, which other programs on the machine hardly change. The last row is a whole job of the
+Times are CPU seconds of one thread, which depend little on other programs on the machine. The last row is a whole job of the
 plain engine.
 """
 

@@ -28,14 +28,14 @@ class Clip(NamedTuple):
 def measure(
     contents: Sequence[Tensor], outputs: Sequence[Tensor], motion: Sequence[Tensor] | None = None
 ) -> dict[str, float]:
-    """Measure the changes between frames that the content does not explain, in levels of 255. Smaller is calmer.
+    """Measure the changes between frames that the content does not explain, in levels of 255. Lower means less flicker.
 
     Returns:
         ``still``: mean absolute change of the output where the content is still; ``still_content``: the same for the content
         itself, which is its noise. ``warping`` (with known ``motion``): mean absolute difference between a frame and its
         predecessor warped onto it, where the motion is known; ``warping_content``: the same for the content. ``blinking``:
-        mean absolute second difference of the output's mean luminance. ``detail``: mean absolute gradient of the output. Not
-        a measure of flicker, but it drops if a video is calm only because it is blurred.
+        mean absolute second difference of the output's mean luminance. ``detail``: mean absolute gradient of the output,
+        which drops if flicker is low only because the video is blurred.
     """
     size = outputs[0].shape[-2:]
     contents = [resize(c, (size[0], size[1])) for c in contents]
@@ -52,7 +52,7 @@ def measure(
 
 
 def _still(before: Tensor, now: Tensor) -> Tensor:
-    """Return a mask ``(h, w)``. Changes are averaged over a window, otherwise the mask would prefer pixels of low noise."""
+    """Return a mask ``(h, w)``. Changes are averaged over a window, so that noise does not select the pixels."""
     change = F.avg_pool2d((now - before)[None], 9, stride=1, padding=4, count_include_pad=False)[0]
     moving = F.avg_pool2d((now - before).abs()[None], 9, stride=1, padding=4, count_include_pad=False)[0]
     return (change.abs().amax(0) < STILL) & (moving.amax(0) < 2 * STILL)

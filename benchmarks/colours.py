@@ -5,8 +5,8 @@
 Distances are 1-Wasserstein distances in levels of 255, averaged over pairs of pictures: "channels" between the histograms
 of the red, green and blue channel, "joint" between projections on random directions of colour space. "seconds" is the
 shortest of several runs, and "cpu_seconds" the time that threads were busy, which depends less on other programs. Packages
-that are not installed are left out (pip install scikit-image color-matcher colortrans python-color-transfer SimpleITK); on
-a GPU only our rows are measured.
+that are not installed are skipped (pip install scikit-image color-matcher colortrans python-color-transfer SimpleITK); on a
+GPU only our rows are measured.
 """
 
 import importlib.metadata

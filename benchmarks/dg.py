@@ -168,8 +168,8 @@ def time_lanes(data: DomainSet, settings: Settings, lanes: int, steps: int) -> d
     }  # fmt: skip
 
 
-def as_in_its_recipe(settings: Settings, backbone: str, **changes: Any) -> Settings:
-    """Return the settings with the stages and the augmentation of the recipe of a backbone, if it has one, and changes."""
+def with_recipe(settings: Settings, backbone: str, **changes: Any) -> Settings:
+    """Return the settings with the stages and augmentation of the backbone's recipe, if it has one, and ``changes``."""
     own = load_recipe(RECIPES[backbone]).settings if backbone in RECIPES else {}
     wanted = {name: own[name] for name in ("stages", "augmentation") if name in own}
     return dataclasses.replace(settings, backbone=backbone, **wanted, **changes)
@@ -210,12 +210,12 @@ def main() -> None:
 
     for backbone, speed in product(o.backbones, o.speeds):
         clean(o.device)
-        row = time_steps(data, as_in_its_recipe(common, backbone, speed=speed), o.rounds, o.steps)
+        row = time_steps(data, with_recipe(common, backbone, speed=speed), o.rounds, o.steps)
         shown = "  ".join(f"{m} {t['median_ms']} ms ({t['to_erm']:.3f})" for m, t in row["times"].items())
         print(f"{backbone} batch {o.batch} {speed}: {shown}", flush=True)
         keep("steps", row)
     for backbone, speed in product(o.side_by_side, o.speeds):
-        run = as_in_its_recipe(common, backbone, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
+        run = with_recipe(common, backbone, batch=min(o.batch, LEAVE_ONE_OUT["batch"]), speed=speed)
         for count in o.lanes:
             clean(o.device)
             row = time_lanes(data, run, count, o.rounds * o.steps)

@@ -2,10 +2,9 @@
 
     python benchmarks/flicker.py [--weights FILE] [--style NAME] [--out FILE]
 
-Flicker is in levels of 255 per frame (`clips.measure`). "detail" distinguishes a calm video from a blurred one,
-"frames_per_second" is per second of processor time. The clips and the style are made from embedded pictures, so
-the record can be reproduced anywhere. The run takes seconds on one core; it is many times slower with more threads
-than idle cores.
+Flicker is in levels of 255 per frame (`clips.measure`). "detail" distinguishes low flicker from blur, and
+"frames_per_second" is per second of processor time. The clips and the style are made from embedded pictures, so the record
+can be reproduced anywhere. The run takes seconds on one core; it is many times slower with more threads than idle cores.
 """
 
 import time

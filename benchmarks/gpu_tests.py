@@ -1,8 +1,8 @@
-"""Run all tests that need a GPU, a process per file or part of a file, several at a time, and write one record of them.
+"""Run all tests that need a GPU, several files or parts of files at a time, and write one record.
 
     python benchmarks/gpu_tests.py [--jobs N] [--out FILE]
 
-Files run in processes of their own, so that a broken capture or leaked memory does not affect the next.
+Every file runs in its own process, so that a failed capture or leaked memory does not affect the others.
 """
 
 import os
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from records import ROOT, make_parser, write_record
 
-# files of more than 40 s on an H200, and the processes that share their tests: they start first
+# files that take more than 40 s on an H200, which start first, and the number of processes that share their tests
 PARTS = {
     "tests/dg/test_dg_step.py": 5,
     "tests/kernels/test_kernels.py": 4,

@@ -78,9 +78,9 @@ def read_record(name: str) -> Any:
 
 
 def changes_since(commit: str, paths: tuple[str, ...]) -> str:
-    """Return git's summary of the changes of ``paths`` since a commit, or "" without changes.
+    """Return git's summary of the changes of ``paths`` since a commit, or "" if there are none.
 
-    A shallow clone or an archive has no such history, and changes are then unknown.
+    Changes are unknown in a shallow clone or an archive, which has no history.
     """
     if not paths:
         return ""

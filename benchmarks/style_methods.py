@@ -1,4 +1,4 @@
-"""Compare matching methods fairly: decoders for VGG-19 at several style weights and seeds, on held-out pairs.
+"""Compare matching methods by decoders for VGG-19 at several style weights and seeds, on held-out pairs.
 
     python benchmarks/style_methods.py --content content-train.zip --style style-train.zip \
         --test-content content-val.zip --test-style style-val.zip --vgg vgg16.safetensors \

@@ -1,4 +1,4 @@
-"""Time and judge the methods of the paper's Table 3 and Figure 5, all with the normalised VGG-19 up to relu4_1.
+"""Time and evaluate the methods of the paper's Table 3 and Figure 5, all with the normalised VGG-19 up to relu4_1.
 
     python benchmarks/table3.py --inputs figure-inputs.zip --photos photoreal.zip --out runs/table3 [--device cuda]
         [--decoder METHOD=FILE ...] [--side 512] [--size 384] [--iterations N] [--limit SECONDS]
@@ -118,7 +118,7 @@ def times(networks: dict[str, StyleNetwork], options: argparse.Namespace) -> lis
 
     def add(calls: dict[str, Callable[[], object]], rounds: int, *, precision: str = "fp32", share: float = 1) -> None:
         found: dict[str, list[float]] = {method: [] for method in calls}
-        for _ in range(rounds):  # methods alternate, so that a slow moment of the machine does not affect only one
+        for _ in range(rounds):  # methods alternate, so that a temporary slowdown affects all of them
             for method, call in calls.items():
                 found[method].append(seconds(call, device) / share)
         for method, some in found.items():
@@ -154,7 +154,7 @@ def make(options: argparse.Namespace) -> None:
     record["decoders"] = {m: checksum(file or find("vgg19-efdm"))[:12] for m, file in options.files.items()}
     torch.backends.cudnn.benchmark = True
     record["times"] = times(networks, options)
-    torch.backends.cudnn.benchmark = False  # the pairs have many shapes, and each would be searched
+    torch.backends.cudnn.benchmark = False  # the pairs have many shapes, and cuDNN would search algorithms for each
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "times.json").write_text(json.dumps(record, indent=1) + "\n")
     methods = {name: optimised(name, networks["efdm"], options.iterations) for name in OPTIMISED}

@@ -49,7 +49,7 @@ def test_training_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("backbone", dg.RECIPES)
 def test_timed_stages_and_augmentation_are_those_of_the_recipes(backbone: str) -> None:
-    timed = dg.as_in_its_recipe(Settings("noise", ("a",), ("b",)), backbone)
+    timed = dg.with_recipe(Settings("noise", ("a",), ("b",)), backbone)
     recipe = load_recipe(dg.RECIPES[backbone])
     assert recipe.settings["backbone"].startswith(backbone)  # "resnet50_v1" has the shapes of "resnet50"
     assert (timed.stages, timed.augmentation) == (recipe.settings["stages"], recipe.settings["augmentation"])
@@ -105,7 +105,7 @@ def test_times_and_pictures_of_every_method_of_table_3(tmp_path: Path, monkeypat
     assert not torch.equal(made["gatys"], made["cmd"])
 
 
-def test_published_histogram_matching_is_ours() -> None:
+def test_published_histogram_matching_equals_ours() -> None:
     network = build("vgg19").eval()
     content, style = torch.rand(2, 1, 3, 32, 32)
     torch.testing.assert_close(
