@@ -49,7 +49,7 @@ def test_stdin_and_stdout(place: Path, command) -> None:
     assert result.stderr.splitlines()[-1].startswith("stdin is not a picture"), "without the folder of its copy"
 
 
-def test_messages_are_on_stderr_and_brackets_are_no_markup(place: Path, command) -> None:
+def test_messages_go_to_stderr_and_brackets_are_not_markup(place: Path, command) -> None:
     Path("contents/x[.png").write_bytes(b"no picture")
     Path("contents/[/red].png").parent.mkdir()
     Path("contents/[/red].png").write_bytes(b"no picture")
@@ -60,7 +60,7 @@ def test_messages_are_on_stderr_and_brackets_are_no_markup(place: Path, command)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_damaged_files_are_made_or_named(place: Path, command) -> None:
+def test_damaged_files_are_stylized_or_named(place: Path, command) -> None:
     draw = random.Random(0)
     Path("damaged").mkdir()
     for number, format in zip(range(60), cycle(("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM")), strict=False):
@@ -89,7 +89,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
     monkeypatch.setattr("efdm.style.match_files.match_picture", failing)
 
 
-def test_a_lack_of_memory_names_the_picture_and_what_helps(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_names_the_picture_and_a_remedy(place: Path, command, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(monkeypatch, "DefaultCPUAllocator: can't allocate memory")
     result = command("contents", "-o", "out", code=2)
     assert "not enough memory for contents/a.png" in result.stderr

@@ -190,7 +190,7 @@ def test_unreadable_pictures_are_skipped(place: Path, run) -> None:
     assert "11 of 15 pictures failed" in result.output
 
 
-def test_when_everything_fails_an_old_result_stays(place: Path, run) -> None:
+def test_an_old_result_is_kept_if_all_pictures_fail(place: Path, run) -> None:
     Path("photo.png").write_bytes(b"")
     Path("out.png").write_bytes(b"old")
     run("photo.png", "--style", "style.png", "-o", "out.png", code=2)

@@ -86,7 +86,7 @@ def test_a_stopped_job_continues(tmp_path: Path, output: Any) -> None:
         assert (run(), len(seen), len(results(tmp_path / "out"))) == (6, 3 + 4, 6)
 
 
-def test_a_corrupt_file_costs_one_file(tmp_path: Path, negatives: Negatives) -> None:
+def test_a_corrupt_file_does_not_stop_the_others(tmp_path: Path, negatives: Negatives) -> None:
     write_pictures(tmp_path / "in", 4)
     (tmp_path / "in/p1.png").write_bytes(b"nothing")
     for _ in range(2):  # the second run only reads the marks
@@ -96,7 +96,7 @@ def test_a_corrupt_file_costs_one_file(tmp_path: Path, negatives: Negatives) -> 
         assert damaged in done.failed[damaged]
 
 
-def test_a_damaged_shard_costs_its_rest(tmp_path: Path, negatives: Negatives) -> None:
+def test_the_rest_of_a_damaged_shard_is_skipped(tmp_path: Path, negatives: Negatives) -> None:
     write_pictures(tmp_path / "p", 2)
     (tmp_path / "in").mkdir()
     for name in ("good", "torn"):

@@ -1,4 +1,4 @@
-"""Formats and names of results, and errors that concern one picture or all of them."""
+"""Formats and names of results, and errors of single pictures."""
 
 import errno
 import pickle
@@ -34,7 +34,7 @@ def test_names_and_existing_results(tmp_path: Path) -> None:
     "error",
     [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate")],
 )
-def test_a_lack_of_memory_names_the_picture_and_stops(error: Exception) -> None:
+def test_out_of_memory_names_the_picture_and_stops(error: Exception) -> None:
     failed = report_failure("big.png", lambda *_: pytest.fail("continued"))
     with pytest.raises(OutOfMemoryError, match=r"big\.png") as caught, failed:
         raise error

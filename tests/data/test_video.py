@@ -202,7 +202,7 @@ def test_truncated_file_states_the_number_of_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".webm"])
-def test_a_cut_between_two_packets_is_noticed(tmp_path: Path, suffix: str) -> None:
+def test_a_file_cut_between_two_packets_is_detected(tmp_path: Path, suffix: str) -> None:
     """FFmpeg ends without an error; only the stated duration shows that frames are missing."""
     noise = torch.rand(3 * COUNT, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0))
     path = write(tmp_path / f"clip{suffix}", noise)
@@ -232,7 +232,7 @@ def test_nothing_is_written_after_an_error(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_an_error_of_the_disk_does_not_blame_the_sound(tmp_path: Path) -> None:
+def test_disk_errors_are_not_reported_as_damaged_sound(tmp_path: Path) -> None:
     """The sound is written first, because the encoder of the video delays its frames."""
     source, folder = clip(tmp_path / "clip.mp4"), tmp_path / "out"
 

@@ -173,7 +173,7 @@ def test_a_label_is_short_and_unique() -> None:
     ],
     ids=str,
 )
-def test_wrong_settings_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_reported_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))
 

@@ -54,7 +54,7 @@ def test_a_step_is_sgd_on_the_cross_entropy(data: DomainSet) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_draws_depend_on_the_seed_and_the_iteration_alone(data: DomainSet, method: str) -> None:
+def test_draws_depend_only_on_the_seed_and_the_iteration(data: DomainSet, method: str) -> None:
     wanted = settings(method=method)
     one, two = (step_of(data, wanted) for _ in range(2))
     first = losses(one, data, wanted)

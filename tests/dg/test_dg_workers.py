@@ -121,7 +121,7 @@ def test_lanes_share_the_threads_and_small_images_use_one(
     assert seen == [threads]
 
 
-def test_a_killed_worker_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_worker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Lost:
         exitcode = -9
 

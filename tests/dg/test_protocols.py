@@ -15,7 +15,7 @@ def test_cells_partition_the_domains(name: str) -> None:
     assert [PROTOCOLS[name].column(cell) for cell in cells] == list(DOMAINS)
 
 
-def test_the_second_cell() -> None:
+def test_training_and_test_domains_of_a_cell() -> None:
     assert PROTOCOLS["leave-one-out"].cells(DOMAINS)[1] == Cell(("art", "photo", "sketch"), ("cartoon",))
     assert PROTOCOLS["single-source"].cells(DOMAINS)[1] == Cell(("cartoon",), ("art", "photo", "sketch"))
 

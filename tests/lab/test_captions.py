@@ -43,7 +43,7 @@ def test_rows_with_other_names_or_options() -> None:
     assert sorted(sentences) == ["always: efdmix, p=1.0.", "mixstyle: mixstyle, p=0.7.", "weak: efdmix, p=0.2, alpha=0.9."]
 
 
-def test_drawn_options_are_no_other_method() -> None:
+def test_drawn_options_are_not_in_the_caption() -> None:
     recipe = small(protocol="domainbed", draws=2, methods=["erm", "coral"], selections=("oracle",))
     assert not [s for s in accuracy_table(studied(recipe, lambda *_: 50.0), "oracle").caption if s.startswith("coral")]
 

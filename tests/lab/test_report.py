@@ -229,7 +229,7 @@ def test_missing_rows_are_named() -> None:
     assert tables(study)[-1].title == "small: selection rules"
 
 
-def test_rules_that_are_compared() -> None:
+def test_rules_with_comparisons() -> None:
     def titles(**more: Any) -> list[str]:
         made = tables(studied(small(orders=(("erm", "efdmix"),), **more), steady))
         return [table.title for table in made if "comparisons" in table.title]

@@ -46,7 +46,7 @@ def picture(height: int = 64, width: int = 32) -> Tensor:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_facts(name: str) -> None:
+def test_names_sizes_and_outputs_equal_torchreid(name: str) -> None:
     model = build_backbone(name, 4).eval()
     assert hashlib.sha256("\n".join(sorted(model.state_dict())).encode()).hexdigest() == KEYS
     count, expected = RECORDED[name]

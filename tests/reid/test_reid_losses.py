@@ -5,7 +5,7 @@ from efdm.reid.losses import batch_hard_triplet
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_hardest_pairs_count(seed: int, device: torch.device) -> None:
+def test_the_loss_uses_the_hardest_pairs(seed: int, device: torch.device) -> None:
     """The loss equals its definition, written as a loop over the batch, even far from the origin."""
     generator = torch.Generator().manual_seed(seed)
     features, people = 100 + torch.randn(12, 5, generator=generator), torch.randint(4, (12,), generator=generator)

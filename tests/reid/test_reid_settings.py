@@ -61,6 +61,6 @@ def test_methods_are_the_baseline_and_the_feature_layers() -> None:
     ],
     ids=str,
 )
-def test_wrong_settings_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_reported_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check(Settings(**{**dataclasses.asdict(PLAIN), **changes}))

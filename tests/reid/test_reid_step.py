@@ -54,7 +54,7 @@ def test_layers_get_the_domains_of_the_batch(data: PersonSets, labels: Any, monk
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_scaled_gradients_are_a_learning_rate(momentum: float) -> None:
+def test_scaled_gradients_equal_a_scaled_learning_rate(momentum: float) -> None:
     """Including weight decay, over several steps and with a changing learning rate."""
     torch.manual_seed(0)
     one, two = nn.Linear(3, 2), nn.Linear(3, 2)

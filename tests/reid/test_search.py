@@ -41,7 +41,7 @@ def test_people_of_other_sets_are_unknown(model: torch.nn.Module) -> None:
     assert len(found.hits(0)) == len(data.select("gallery"))
 
 
-def test_a_query_is_no_result_of_itself(model: torch.nn.Module) -> None:
+def test_a_query_is_not_among_its_results(model: torch.nn.Module) -> None:
     data = small_people(people=2, cameras=1, size=SIZE)
     data = replace(data, people=torch.full_like(data.people, UNKNOWN), splits=dict.fromkeys(data.splits, torch.arange(0)))
     found = search(model, data, data, size=SIZE, top=10)

@@ -234,7 +234,7 @@ def test_a_joint_match_reaches_the_joint_distribution_and_exact_channels(kind: s
     np.testing.assert_array_equal(match_picture(x, y, method="joint", seed=0), joint)
 
 
-def test_a_photograph() -> None:
+def test_a_photograph_has_the_colours_of_its_reference() -> None:
     made, y = match_picture(photos()["rocket"], photos()["coffee"]), read_picture(photos()["coffee"])
     count = [
         torch.stack([torch.bincount((row * 255).round().int().flatten(), minlength=256) for row in p.rgb]).double()

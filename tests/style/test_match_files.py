@@ -76,7 +76,7 @@ def test_sixteen_bits_between_formats(tmp_path: Path, reference: Path) -> None:
     np.testing.assert_array_equal((picture.rgb * 65535).round().permute(1, 2, 0), expected)
 
 
-def test_large_arrays_take_the_way_of_chunks(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_are_matched_in_chunks(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = save(tmp_path / "x.npy", noise(1))
     match_files(x, [reference], tmp_path / "whole.npy")
     monkeypatch.setitem(module.LARGE, "uint8", 100)

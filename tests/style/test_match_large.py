@@ -53,7 +53,7 @@ def test_memory_maps_and_progress(tmp_path: Path) -> None:
     assert {each.total for each in seen} == {8}
 
 
-def test_what_needs_the_whole_picture() -> None:
+def test_joint_matches_and_other_channels_are_refused() -> None:
     x = photo("uint8")
     with pytest.raises(SettingError, match="joint"):
         match_array(x, prepare_reference(x, method="joint"), x)
@@ -61,7 +61,7 @@ def test_what_needs_the_whole_picture() -> None:
         match_array(x[..., 0], prepare_reference(x), x)
 
 
-def test_more_values_than_32_bits_count() -> None:
+def test_counts_beyond_32_bits() -> None:
     """Counts of 2^33 values in two bins, without the values: the middle of the first bin starts the second level."""
     n = 2**33
     counter = LevelMatch(torch.tensor([[n // 4, 3 * n // 4, n]]))
@@ -75,7 +75,7 @@ def test_more_values_than_32_bits_count() -> None:
     assert counter.counts.shape == (1, BINS)
 
 
-def test_dither_is_even_and_depends_on_the_place_alone() -> None:
+def test_dither_is_even_and_depends_only_on_the_position() -> None:
     picture = torch.empty(64, 64)
     whole = dither(picture, 5, 0)
     torch.testing.assert_close(whole[20:30], dither(picture[20:30], 5, 20), rtol=0, atol=0)
@@ -111,7 +111,7 @@ def test_float16_and_float64_in_chunks() -> None:
         match_array(x.astype(np.float64), prepare_reference(y), out)
 
 
-def test_quantiles_of_more_ranks_than_32_bits_count() -> None:
+def test_quantiles_of_ranks_beyond_32_bits() -> None:
     values, n = torch.linspace(0, 1, 2**20), 2**44
     rank = torch.tensor([0, n // 2, n - 1])
     torch.testing.assert_close(read_quantiles(values, rank, n), torch.tensor([0.0, 0.5, 1.0]), atol=1e-5, rtol=0)

@@ -84,7 +84,7 @@ def test_the_papers_losses_are_means_over_the_batch(vgg: StyleNetwork, pictures:
         close(value, torch.stack([h[name] for h in halves]).mean())
 
 
-def test_a_perfect_reconstruction_pays_for_distillation_only(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+def test_a_perfect_reconstruction_has_only_the_distillation_loss(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
     objective = ReconstructionObjective(identity_network(), teacher)
     losses = objective(*pictures)
     assert losses["pixels"] == 0
@@ -93,7 +93,7 @@ def test_a_perfect_reconstruction_pays_for_distillation_only(teacher: VGG, pictu
     close(losses["loss"], losses["distilled"])
 
 
-def test_heads_that_predict_vgg_features_pay_nothing(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
+def test_heads_that_predict_vgg_features_have_no_loss(teacher: VGG, pictures: tuple[Tensor, Tensor]) -> None:
     objective = ReconstructionObjective(identity_network(), teacher)
     targets = [F.adaptive_avg_pool2d(t, (32, 32)) for t in teacher.taps(torch.cat(pictures), DISTILLED)]
     assert [h.out_channels for h in objective.heads] == [t.shape[1] for t in targets]

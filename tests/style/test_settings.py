@@ -75,7 +75,7 @@ def test_settings_missing_in_a_file_have_their_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"content": "a"}', '{"content": "a", "style": "b", "colour": 1}'])
-def test_a_damaged_settings_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
+def test_a_damaged_settings_file_is_reported_by_name(text: str, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no run to resume"):
         read_settings(Settings, tmp_path)
     (tmp_path / "settings.json").write_text(text)

@@ -134,7 +134,7 @@ def test_wrong_candidates(words: list[str]) -> None:
         load_renders(words)
 
 
-def test_folders_that_are_no_studies(tmp_path: Path) -> None:
+def test_folders_that_are_not_studies(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="not a study"):
         Study(tmp_path)
     study = small_study(tmp_path, pairs=1)

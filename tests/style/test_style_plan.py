@@ -49,7 +49,7 @@ def test_several_contents_have_different_results() -> None:
         plan_files(["photo.png", "more"], ["glass"], "out.png")
 
 
-def test_results_are_no_contents() -> None:
+def test_results_are_not_used_as_contents() -> None:
     for _ in range(2):
         plan = plan_files(".", ["glass"], "contents/results")
         assert len(plan.contents) == 8

@@ -52,7 +52,7 @@ def test_smoothing_restarts_at_a_cut(stylizer: Stylizer, look: Look) -> None:
     assert not torch.equal(made[2], next(stylize_frames(stylizer, scene[2:], look, temporal="smooth")))
 
 
-def test_motion_and_exposure_are_no_cuts() -> None:
+def test_motion_and_exposure_are_not_cuts() -> None:
     pan, exposure = (clip(name, frames=2, size=SIZE).frames for name in ("pan", "exposure"))
     assert not is_cut(*pan)
     assert not is_cut(*exposure)
@@ -160,7 +160,7 @@ def test_smoothing_reduces_flicker(stylizer: Stylizer, look: Look, name: str, te
 
 
 @pytest.mark.parametrize(("name", "share"), [("pan", 0.22), ("zoom", 0.6)])
-def test_the_default_is_calm_and_sharp(name: str, share: float) -> None:
+def test_the_default_has_little_flicker_and_is_sharp(name: str, share: float) -> None:
     """With the trained network; without alignment and sharpening, a pan has 0.27 of the error and 0.82 of the detail."""
     trained = Stylizer.from_pretrained("small", "cpu")
     look, shown = trained.prepare("starry", size=128), clip(name, frames=6, size=(96, 128))

@@ -68,7 +68,7 @@ def test_every_damage_of_a_hundred_bytes_is_found_or_harmless(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage" * 50, b"\x80\x02}q\x00.", b"PK\x03\x04" + bytes(90)])
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path, damage: bytes) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(damage)
     with pytest.raises(DamagedFileError, match=r"checkpoint\.pt.*delete it"):

@@ -30,7 +30,7 @@ class Diary:
         return name.upper()
 
 
-def test_works_alternate_and_a_finished_one_is_replaced() -> None:
+def test_lanes_alternate_and_finished_work_is_replaced() -> None:
     diary, made = Diary(), []
     works = [diary.work("a", 1), diary.work("b", 3), diary.work("c", 2)]
     side_by_side(works, device=CPU, lanes=2, finished=made.append)
@@ -38,7 +38,7 @@ def test_works_alternate_and_a_finished_one_is_replaced() -> None:
     assert diary.lines == ["a0", "b0", "b1", "c0", "b2", "c1"]
 
 
-def test_a_work_starts_when_a_lane_is_free() -> None:
+def test_waiting_work_starts_when_a_lane_is_free() -> None:
     started: list[str] = []
 
     def works() -> object:

@@ -54,7 +54,7 @@ def test_a_full_disk_on_resume_loses_no_line(two_lines: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("line", ["{", '{"iteration": 2}'], ids=["torn", "of another kind"])
-def test_a_damaged_line_is_refused_by_number(two_lines: Path, line: str) -> None:
+def test_a_damaged_line_is_reported_by_number(two_lines: Path, line: str) -> None:
     first, second = two_lines.read_text().splitlines(keepends=True)
     two_lines.write_text(f"{first}{line}\n{second}")
     with pytest.raises(ValueError, match=r"log\.jsonl: line 2 is not a record"):

@@ -72,7 +72,7 @@ def test_complete_files_are_not_changed(path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b'{"step": 1', b"[1]", b"7", b"\xff\xfe"], ids=["torn", "list", "number", "no_text"])
-def test_a_line_that_is_no_record_is_refused_by_number(path: Path, line: bytes) -> None:
+def test_a_line_that_is_not_a_record_is_reported_by_number(path: Path, line: bytes) -> None:
     path.write_bytes(lines(ONE) + b"\n" + line + b"\n")
     with pytest.raises(ValueError, match=r"records\.jsonl: line 3 is not a record"):
         read_lines(path)

@@ -155,7 +155,7 @@ def test_a_port_in_use_is_named(address: str) -> None:
     assert "--port" in result.output
 
 
-def test_share_is_off_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_is_off_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gradio as gr
 
     given: list[dict[str, object]] = []
