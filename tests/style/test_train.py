@@ -114,12 +114,12 @@ def test_a_run_resumes_without_its_initial_network(style_data: Path, tmp_path: P
 
 def test_reasons_for_skipping_contain_no_folders(tmp_path: Path) -> None:
     folder, one = tmp_path / "photos", tmp_path / "photos" / "a" / "1.png"
-    reason = partial(training._skipped, str(folder), "a/1.png")
+    reason = partial(training._describe_skipped, str(folder), "a/1.png")
     assert reason(f"{one} may not be read by you") == "photos/a/1.png may not be read by you"
     assert reason(f"{folder} does not exist") == "photos/a/1.png does not exist"
-    assert training._skipped("./set.zip", "a/1.png", "set.zip: a/1.png is empty") == "set.zip/a/1.png is empty"
+    assert training._describe_skipped("./set.zip", "a/1.png", "set.zip: a/1.png is empty") == "set.zip/a/1.png is empty"
     assert reason("too many bits") == "photos/a/1.png: too many bits"
-    assert training._skipped(str(one), "1.png", f"{one} is empty") == "1.png is empty"
+    assert training._describe_skipped(str(one), "1.png", f"{one} is empty") == "1.png is empty"
 
 
 def test_batches_are_the_same_wherever_a_run_starts(style_data: Path) -> None:

@@ -119,7 +119,8 @@ def prepare_reference(
     each = (open_planes(picture, mask, nodata, device)[0] for picture, mask in zip(listed, masks, strict=True))
     found = reduce(add, (_reference(planes, space, method) for planes in each))
     if not (found.values.numel() if found.counts is None else found.counts.any()):  # type: ignore[union-attr]
-        raise SettingError("the reference has no pixels: all are masked, transparent or without data", "reference_mask")
+        problem = "the reference has no pixels: all are masked, transparent or without data"
+        raise SettingError(f"{problem}; select other pixels", "reference_mask")
     return found
 
 

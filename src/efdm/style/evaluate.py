@@ -79,7 +79,7 @@ def read_records(run: Path) -> list[Record]:
     return read_lines(run / RECORDS) if (run / RECORDS).exists() else []
 
 
-def _key(candidate: Mapping[str, object], content: str, style: str, settings: Mapping[str, object]) -> str:
+def _record_key(candidate: Mapping[str, object], content: str, style: str, settings: Mapping[str, object]) -> str:
     return json.dumps([dict(candidate), content, style, dict(settings)], sort_keys=True)
 
 
@@ -133,10 +133,10 @@ def evaluate(
     (run / RECORDS).touch()
     mend_lines(run / RECORDS)
     records = read_records(run)
-    done = {_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
+    done = {_record_key(r["candidate"], r["content"], r["style"], r["settings"]) for r in records}
     todo: dict[Pair, list[Candidate]] = {}
     for pair, candidate in product(pairs, candidates):
-        if _key(candidate.metadata, pair.content.name, pair.style.name, settings) not in done:
+        if _record_key(candidate.metadata, pair.content.name, pair.style.name, settings) not in done:
             todo.setdefault(pair, []).append(candidate)
     total = len(pairs) * len(candidates)
     finished = total - sum(map(len, todo.values()))
@@ -164,14 +164,14 @@ def evaluate(
 
             output, seconds = _timed(candidate, content, style, part, device)
             features = metrics.extract(resize(output, (references[0].images.shape[-2], references[0].images.shape[-1])))
-            measures = {k: _short(float(v)) for k, v in metrics.measure(features, *references).items()}
+            measures = {k: _rounded_or_none(float(v)) for k, v in metrics.measure(features, *references).items()}
             paths = _paths(candidate, size, *stem)
             timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"
             warm.add(candidate.label)
             record: Record = {
                 "label": candidate.label, "candidate": dict(candidate.metadata), "content": pair.content.name,
                 "style": pair.style.name, "files": list(stem), "pictures": paths, "settings": settings,
-                "pixels": list(content.shape[-2:]), "seconds": _short(seconds) if timed else None,
+                "pixels": list(content.shape[-2:]), "seconds": _rounded_or_none(seconds) if timed else None,
                 "measures": measures, "environment": where,
             }  # fmt: skip
             write_picture(run / paths["output"], output[0])
@@ -196,6 +196,6 @@ def _timed(
     return (output.clamp(0, 1) * 255).round() / 255, seconds  # measured with 8 bits, as written to the file
 
 
-def _short(value: float) -> float | None:
+def _rounded_or_none(value: float) -> float | None:
     """Return the rounded value, or None if it is not finite, because JSON has no infinity."""
     return rounded(value) if math.isfinite(value) else None

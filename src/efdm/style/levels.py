@@ -140,7 +140,7 @@ class LevelMatch:
         """Return the matched levels ``(c, n)``, int32, of a chunk. May overwrite the bins."""
         compiled = _compiled(bins)
         if not compiled:
-            return torch.stack([_map(each, self._curve(row)) for row, each in enumerate(bins)])
+            return torch.stack([_map_bins(each, self._curve(row)) for row, each in enumerate(bins)])
         _each_row(lambda row: compiled.to_levels(*(each.numpy() for each in (bins[row], *self._curve(row)))), *bins.shape)
         return bins
 
@@ -192,7 +192,7 @@ def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curv
     return Curve(index, last - counts, 2 * means.round().int())
 
 
-def _map(bins: Tensor, curve: Curve) -> Tensor:
+def _map_bins(bins: Tensor, curve: Curve) -> Tensor:
     packed = curve.packed.index_select(0, bins)
     out = packed >> 1
     divided = (packed & 1).nonzero()[:, 0]  # only values in bins that are divided between levels need their rank

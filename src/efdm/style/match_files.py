@@ -101,7 +101,7 @@ def read_references(references: Sequence[PathLike], options: MatchOptions) -> Re
     pictures: list[Callable[[], Any]] = []
     for each in map(Path, references):
         if each.suffix.lower() in VIDEOS:
-            raise PictureError(f"{each} is a video; a reference is a picture, such as a frame of it")
+            raise PictureError(f"{each} is a video; expected a picture, such as one of its frames")
         if each.is_file() and is_array_file(each):
             pictures.append(partial(open_array, each))
         else:
@@ -163,7 +163,7 @@ def match_job(
 ) -> tuple[Job, Factory]:
     """Return a job for `run_job` that matches the pictures of a folder, a zip or WebDataset shards."""
     if options.mask is not None:
-        raise SettingError("a mask is for single pictures, not for a job", "mask")
+        raise SettingError("masks apply to single pictures, not to a job; omit the mask", "mask")
     described: dict[str, Any] = {**asdict(options), "reference_masks": list(map(str, options.reference_masks)), "device": ""}
     settings = {"options": described, "references": [digest(source) for source in find_styles(references)[0]]}
     return open_job(Path(content), Path(out), settings, output, saving), partial(match_process, tuple(references), options)

@@ -88,7 +88,7 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     if reference.method == "joint":
         raise SettingError("a video cannot be matched jointly; use method='channels'", "method")
     if options.mask is not None:
-        raise SettingError("masks are for pictures, not for a video", "mask")
+        raise SettingError("masks apply to pictures, not to a video; omit the mask", "mask")
     check_fit(3, reference)
     done = count(1)
 

@@ -104,10 +104,10 @@ def style_distance(features: Tensor, style: Tensor, *, faint: str = "kept") -> T
     x, y = kernels.sort_rows(rows(features.float())), kernels.sort_rows(rows(style.float()))
     distance = (x - resample_sorted(y, x.shape[-1])).abs().mean(-1)
     spread = y.std(-1)
-    live = spread > DEAD
+    varying = spread > DEAD
     if faint == "dropped":
-        live = live & (spread > FAINT * spread.square().mean(1, keepdim=True).sqrt())
-    return _mean_of_live(distance / spread, live)
+        varying = varying & (spread > FAINT * spread.square().mean(1, keepdim=True).sqrt())
+    return _mean_of_varying(distance / spread, varying)
 
 
 def gram_distance(features: Tensor, style: Tensor) -> Tensor:
@@ -122,17 +122,18 @@ def moment_errors(features: Tensor, style: Tensor) -> dict[str, Tensor]:
     The error is a ratio of means, because in a mean of ratios a skewness near 0 would dominate. NaN if no channel varies.
     """
     x, y = channel_stats(features.float()), channel_stats(style.float())
-    live = y.std > DEAD
+    varying = y.std > DEAD
     errors = {}
     for name in ChannelStats._fields:
         have, want = getattr(x, name), getattr(y, name)
-        errors[name] = _mean_of_live((have - want).abs(), live) / _mean_of_live(want.abs(), live).clamp_min(1e-12)
+        error, size = (_mean_of_varying(values.abs(), varying) for values in (have - want, want))
+        errors[name] = error / size.clamp_min(1e-12)
     return errors
 
 
-def _mean_of_live(values: Tensor, live: Tensor) -> Tensor:
+def _mean_of_varying(values: Tensor, varying: Tensor) -> Tensor:
     # 0 / 0 = NaN without varying channels, because a distance of 0 would mean a perfect match
-    return torch.where(live, values, 0).sum(1) / live.sum(1)
+    return torch.where(varying, values, 0).sum(1) / varying.sum(1)
 
 
 @dataclass(frozen=True)

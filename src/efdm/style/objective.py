@@ -83,14 +83,14 @@ class ReconstructionObjective(nn.Module):
         likeness = sum_of(likeness_loss(s, targets[t]) for s, t in zip(seen, RECONSTRUCTED, strict=True))
         height, width = features[0].shape[-2:]
         distilled = sum_of(
-            _distance_in_spread(head(features[0]), F.adaptive_avg_pool2d(targets[t], (height, width)))
+            _standardized_distance(head(features[0]), F.adaptive_avg_pool2d(targets[t], (height, width)))
             for head, t in zip(self.heads, DISTILLED, strict=True)
         )
         loss = 10 * pixels + likeness + distilled
         return {"loss": loss, "pixels": pixels, "likeness": likeness, "distilled": distilled}
 
 
-def _distance_in_spread(guess: Tensor, target: Tensor) -> Tensor:
+def _standardized_distance(guess: Tensor, target: Tensor) -> Tensor:
     spread = gather_rows(target).float().std((0, 2, 3), keepdim=True).clamp_min(1e-3)
     return ((guess - target) / spread).square().mean()
 

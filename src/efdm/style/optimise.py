@@ -153,7 +153,7 @@ def optimise(
     if isinstance(method, str):
         check_choice("method", method, OPTIMISERS)
     row = OPTIMISERS[method] if isinstance(method, str) else method
-    _check(content, style, iterations)
+    _check_arguments(content, style, iterations)
     found: list[Tensor] = []
     steps = row.iterations if iterations is None else iterations
     with torch.inference_mode(False), torch.enable_grad():  # also inside a caller's no_grad
@@ -191,7 +191,7 @@ def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, step
     return (pixels.detach() * unit).clamp(0, 1)
 
 
-def _check(content: Tensor, style: Tensor, iterations: int | None) -> None:
+def _check_arguments(content: Tensor, style: Tensor, iterations: int | None) -> None:
     for role, images in (("content", content), ("style", style)):
         if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[-2:]) < 16:
             expected = "(b, 3, h, w) with sides of at least 16 pixels, for relu5_1"

@@ -157,7 +157,7 @@ def make_looks(
         normalise_weights(weights, count)  # raises for a wrong number of weights and for negative ones
     mixed = bool(weights) or mix == "equal"
     if regions and mixed:
-        raise ValueError("content masks give every region its own style, so styles cannot be mixed")
+        raise ValueError("styles cannot be mixed if content masks give every region its own style; use only one of the two")
     if regions and count not in (1, regions):
         raise ValueError(f"expected one style, or one per content mask ({regions}), got {count}")
     if len(style_masks) not in (0, regions or count):

@@ -54,10 +54,10 @@ def from_array(array: Any, valid: Tensor | None = None, nodata: float | None = N
     pixels = np.require(pixels, pixels.dtype.newbyteorder("="), ["C", "W"])  # as torch needs them; other arrays are copied
     kind = torch.int32 if levels else torch.float64 if pixels.dtype == np.float64 else torch.float32
     planar = torch.from_numpy(pixels).permute(2, 0, 1).to(device, kind, copy=True, memory_format=torch.contiguous_format)
-    return _checked(planar, levels, valid, nodata)
+    return _make_planes(planar, levels, valid, nodata)
 
 
-def _checked(values: Tensor, levels: int, valid: Tensor | None, nodata: float | None) -> Planes:
+def _make_planes(values: Tensor, levels: int, valid: Tensor | None, nodata: float | None) -> Planes:
     if valid is not None and valid.shape != values.shape[1:]:
         size = " x ".join(map(str, values.shape[1:]))
         raise SettingError(f"the mask has shape {tuple(valid.shape)}, expected that of the picture, {size}", "mask")
@@ -89,12 +89,12 @@ def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None
             raise TypeError(f"the tensor contains {found}; expected (channels, h, w) of uint8 or floats")
         levels = 256 if opened.dtype == torch.uint8 else 0
         wide = torch.int32 if levels else torch.promote_types(opened.dtype, torch.float32)
-        return _checked(opened.detach().to(device, wide), levels, valid, nodata), opened
+        return _make_planes(opened.detach().to(device, wide), levels, valid, nodata), opened
     if opened.alpha is not None:  # transparent pixels have no colour
         visible = opened.alpha[0] > 0
         valid = visible if valid is None else visible & valid
     levels = LEVELS[opened.depth] + 1
-    return _checked((opened.rgb * (levels - 1)).round().int().to(device), levels, valid, nodata), opened
+    return _make_planes((opened.rgb * (levels - 1)).round().int().to(device), levels, valid, nodata), opened
 
 
 def convert_planes(values: Tensor, given: AnyPicture, opened: Any) -> Any:

@@ -219,16 +219,16 @@ def load_renders(
     for word in words:
         name, equals, file = word.partition("=")
         if name in found:
-            raise SettingError(f"two candidates are named {name!r}", "candidate")
+            raise SettingError(f"two candidates are named {name!r}; choose different names", "candidate")
         if equals and not file.endswith(".safetensors"):
-            found[name] = (_folder(Path(file), pairs), {"kind": "pictures", "folder": Path(file).name})
+            found[name] = (_render_from_folder(Path(file), pairs), {"kind": "pictures", "folder": Path(file).name})
         else:
-            candidate = _candidate(name, file, vgg=vgg, iterations=iterations, device=device)
-            found[name] = (_run(candidate), candidate.metadata)
+            candidate = _parse_candidate(name, file, vgg=vgg, iterations=iterations, device=device)
+            found[name] = (_render_with(candidate), candidate.metadata)
     return found
 
 
-def _candidate(name: str, file: str, **settings: Any) -> Candidate:
+def _parse_candidate(name: str, file: str, **settings: Any) -> Candidate:
     if file:
         return load_candidates(networks={name: file}, **settings)[-1]
     model, *rest = name.split(":")
@@ -243,11 +243,11 @@ def _candidate(name: str, file: str, **settings: Any) -> Candidate:
     return load_candidates([model], methods=rest[:1], strengths=strengths, **settings)[-1]
 
 
-def _run(candidate: Candidate) -> Render:
+def _render_with(candidate: Candidate) -> Render:
     return lambda pair, content, style: candidate.run(content, style, ignore)
 
 
-def _folder(path: Path, pairs: Sequence[Pair]) -> Render:
+def _render_from_folder(path: Path, pairs: Sequence[Pair]) -> Render:
     pictures = {source.stem: source for source in find_pictures(path)}
     if absent := [name for pair in pairs if (name := _stem(pair)) not in pictures]:
         raise SettingError(f"{path} has no picture {absent[0]}; name pictures CONTENT__STYLE", "candidate")

@@ -150,7 +150,9 @@ class StyleTask(Task[StyleNetwork]):
     def environment(self) -> Record:
         sets = {"content": (self.settings.content, self.contents), "style": (self.settings.style, self.styles)}
         skipped = [
-            f"{role}: {_skipped(source, *what)}" for role, (source, images) in sets.items() for what in images.skipped
+            f"{role}: {_describe_skipped(source, *each)}"
+            for role, (source, images) in sets.items()
+            for each in images.skipped
         ]
         return {**super().environment(), "contents": len(self.contents), "styles": len(self.styles), "skipped": skipped}
 
@@ -216,7 +218,7 @@ def _compiled(objective: nn.Module) -> nn.Module:
     return objective
 
 
-def _skipped(source: str, name: str, reason: str) -> str:
+def _describe_skipped(source: str, name: str, reason: str) -> str:
     """Return which image of a folder or zip was skipped, and why, without the path of the folder."""
     folder = Path(source).resolve().name
     known = name if name == folder else f"{folder}/{name}"  # a single image is its own source

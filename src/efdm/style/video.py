@@ -52,7 +52,7 @@ def stylize_frames(
     options = replace(options or StylizeOptions(), **changes)
     check_strength(options.strength, 1)
     if options.ties is not None:
-        raise SettingError("the order of ties is for pictures, not for a video", "ties")
+        raise SettingError("ties applies to pictures, not to a video; omit it", "ties")
     return _stylize(stylizer, frames, look, regions, options)
 
 
