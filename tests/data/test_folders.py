@@ -74,7 +74,7 @@ def test_stems_stay_below_the_folder_they_are_joined_to(tmp_path: Path) -> None:
     assert [note.partition(": ")[2] for note in notes] == ["3 unsafe paths skipped", "1 hidden file skipped"]
     assert [s.name for s in found] == ["/etc/root.png", "C:/windows/y.png", "what?.png"]
     assert [s.stem for s in found] == ["etc/root", "C_/windows/y", "what_"]
-    assert folders._safe("../../x.png") == "x"
+    assert folders._safe_stem("../../x.png") == "x"
     for item in found:
         target = Path(os.path.normpath(tmp_path / (item.stem + ".png")))
         assert tmp_path in target.parents

@@ -28,7 +28,7 @@ def is_array_file(path: StrPath) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TIFF or find_spec("tifffile") is None:
         return suffix == ".npy"
-    with reading(path, DAMAGED), _tifffile().TiffFile(path) as file:
+    with reading(path, DAMAGED), _import_tifffile().TiffFile(path) as file:
         page = file.pages[0]
         return page.dtype != np.uint8 or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
 
@@ -40,9 +40,9 @@ def open_array(path: StrPath) -> NDArray[Any]:
         if Path(path).suffix.lower() not in TIFF:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
-            with _tifffile().TiffFile(path) as file:
+            with _import_tifffile().TiffFile(path) as file:
                 series = file.series[0]
-                array = series.asarray() if series.dataoffset is None else _tifffile().memmap(path, mode="r")
+                array = series.asarray() if series.dataoffset is None else _import_tifffile().memmap(path, mode="r")
             if series.axes.endswith("SYX") and array.ndim == 3:
                 array = np.moveaxis(array, 0, -1)
     if array.dtype.name not in KINDS or array.ndim not in (2, 3) or not array.size:
@@ -51,7 +51,7 @@ def open_array(path: StrPath) -> NDArray[Any]:
     return array
 
 
-def _tifffile() -> Any:
+def _import_tifffile() -> Any:
     with requires("tiff"):
         import tifffile
     return tifffile
@@ -68,6 +68,6 @@ def created_array(path: StrPath, shape: tuple[int, ...], kind: np.dtype[Any]) ->
             array: Any = np.lib.format.open_memmap(temporary, "w+", kind, shape)
         else:
             photometric = "rgb" if shape[2:] in ((3,), (4,)) else "minisblack"
-            array = _tifffile().memmap(temporary, shape=shape, dtype=kind, photometric=photometric, bigtiff=True)
+            array = _import_tifffile().memmap(temporary, shape=shape, dtype=kind, photometric=photometric, bigtiff=True)
         yield array
         array.flush()

@@ -97,7 +97,7 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
             raise file_error(FileNotFoundError(), path)
         if path.exists() and not path.is_file():
             raise PictureError(f"{path} is a pipe or a device; expected a file, a folder or a zip")
-        return [Source(path.name, _safe(path.name), path)], []
+        return [Source(path.name, _safe_stem(path.name), path)], []
     skipped = Counter[str]()
     members = _members(path, skipped, without)
     pictures = [member for member in members if member[0].lower().endswith(READABLE)]
@@ -108,7 +108,7 @@ def scan_pictures(source: StrPath, *, without: StrPath | None = None) -> tuple[l
         remedy = f"pass its zips themselves, such as {zips[0]}" if zips else f"expected files like {', '.join(READABLE)}"
         found = "".join(f"; {note.removeprefix(f'{path}: ')}" for note in notes)
         raise PictureError(f"{path} holds no pictures; {remedy}{found}")
-    stems = make_unique(_safe(name) for name, *_ in pictures)  # photo.jpg and photo.png
+    stems = make_unique(_safe_stem(name) for name, *_ in pictures)  # photo.jpg and photo.png
     return [Source(name, stem, file, member) for stem, (name, file, member) in zip(stems, pictures, strict=True)], notes
 
 
@@ -147,7 +147,7 @@ def _members(path: Path, skipped: Counter[str], without: StrPath | None = None) 
     return sorted(members - outside - hidden)
 
 
-def _safe(name: str) -> str:
+def _safe_stem(name: str) -> str:
     """Return the name without its extension, parent folders (``..``) and characters that some systems forbid."""
     parts = PurePosixPath(name).with_suffix("").parts
     clean = (re.sub(r'[\x00-\x1f<>:"|?*\\/]', "_", part) for part in parts if part not in ("/", ".", ".."))

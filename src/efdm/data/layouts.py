@@ -144,7 +144,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     """
     first = {} if any(item.folder for item in items) else {item.domain: item for item in items}
     wanted = {(domain, split): f"{domain}_{split}.txt" for domain in first for split in ("train", "test")}
-    lists = {at: found for at, file in wanted.items() if (found := _beside(first[at[0]].source, file))}
+    lists = {at: found for at, file in wanted.items() if (found := _find_beside(first[at[0]].source, file))}
     if not lists:
         return items, []
     if lost := [file for at, file in wanted.items() if at not in lists]:
@@ -167,7 +167,7 @@ def by_lists(items: Sequence[Item]) -> tuple[Sequence[Item], Skipped]:
     return [replace(item, folder=splits[item.key]) for item in items if item.key in splits], skipped
 
 
-def _beside(picture: Source, file: str) -> Source | None:
+def _find_beside(picture: Source, file: str) -> Source | None:
     """Return the path of a file next to the folder or the zip of a domain, or None if it does not exist."""
     places = [Source(file, file, picture.path.absolute().parents[2 if picture.member is None else 0] / file)]
     if picture.member is not None:
@@ -194,7 +194,7 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[Item]:
     for item in items:
         if item.folder not in ("val", "test") and item.domain not in with_val:
             groups.setdefault((item.domain, item.label), []).append(item)
-    val = {item.name for group in groups.values() for item in _share(group, split, seed)}
+    val = {item.name for group in groups.values() for item in _draw_share(group, split, seed)}
     out = []
     for item in items:
         own = item.folder if item.folder in ("val", "test") else "val" if item.name in val else "train"
@@ -202,7 +202,7 @@ def assign(items: Sequence[Item], split: Split, seed: int = 0) -> list[Item]:
     return out
 
 
-def _share(group: list[Item], share: float, seed: int) -> list[Item]:
+def _draw_share(group: list[Item], share: float, seed: int) -> list[Item]:
     """Return a share of a class, drawn by hashes of names.
 
     The result does not depend on the order, the operating system or the file format, and a missing file changes at most one

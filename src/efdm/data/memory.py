@@ -49,24 +49,24 @@ def available_memory(device: torch.device | str = "cpu") -> int | None:
         return torch.cuda.mem_get_info(device)[0] + cached
     if device.type != "cpu":
         return None
-    machine = _read("/proc/meminfo", r"MemAvailable:\s*(\d+)")
-    found = [_all_memory() if machine is None else machine * 1024]
+    machine = _read_number("/proc/meminfo", r"MemAvailable:\s*(\d+)")
+    found = [_total_memory() if machine is None else machine * 1024]
     for folder, limit, usage in CONTAINERS:
         # a limit of "max" does not match
-        most, used = (_read(f"{folder}/{file}", r"(\d+)") for file in (limit, usage))
+        most, used = (_read_number(f"{folder}/{file}", r"(\d+)") for file in (limit, usage))
         if most is not None and used is not None:
-            found.append(max(0, most - used + (_read(f"{folder}/memory.stat", r"inactive_file (\d+)") or 0)))
+            found.append(max(0, most - used + (_read_number(f"{folder}/memory.stat", r"inactive_file (\d+)") or 0)))
     return min((free for free in found if free is not None), default=None)
 
 
-def _all_memory() -> int | None:
+def _total_memory() -> int | None:
     try:  # macOS: all memory of the machine, free or not
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
 
 
-def _read(file: str, pattern: str) -> int | None:
+def _read_number(file: str, pattern: str) -> int | None:
     """Return the first number in a file that matches the group of ``pattern``, or None."""
     try:
         found = re.search(pattern, Path(file).read_text())

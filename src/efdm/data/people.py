@@ -95,8 +95,8 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
     return PersonSet(
         name="+".join(name for name, _ in named),
         images=torch.cat([data.images for data in sets]),
-        people=_distinct([data.people for data in sets]),
-        cameras=_distinct([data.cameras for data in sets]),
+        people=_renumber([data.people for data in sets]),
+        cameras=_renumber([data.cameras for data in sets]),
         names=tuple(f"{name}/{file}" for name, data in named for file in data.names),
         splits={part: torch.cat([s.splits[part] + first for s, first in zip(sets, firsts, strict=True)]) for part in SPLITS},
         sources=torch.cat([torch.full_like(data.people, number) for number, data in enumerate(sets)]),
@@ -105,7 +105,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
     )
 
 
-def _distinct(numbers: Sequence[Tensor]) -> Tensor:
+def _renumber(numbers: Sequence[Tensor]) -> Tensor:
     """Return the concatenated numbers, with one more than the largest so far added to those of each tensor."""
     out, first = [], 0
     for values in numbers:
@@ -141,7 +141,7 @@ def read_people(
         reasons = first_few([reason for _, reason in data.skipped], 5)
         message = f"{path}: {len(data.skipped)} of {plural(len(found.shots), 'picture')} cannot be read: {reasons}"
         raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
-    reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical(data)}
+    reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical_pictures(data)}
     notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
     incomplete = missing(data.name, {split: len(at) for split, at in data.splits.items()})
     return replace(data, skipped=[*found.skipped, *data.skipped], notes=[*found.notes, *incomplete, *notes])
@@ -162,7 +162,7 @@ def read_shots(name: str, shots: Sequence[Shot], size: tuple[int, int], progress
     )
 
 
-def _identical(data: PersonSet) -> list[str]:
+def _identical_pictures(data: PersonSet) -> list[str]:
     """Return the pairs of equal pictures that are of different people. CUHK01 has two."""
     first: dict[int, int] = {}  # hash of the pixels -> index
     pairs = [(first.setdefault(hash(image.numpy().tobytes()), i), i) for i, image in enumerate(data.images)]

@@ -53,9 +53,9 @@ class Layout:
     """How to read a set from its file names.
 
     ``pattern`` matches names without extension, after any common folder. Its groups are "person", "camera" and optionally
-    "part", the folder that gives the splits in ``parts``. ``divide`` replaces the splits of all pictures by those of lists,
-    of which ``splits`` are published. ``beside`` are folders of pictures that do not belong to the set. ``published`` are
-    the numbers of pictures in "train", "query" and "gallery" of the complete set.
+    "part", the folder that gives the splits in ``parts``. ``divide`` replaces the splits of all pictures by those of
+    published lists, and ``splits`` is the number of alternative lists. ``beside`` are folders of pictures that do not belong
+    to the set. ``published`` are the numbers of pictures in "train", "query" and "gallery" of the complete set.
     """
 
     example: str
@@ -88,15 +88,15 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
         wrong = f"{len(strays)} of {plural(total, 'picture')} are not named as in {layout}: {first_few(strays)}"
         raise PictureError(f"{path}: {wrong}; expected names like {row.example}", "layout")
     _check_one_set(path, matches)
-    people = _numbers({name: row.person(match) for name, match in matches.items()})
-    cameras = _numbers({name: row.camera(match) for name, match in matches.items()})
+    people = _to_numbers({name: row.person(match) for name, match in matches.items()})
+    cameras = _to_numbers({name: row.camera(match) for name, match in matches.items()})
     parts = {name: row.parts.get((match.groupdict().get("part") or "").lower(), TRAIN) for name, match in matches.items()}
     shots = [Shot(own, people[own.name], cameras[own.name], parts[own.name]) for own in sources if own.name in matches]
     counted = [shot for shot in shots if shot.person >= 0]  # Market-1501 marks bad detections with -1
     divided, skipped, notes, _ = row.divide(counted, path, split)
     skipped = [(name, f"{name} is not named as in {layout}, like {row.example}") for name in strays] + skipped
     notes += [f"{plural(len(strays), 'picture')} with other names: {first_few(strays)}"] if strays else []
-    return Found(divided, skipped, notes + _shared(divided), layout)
+    return Found(divided, skipped, notes + _people_in_both(divided), layout)
 
 
 def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
@@ -137,7 +137,7 @@ def _check_one_set(path: Path, matches: Mapping[str, re.Match[str]]) -> None:
         raise PictureError(f"{path}: several files of one picture: {first_few(twice, 4)}; keep one of each")
 
 
-def _numbers(texts: Mapping[str, str]) -> dict[str, int]:
+def _to_numbers(texts: Mapping[str, str]) -> dict[str, int]:
     """Return the numbers in texts such as "0012" or "c3", or the ranks of texts that are not numbered alike."""
     found = {name: re.fullmatch(r"([a-z]*)(-?\d+)", text, re.IGNORECASE) for name, text in texts.items()}
     if len({match and match[1].lower() for match in found.values()}) == 1 and all(found.values()):
@@ -146,7 +146,7 @@ def _numbers(texts: Mapping[str, str]) -> dict[str, int]:
     return {name: order[text] for name, text in texts.items()}
 
 
-def _shared(shots: Sequence[Shot]) -> list[str]:
+def _people_in_both(shots: Sequence[Shot]) -> list[str]:
     """Return a warning if people of the training set are in the test set."""
     train = {shot.person for shot in shots if "train" in shot.splits}
     both = [str(person) for person in sorted(train & {shot.person for shot in shots if "train" not in shot.splits})]
@@ -155,27 +155,28 @@ def _shared(shots: Sequence[Shot]) -> list[str]:
 
 def divide_grid(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Assign the people listed in ``features_and_partitions.mat`` to "train"; without the file, all but distractors."""
-    source = _lookup(path, wanted := "features_and_partitions.mat")
-    people = set(_load(source, _grid_partition, split)) if source else {shot.person for shot in shots if shot.person}
+    source = _find_file(path, wanted := "features_and_partitions.mat")
+    everyone = {shot.person for shot in shots if shot.person}
+    people = set(_read_published(source, _grid_partition, split)) if source else everyone
     moved = [shot._replace(splits=TRAIN) if shot.person in people else shot for shot in shots]
-    return Found(moved, [], [] if source else [_unavailable(wanted)])
+    return Found(moved, [], [] if source else [_no_published_splits(wanted)])
 
 
 def divide_cuhk03(shots: Sequence[Shot], path: Path, split: int, *, files: Sequence[str]) -> Found:
     """Apply the lists of the first of ``files`` that exists: a .mat of the new protocol, or JSON as torchreid writes it."""
-    source = next((source for file in files if (source := _lookup(path, file))), None)
+    source = next((source for file in files if (source := _find_file(path, file))), None)
     if source is None:
-        return Found(list(shots), [], [_unavailable(" or ".join(files))])
-    lists = _load(source, _cuhk03_mat if source.name.lower().endswith(".mat") else _cuhk03_json, split)
+        return Found(list(shots), [], [_no_published_splits(" or ".join(files))])
+    lists = _read_published(source, _cuhk03_mat if source.name.lower().endswith(".mat") else _cuhk03_json, split)
     return _by_lists(shots, lists, source.name)
 
 
 def divide_msmt17(shots: Sequence[Shot], path: Path, split: int) -> Found:
     """Apply the lists of queries and gallery to test pictures, and those of training and validation to all others."""
     files = {"train": ("list_train.txt", "list_val.txt"), "query": ("list_query.txt",), "gallery": ("list_gallery.txt",)}
-    found = {file: _lookup(path, file) for own in files.values() for file in own}
+    found = {file: _find_file(path, file) for own in files.values() for file in own}
     if lost := [file for file, source in found.items() if source is None]:
-        return Found(list(shots), [], [_unavailable(first_few(lost, 4))])
+        return Found(list(shots), [], [_no_published_splits(first_few(lost, 4))])
     # the first words of lines such as ``0000/0000_000_01_0303morning_0008_0.jpg 0``
     read = {file: [line.split()[0] for line in source.lines()] for file, source in found.items() if source}
     lists = {part: [name for file in own for name in read[file]] for part, own in files.items()}
@@ -207,11 +208,11 @@ def _by_lists(shots: Sequence[Shot], lists: Mapping[str, Iterable[str]], file: s
     )
 
 
-def _unavailable(file: str) -> str:
+def _no_published_splits(file: str) -> str:
     return f"{file} not found, so the published splits are not available"
 
 
-def _lookup(path: Path, file: str) -> Source | None:
+def _find_file(path: Path, file: str) -> Source | None:
     """Return a file of the folder or zip, in any of its folders, or beside it."""
     for name in names_in(path):
         if PurePosixPath(name).name.lower() == file.lower():
@@ -220,12 +221,12 @@ def _lookup(path: Path, file: str) -> Source | None:
     return Source(file, file, there) if there.is_file() else None
 
 
-def _load(source: Source, read: Any, split: int) -> Any:
+def _read_published(source: Source, read: Any, split: int) -> Any:
     with reading(f"{source.path}: {source.name}", "is not the published file"):
         return read(source, split)
 
 
-def _mat(source: Source, *names: str) -> dict[str, Any]:
+def _load_mat(source: Source, *names: str) -> dict[str, Any]:
     with requires("reid"):
         from scipy.io import loadmat  # takes a second to import
     with source.open() as file:
@@ -234,11 +235,11 @@ def _mat(source: Source, *names: str) -> dict[str, Any]:
 
 def _grid_partition(source: Source, split: int) -> list[int]:
     # a cell array of ten structures, whose third field holds the people of the training set
-    return [int(person) for person in _mat(source, "trainIdxAll")["trainIdxAll"][0][split][0][0][2].ravel()]
+    return [int(person) for person in _load_mat(source, "trainIdxAll")["trainIdxAll"][0][split][0][0][2].ravel()]
 
 
 def _cuhk03_mat(source: Source, split: int) -> dict[str, list[str]]:
-    values = _mat(source, "filelist", *(f"{part}_idx" for part in SPLITS))
+    values = _load_mat(source, "filelist", *(f"{part}_idx" for part in SPLITS))
     files = [str(name[0]) for name in values["filelist"].ravel()]
     return {part: [files[i - 1] for i in values[f"{part}_idx"].ravel()] for part in SPLITS}
 
@@ -255,7 +256,7 @@ NEW, CLASSIC = ("cuhk03_new_protocol_config_{}.mat", "splits_new_{}.json"), ("sp
 PEOPLE = {"train": TRAIN, "query": QUERY, "probe": QUERY, "gallery": GALLERY}
 
 
-def _cuhk03(kind: str, files: Sequence[str], *published: int, splits: int = 1) -> Layout:
+def _cuhk03_layout(kind: str, files: Sequence[str], *published: int, splits: int = 1) -> Layout:
     return Layout(
         f"images_{kind}/1_001_1_01.png", rf"images_{kind}/(?P<pair>\d)_(?P<person>\d{{3}})_(?P<camera>[12])_\d\d",
         person=lambda match: match["pair"] + match["person"],  # people are numbered within a pair of cameras
@@ -287,10 +288,10 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType({
         "campus/0001001.png", r"(?:campus/)?(?P<person>\d{4})(?P<camera>00[1-4])",
         camera=lambda match: str((int(match["camera"]) + 1) // 2), published=(3_884,),
     ),
-    "cuhk03": _cuhk03("detected", NEW, 7_365, 1_400, 5_332),
-    "cuhk03-labeled": _cuhk03("labeled", NEW, 7_368, 1_400, 5_328),
-    "cuhk03-classic": _cuhk03("detected", CLASSIC, splits=20),
-    "cuhk03-labeled-classic": _cuhk03("labeled", CLASSIC, splits=20),
+    "cuhk03": _cuhk03_layout("detected", NEW, 7_365, 1_400, 5_332),
+    "cuhk03-labeled": _cuhk03_layout("labeled", NEW, 7_368, 1_400, 5_328),
+    "cuhk03-classic": _cuhk03_layout("detected", CLASSIC, splits=20),
+    "cuhk03-labeled-classic": _cuhk03_layout("labeled", CLASSIC, splits=20),
     "msmt17": Layout(
         "train/0000/0000_000_01_0303morning_0008_0.jpg",
         r"(?:mask_)?(?P<part>train|test)(?:_v2)?/\d{4}/(?P<person>\d{4})_\d{3}_(?P<camera>\d\d)_[^/]*",

@@ -18,7 +18,7 @@ def convert_to_srgb(pixels: Array, image: Image.Image) -> Array:
     colours = None
     if profile := image.info.get("icc_profile"):
         with suppress(Exception):  # slightly wrong colours are better than no picture
-            colours = _converted(pixels, image, profile)
+            colours = _to_srgb(pixels, image, profile)
     if colours is None:
         return pixels
     if pixels.dtype == np.uint16:
@@ -26,7 +26,7 @@ def convert_to_srgb(pixels: Array, image: Image.Image) -> Array:
     return np.concatenate([colours, pixels[..., 3:]], axis=2)
 
 
-def _converted(pixels: Array, image: Image.Image, data: bytes) -> Array | None:
+def _to_srgb(pixels: Array, image: Image.Image, data: bytes) -> Array | None:
     """Return 8-bit sRGB ``(h, w, 3)``, or None if the profile is sRGB or does not fit the channels of the file."""
     profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
     space = profile.profile.xcolor_space.strip()

@@ -104,7 +104,7 @@ def _entries(datasets: Datasets, classes: Sequence[str] | None) -> Iterator[_Ent
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
             raise TypeError(f"{where} has no items by index; expected a map-style dataset, or a list of its items")
         if len(dataset) == 0:
-            raise ValueError(f"{where} is empty")
+            raise ValueError(f"{where} is empty; expected at least one item")
         inner = dataset
         while not hasattr(inner, "classes") and hasattr(inner, "dataset"):  # Subset
             inner = inner.dataset

@@ -94,7 +94,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
                     if count == 0:
                         first = time = shown
                     # increasing, even if the file's times are not
-                    time = max(self._exact(shown - first) + first, time + TICK) if count else shown
+                    time = max(self._snap_to_rate(shown - first) + first, time + TICK) if count else shown
                     rgb = self._upright(frame)
                     count += 1
                     yield Frame(rgb, time)
@@ -105,7 +105,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
             if start + stated - end > max(MISSING_FRAMES / self.fps, stated * MISSING_SHARE):
                 raise self._cut_short(count)
 
-    def _exact(self, time: Fraction) -> Fraction:
+    def _snap_to_rate(self, time: Fraction) -> Fraction:
         """Return the time of the frame at a constant rate, if the file rounded it to milliseconds."""
         exact = round(time * self.fps) / self.fps
         tick = Fraction(self._stream.time_base)
@@ -192,7 +192,8 @@ class VideoWriter:
             if self.frames == 0:
                 self._start(height, width)
             if (first := (self._stream.height, self._stream.width)) != (height, width):
-                raise ValueError(f"frame {self.frames} is {height} x {width}, expected {first[0]} x {first[1]} as before")
+                size = f"{first[0]} x {first[1]} as the first frame"
+                raise ValueError(f"frame {self.frames} is {height} x {width}, expected {size}")
             self._encode(pixels, time)
 
     def _encode(self, pixels: NDArray[np.uint8], time: Fraction | None) -> None:
@@ -265,7 +266,7 @@ class Soundtrack:
             if "any" in copied or stream.codec.canonical_name in copied:
                 self._tracks[stream.index] = (out.add_stream_from_template(stream), "copy")
             else:
-                self._tracks[stream.index] = (_encoder(out, stream, codec), "encode")
+                self._tracks[stream.index] = (_add_audio_stream(out, stream, codec), "encode")
         # without a stream, demux would read all streams
         self._packets = iter(self._container.demux(list(self._container.streams.audio)) if self._tracks else ())
         self._next = next(self._packets, None)
@@ -299,7 +300,7 @@ class Soundtrack:
         self._container.close()
 
 
-def _encoder(out: Any, stream: Any, codec: str) -> Any:
+def _add_audio_stream(out: Any, stream: Any, codec: str) -> Any:
     rates = load_av().codec.Codec(codec, "w").audio_rates
     rate = stream.rate if not rates or stream.rate in rates else DEFAULT_RATE
     return out.add_stream(codec, rate=rate, layout=LAYOUTS.get(stream.channels, stream.layout.name))

@@ -58,7 +58,7 @@ class OSBlock(nn.Module):
         for length, letter in enumerate(STREAMS[1:], 2):
             self.add_module(f"conv2{letter}", nn.Sequential(*(_light_conv(width) for _ in range(length))))
         hidden = width // GATE_REDUCTION
-        self.gate = _named(
+        self.gate = _sequential(
             global_avgpool=nn.AdaptiveAvgPool2d(1), fc1=nn.Conv2d(width, hidden, 1), relu=nn.ReLU(inplace=True),
             fc2=nn.Conv2d(hidden, width, 1), gate_activation=nn.Sigmoid(),
         )  # fmt: skip
@@ -72,21 +72,21 @@ class OSBlock(nn.Module):
         return F.relu(self.conv3(a + b + c + d) + self.downsample(x))
 
 
-def _named(**layers: nn.Module) -> nn.Sequential:
+def _sequential(**layers: nn.Module) -> nn.Sequential:
     return nn.Sequential(OrderedDict(layers))
 
 
 def _conv(inputs: int, outputs: int, size: int = 1, stride: int = 1) -> nn.Sequential:
     """Return a convolution, batch normalisation and ReLU."""
     conv = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
-    return _named(conv=conv, bn=nn.BatchNorm2d(outputs), relu=nn.ReLU(inplace=True))
+    return _sequential(conv=conv, bn=nn.BatchNorm2d(outputs), relu=nn.ReLU(inplace=True))
 
 
 def _light_conv(width: int) -> nn.Sequential:
     """Return a 3x3 convolution factorised into a pointwise one and a depthwise one."""
     pointwise = nn.Conv2d(width, width, 1, bias=False)
     depthwise = nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False)
-    return _named(conv1=pointwise, conv2=depthwise, bn=nn.BatchNorm2d(width), relu=nn.ReLU(inplace=True))
+    return _sequential(conv1=pointwise, conv2=depthwise, bn=nn.BatchNorm2d(width), relu=nn.ReLU(inplace=True))
 
 
 def _transition(width: int) -> nn.Sequential:
