@@ -35,7 +35,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def work(wanted: list[Settings], data: DomainSet, folder: Path) -> Queue[Any]:
     messages = Queue[Any]()
-    workers._work(ClassifierTask, wanted, data, folder, 2, messages)
+    workers._run_worker(ClassifierTask, wanted, data, folder, 2, messages)
     return messages
 
 
@@ -69,7 +69,7 @@ def test_a_stopped_worker_saves_its_run(
     (wanted,) = runs(0.1, log_every=1)
     try:
         with pytest.raises(SystemExit) as end:
-            workers._work(ClassifierTask, [wanted], data, tmp_path, 1, Messages())
+            workers._run_worker(ClassifierTask, [wanted], data, tmp_path, 1, Messages())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -19,7 +19,7 @@ from efdm.nn import LAYERS, ManifoldMixup, mix_after
 from efdm.recognition.methods import LAYER_METHODS, Change, Method, Parts, options_of, unchanged
 
 
-def _change(change: Callable[..., Change]) -> Callable[..., Parts]:
+def _batch_change(change: Callable[..., Change]) -> Callable[..., Parts]:
     return lambda stages, generator, **options: Parts(change=change(generator=generator, **options))
 
 
@@ -55,7 +55,7 @@ _ROWS = (
     ),
     Method(
         "mixup", "pictures and targets averaged in pairs", "Zhang et al., ICLR 2018",
-        _change(Mixup), {"p": 1.0, "alpha": 0.2}, min_batch=2,  # paper, ImageNet: alpha from 0.1 to 0.4
+        _batch_change(Mixup), {"p": 1.0, "alpha": 0.2}, min_batch=2,  # paper, ImageNet: alpha from 0.1 to 0.4
     ),
     Method(
         "manifold-mixup", "pictures or features of one stage, and targets, averaged in pairs", "Verma et al., ICML 2019",
@@ -63,11 +63,11 @@ _ROWS = (
     ),
     Method(
         "cutmix", "a rectangle replaced by another picture's, targets mixed by area", "Yun et al., ICCV 2019",
-        _change(CutMix), {"p": 1.0, "alpha": 1.0}, min_batch=2,  # paper, ImageNet
+        _batch_change(CutMix), {"p": 1.0, "alpha": 1.0}, min_batch=2,  # paper, ImageNet
     ),
     Method(
         "cutout", "a square of every picture set to zero", "DeVries and Taylor, 2017",
-        _change(Cutout), {"p": 1.0, "side": 0.5},  # paper, CIFAR-10
+        _batch_change(Cutout), {"p": 1.0, "side": 0.5},  # paper, CIFAR-10
     ),
 )  # fmt: skip
 

@@ -80,7 +80,7 @@ def train_in_processes(
     context = multiprocessing.get_context("spawn")  # a forked process would inherit locks of threads it does not have
     messages, lanes = context.Queue(), min(lanes, len(runs))
     shares = [list(runs[lane::lanes]) for lane in range(lanes)]
-    workers = [context.Process(target=_work, args=(task, share, data, folder, lanes, messages)) for share in shares]
+    workers = [context.Process(target=_run_worker, args=(task, share, data, folder, lanes, messages)) for share in shares]
     by_name = {identity(settings): settings for settings in runs}
 
     def load(name: str) -> None:
@@ -130,7 +130,7 @@ def _listen(workers: Sequence[Any], messages: Any, progress: Report, finished: C
     return diverged
 
 
-def _work(task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Path, lanes: int, messages: Any) -> None:
+def _run_worker(task: Any, runs: Sequence[RecognitionSettings], data: Any, folder: Path, lanes: int, messages: Any) -> None:
     """Train runs one after the other and send messages to the parent.
 
     Messages are progress reports, the name or the DivergedError of each finished run, and finally None or an error.

@@ -51,12 +51,12 @@ def k_reciprocal(
     rows = max(1, chunk // max(count, (k1 + 1) ** 3))
     with full_precision():
         near = torch.cat([original(part).topk(min(max(k1 + 1, k2), count), largest=False)[1] for part in every.split(rows)])
-        encoded = _average(_encode(near[:, : k1 + 1], original, rows), near[:, :k2], rows)
+        encoded = _average_over_neighbours(_encode(near[:, : k1 + 1], original, rows), near[:, :k2], rows)
         parts = every[:queries].split(rows)
         return torch.cat(
             [
                 (1 - weight) * (1 - shared / (2 - shared)) + weight * original(part)[:, queries:]
-                for part, shared in zip(parts, _shared(encoded, count, parts), strict=True)
+                for part, shared in zip(parts, _shared_weights(encoded, count, parts), strict=True)
             ]
         )
 
@@ -96,7 +96,7 @@ def _encode(near: Tensor, original: Callable[[Tensor], Tensor], rows: int) -> We
     return Weights(*map(torch.cat, zip(*found, strict=True)))
 
 
-def _average(encoded: Weights, near: Tensor, rows: int) -> Weights:
+def _average_over_neighbours(encoded: Weights, near: Tensor, rows: int) -> Weights:
     """Return the mean weights of the nearest pictures of every picture."""
     count, k = near.shape
     lengths = encoded.rows.bincount(minlength=count)
@@ -104,7 +104,7 @@ def _average(encoded: Weights, near: Tensor, rows: int) -> Weights:
     found = []
     for part in torch.arange(count, device=near.device).split(rows):
         pictures = near[part].flatten()
-        entry, at = _spans(starts[pictures], lengths[pictures])
+        entry, at = _concatenated_ranges(starts[pictures], lengths[pictures])
         places, inverse = (part[entry // k] * count + encoded.columns[at]).unique(return_inverse=True)
         sums = torch.zeros(len(places), dtype=encoded.values.dtype, device=near.device)
         sums.index_put_((inverse,), encoded.values[at] / k, accumulate=True)
@@ -112,7 +112,7 @@ def _average(encoded: Weights, near: Tensor, rows: int) -> Weights:
     return Weights(*map(torch.cat, zip(*found, strict=True)))
 
 
-def _shared(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[Tensor]:
+def _shared_weights(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[Tensor]:
     """Yield, for each part of the queries, the sums of the smaller weights of a query and a picture of the gallery."""
     queries = sum(map(len, parts))
     in_gallery = encoded.rows >= queries
@@ -123,16 +123,16 @@ def _shared(encoded: Weights, count: int, parts: Sequence[Tensor]) -> Iterator[T
     starts = lengths.cumsum(0) - lengths
     for part in parts:
         row, column, value = (entries[(encoded.rows >= part[0]) & (encoded.rows <= part[-1])] for entries in encoded)
-        entry, at = _spans(starts[column], lengths[column])
+        entry, at = _concatenated_ranges(starts[column], lengths[column])
         out = torch.zeros(len(part), count - queries, dtype=values.dtype, device=values.device)
         places = ((row - part[0])[entry], pictures[at])
         yield out.index_put_(places, torch.minimum(value[entry], theirs[at]), accumulate=True)
 
 
-def _spans(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _concatenated_ranges(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return, for concatenated ranges ``start, start + 1, ...``, the number of the range and the value of each element.
 
-    >>> _spans(torch.tensor([5, 0]), torch.tensor([2, 3]))
+    >>> _concatenated_ranges(torch.tensor([5, 0]), torch.tensor([2, 3]))
     (tensor([0, 0, 1, 1, 1]), tensor([5, 6, 0, 1, 2]))
     """
     span = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)

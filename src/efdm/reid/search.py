@@ -106,8 +106,8 @@ def search(
         raise ValueError(f"top must be >= 1, got {top}")
     if query.name != gallery.name:
         query = replace(query, people=torch.full_like(query.people, UNKNOWN))
-    own = _part(query, "query") if queries is None else queries.cpu()
-    others = _part(gallery, "gallery")
+    own = _split_or_all(query, "query") if queries is None else queries.cpu()
+    others = _split_or_all(gallery, "gallery")
 
     def features(data: PersonSet, at: Tensor) -> Tensor:
         return finish(extract_at(model, data.images, at, size=size, progress=progress))
@@ -126,7 +126,7 @@ def search(
     return SearchResult(query, gallery, own, others[ranked], distances)
 
 
-def _part(data: PersonSet, split: str) -> Tensor:
+def _split_or_all(data: PersonSet, split: str) -> Tensor:
     at = data.select(split).cpu()
     return at if len(at) else torch.arange(len(data))
 
