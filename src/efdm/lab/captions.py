@@ -81,7 +81,7 @@ def setting_sentences(study: Study) -> list[str]:
     """Return a sentence with the settings that all runs share, and one for each setting that differs between rows."""
     shared, differing = [], []
     for name, words in FACTS.items():
-        values = {row: value for row in study.recipe.rows if (value := _values(study, row, name))}
+        values = {row: value for row in study.recipe.rows if (value := _setting_text(study, row, name))}
         distinct = list(dict.fromkeys(values.values()))
         if len(distinct) == 1:
             shared.append(words.format(distinct[0]))
@@ -91,7 +91,7 @@ def setting_sentences(study: Study) -> list[str]:
     return [f"{', '.join(shared)}.", *differing] if shared else differing
 
 
-def _values(study: Study, row: str, name: str) -> str:
+def _setting_text(study: Study, row: str, name: str) -> str:
     """Return a row's value of a setting, or all its values if columns or the grid differ."""
     values = [p.settings[name] for p in reported_runs(study) if p.row == row and name in p.settings]
     by_text = {_value_text(value): value for value in values}
@@ -110,11 +110,11 @@ def _value_text(value: Any) -> str:
 def row_sentences(study: Study) -> list[str]:
     """Return a sentence for each row whose name is not its method with default options, or those of the first draw."""
     first = next(iter(hparam_grid(study.recipe)))
-    rows = {p.row: _method(p.settings, study.recipe.kind.methods) for p in reported_runs(study) if p.hparams == first}
+    rows = {p.row: _method_text(p.settings, study.recipe.kind.methods) for p in reported_runs(study) if p.hparams == first}
     return [f"{row}: {words}." for row, words in rows.items() if words != row]
 
 
-def _method(settings: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
+def _method_text(settings: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
     """Return the method and those of its options that differ from the defaults."""
     defaults = methods[settings["method"]].options
     options = [f"{name}={value}" for name, value in settings.get("options", {}).items() if value != defaults.get(name)]

@@ -132,7 +132,7 @@ def merged(before: Iterable[Planned], more: Iterable[Planned], recipe: Recipe) -
         if same.run == planned.run:
             same = alike.setdefault(_group(planned, recipe), planned)
         names = [name for name in planned.settings if name in same.settings and name not in varying]
-        differing = [k for k in names if _plain(planned.settings[k]) != _plain(same.settings[k])]
+        differing = [k for k in names if _as_json(planned.settings[k]) != _as_json(same.settings[k])]
         if differing or (same.place == planned.place and same.run != planned.run):
             words = ", ".join(f"{k} {same.settings[k]}, not {planned.settings[k]}" for k in differing)
             problem = f"{planned.row} was started with {words or 'other settings'}"
@@ -146,13 +146,13 @@ def _group(planned: Planned, recipe: Recipe) -> tuple[object, ...]:
     return planned.row, planned.hparams, cell, recipe.draws and planned.seed
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
 def plan_as_json(plan: Sequence[Planned]) -> dict[str, Any]:
     """Return the settings that all runs share, and for each run its place and its other settings."""
-    all_settings = [_plain(dict(planned.settings)) for planned in plan]
+    all_settings = [_as_json(dict(planned.settings)) for planned in plan]
     common = {k: v for k, v in (all_settings[0] if plan else {}).items() if all(s.get(k) == v for s in all_settings)}
     runs = []
     for planned, settings in zip(plan, all_settings, strict=True):

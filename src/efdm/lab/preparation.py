@@ -136,12 +136,12 @@ def prepare_classifier(
     known |= {"data": dataset if dataset == DIGITS else ", ".join(source.resolve().name for source in sources)}
     listing = list_domains(dataset, sources)
     check_classes(listing)
-    known |= _domains(listing, changes)
-    check(_settings(known, Settings.batch))
+    known |= _choose_domains(listing, changes)
+    check(_with_defaults(known, Settings.batch))
     known["stages"] = choose_stages(known, Settings)
     used = {"size": known.get("size", Settings.size), "domains": known["train_domains"] + known["test_domains"]}
     data = load(**used, storage=storage, progress=progress)
-    settings = _settings(known, len(data.select(known["train_domains"], "train")))
+    settings = _with_defaults(known, len(data.select(known["train_domains"], "train")))
     check(settings)
     out.mkdir(parents=True, exist_ok=True)
     skipped = without_folders(data.skipped)
@@ -181,7 +181,7 @@ def _check_same_data(data: DomainSet, folder: Path) -> None:
     check_same_data(before.get("data", fingerprint), fingerprint, folder)  # missing in older runs
 
 
-def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _choose_domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the training and test domains; each defaults to the domains that the other does not name."""
     for name in ("train_domains", "test_domains"):
         check_domains(name, changes.get(name) or (), listing)
@@ -194,7 +194,7 @@ def _domains(listing: Listing, changes: Mapping[str, Any]) -> dict[str, tuple[st
     return {"train_domains": tuple(train), "test_domains": tuple(test)}
 
 
-def _settings(known: Mapping[str, Any], count: int) -> Settings:
+def _with_defaults(known: Mapping[str, Any], count: int) -> Settings:
     """Return ``known`` with a default batch size and number of iterations for ``count`` training pictures."""
     made = {**TASKS["dg"].method_settings(known["method"], Cell(known["train_domains"], ()))}
     made["batch"] = min(Settings.batch, max(1, count))

@@ -172,13 +172,13 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
         found = runpy.run_path(str(path)).get("recipe")
     except Exception as error:
         what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path}{_line(error, path)}: {what}") from error
+        raise ValueError(f"{path}{_line_number(error, path)}: {what}") from error
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} defines no recipe; it needs a line like `recipe = Recipe(...)`, see {FOLDER}")
     return found if found.name else replace(found, name=path.stem)
 
 
-def _line(error: Exception, path: Path) -> str:
+def _line_number(error: Exception, path: Path) -> str:
     inside = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else inside[-1] if inside else None
     return "" if line is None else f", line {line}"

@@ -1,6 +1,6 @@
 """Records on disk: JSON lines, one per evaluation. Files of several machines can be concatenated.
 
-The settings of a run are in ``recipe.json``; its records repeat only the hash of the weights, which is not known before.
+The settings of a run are in ``recipe.json``; its records repeat only the hash of the weights, which may be missing there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEYS = ("run", "step")  # required of every record
 
 def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Append records and flush them to disk. A last line that a crash left incomplete is removed first."""
-    lines = "".join(json.dumps(_stored(record), separators=(",", ":")) + "\n" for record in records).encode()
+    lines = "".join(json.dumps(_without_settings(record), separators=(",", ":")) + "\n" for record in records).encode()
     with path.open("ab") as file:
         mend_lines(path, KEYS)
         file.write(lines)
@@ -27,7 +27,7 @@ def append_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         os.fsync(file.fileno())
 
 
-def _stored(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_settings(record: Mapping[str, Any]) -> dict[str, Any]:
     settings = record.get("settings", {})
     weights = {name: settings[name] for name in ("weights_sha256",) if settings.get(name)}
     return {**{name: value for name, value in record.items() if name != "settings"}, **weights}

@@ -54,7 +54,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
     for row in made.rows:
         cells = [_cell(by_score[score], row, column, std) for column in made.columns for score in scores]
         cells += [_average(made, row, std)] if len(scores) == 1 else []
-        lines.append((row, "here", _seeds(made, row), cells))
+        lines.append((row, "here", _seed_count(made, row), cells))
         lines += [_published_line(line, columns) for line in published if line.row == row]
     first = ["method", "source", "seeds"]
     plain = [[*first, *(f"{column} {what}" for column in columns for what in ("mean", STDS[std].short))]]
@@ -77,7 +77,7 @@ def _score_suffix(study: Study, score: str) -> str:
     return "" if study.recipe.scores == ("pooled",) else f", {score}"
 
 
-def _seeds(made: Numbers, row: str) -> str:
+def _seed_count(made: Numbers, row: str) -> str:
     counts = sorted({len(seeds) for seeds in made.wanted[row].values()})
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
@@ -87,7 +87,7 @@ def _cell(made: Numbers, row: str, column: str, std: str) -> Value | str:
     if column not in made.wanted[row]:
         return MISSING
     found, wanted = list(made.found[row][column].values()), len(made.wanted[row][column])
-    return _of_seeds(found, wanted, std) if found else f"0 of {plural(wanted, 'seed')}"
+    return _mean_over_seeds(found, wanted, std) if found else f"0 of {plural(wanted, 'seed')}"
 
 
 def _average(made: Numbers, row: str, std: str) -> Value | str:
@@ -96,10 +96,10 @@ def _average(made: Numbers, row: str, std: str) -> Value | str:
     if len({tuple(seeds) for seeds in made.wanted[row].values()}) > 1:
         return DIFFER
     found, (wanted, *_) = list(made.averages(row).values()), made.wanted[row].values()
-    return _of_seeds(found, len(wanted), std) if found else INCOMPLETE
+    return _mean_over_seeds(found, len(wanted), std) if found else INCOMPLETE
 
 
-def _of_seeds(values: Sequence[float], wanted: int, std: str) -> Value | str:
+def _mean_over_seeds(values: Sequence[float], wanted: int, std: str) -> Value | str:
     mean = statistics.fmean(values)
     if len(values) < wanted:
         return f"{mean:.1f} ({len(values)} of {wanted})"

@@ -71,7 +71,8 @@ class Stored(NamedTuple):
 def check_sources(recipe: Recipe, sources: Sequence[Path]) -> None:
     """Raise if a recipe that needs pictures has none, or if one that generates its pictures is given some."""
     if (recipe.data == DIGITS) == bool(sources):
-        problem = "generates its digits and takes no data" if sources else f"needs the pictures of {recipe.data}"
+        needed = f"needs the pictures of {recipe.data}; pass a folder or zip"
+        problem = "generates its digits and takes no data" if sources else needed
         raise SettingError(f"{recipe.name or 'the recipe'} {problem}", "data")
     for source in sources:
         if not source.exists():

@@ -58,7 +58,7 @@ def _dg_method_settings(method: str, cell: Cell) -> dict[str, Any]:
 RETRIEVAL_SCORES: Mapping[str, str] = {"mAP": "mAP", "R1": "rank1", "R5": "rank5", "R10": "rank10"}  # table -> record
 
 
-def _retrieval(entry: str) -> Score:
+def _retrieval_score(entry: str) -> Score:
     return lambda record, cell, scored: 100 * statistics.fmean(record["test"][name][entry] for name in cell.test)
 
 
@@ -77,10 +77,10 @@ def _retrieval_sentences(plan: Sequence[Any]) -> list[str]:
     ]
 
 
-def _pairs(names: Sequence[str]) -> list[Cell]:
+def _ordered_pairs(names: Sequence[str]) -> list[Cell]:
     """Return the cells that train on one set and test on another, for all pairs.
 
-    >>> _pairs(["market", "grid"])
+    >>> _ordered_pairs(["market", "grid"])
     [Cell(train=('market',), test=('grid',)), Cell(train=('grid',), test=('market',))]
     """
     return [Cell((source,), (target,)) for source, target in permutations(names, 2)]
@@ -105,10 +105,10 @@ def _published_split(data: Any, seed: int) -> Any:
 
 
 _REID_PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
-    "cross-dataset": Protocol("train on one data set, test on another", _pairs, "test", "direction"),
+    "cross-dataset": Protocol("train on one data set, test on another", _ordered_pairs, "test", "direction"),
     "cross-dataset, split by seed": Protocol(
-        "train on one data set, test on another, with the published split of the seed's number", _pairs, "test", "direction",
-        split=_published_split, split_words=", split by seed",
+        "train on one data set, test on another, with the published split of the seed's number", _ordered_pairs, "test",
+        "direction", split=_published_split, split_words=", split by seed",
     ),
     "leave-one-out": Protocol("train on all data sets but one, test on that one", leave_out, "test", "direction"),
 })  # fmt: skip
@@ -127,7 +127,7 @@ TASKS: Mapping[str, LabTask] = MappingProxyType({
         reid.Settings,
         method_settings=lambda method, cell: {"batches": reid.METHODS[method].batches},
         protocols=_REID_PROTOCOLS,
-        scores=MappingProxyType({name: _retrieval(entry) for name, entry in RETRIEVAL_SCORES.items()}),
+        scores=MappingProxyType({name: _retrieval_score(entry) for name, entry in RETRIEVAL_SCORES.items()}),
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
         task=reid.training.ReidTask,
         sampler=_reid_sampler,
