@@ -60,7 +60,7 @@ def test_messages_go_to_stderr_and_brackets_are_not_markup(place: Path, command)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_damaged_files_are_stylized_or_named(place: Path, command) -> None:
+def test_damaged_files_are_read_or_named(place: Path, command) -> None:
     draw = random.Random(0)
     Path("damaged").mkdir()
     for number, format in zip(range(60), cycle(("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "PPM")), strict=False):

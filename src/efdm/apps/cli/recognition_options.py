@@ -66,19 +66,19 @@ def collect_settings(given: Mapping[str, Any], task: str) -> dict[str, Any]:
     Raise SettingError if a setting is given twice.
     """
     changes = parse_settings(given["set_"] or (), task)
-    for name, hint in _hints(task).items():
+    for name, hint in _setting_types(task).items():
         value = given.get(name)
         if isinstance(value, list | tuple):
             value = parse_names(name, value) if name != "data" else None  # --data takes paths, not the name of the data
         if value is None:
             continue
         if name in changes:
-            raise SettingError(f"{name} is given twice, by --set and by its own option", name)
+            raise SettingError(f"{name} is given twice, by --set and by its own option; remove one of them", name)
         changes[name] = _parse_value(name, value, hint) if isinstance(value, str) else value
     return changes
 
 
-def _hints(task: str) -> dict[str, Any]:
+def _setting_types(task: str) -> dict[str, Any]:
     settings = TASKS[task].settings
     types = get_type_hints(settings)
     return {field.name: types[field.name] for field in fields(settings)}
@@ -86,7 +86,7 @@ def _hints(task: str) -> dict[str, Any]:
 
 def parse_settings(words: Sequence[str], task: str = "dg") -> dict[str, Any]:
     """Parse NAME=VALUE pairs. Tuples are comma-separated; a method's options are ``options.NAME=VALUE`` or a JSON object."""
-    hints, changes = _hints(task), dict[str, Any]()
+    hints, changes = _setting_types(task), dict[str, Any]()
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:

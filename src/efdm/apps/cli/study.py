@@ -46,7 +46,7 @@ def make(
 ) -> None:
     """Render pairs of content and style by several candidates, under random names."""
     if (content is None) != (style is None):
-        raise SettingError("photographs and paintings are required together", ("content", "style"))
+        raise SettingError("photographs and paintings are required together; pass both or neither", ("content", "style"))
     if content is None or style is None:
         chosen = embedded_pairs(pairs)
     else:

@@ -104,7 +104,7 @@ def stylize(
         precision = fast_precision(on) if precision == "auto" else precision
         if jobs.is_job(contents, out):
             if content_mask or style_mask:
-                raise SettingError("masks are for single pictures, not for a job", ("content_mask", "style_mask"))
+                raise SettingError("masks apply to single pictures, not to a job; omit them", ("content_mask", "style_mask"))
             job = stylize_job(
                 contents[0], style, target, pretrained(model or None, weights=weights, vgg=vgg), weights=weight or (),
                 mix=mix, options=options, precision=precision, output=output or None, saving=saving,  # type: ignore[arg-type]

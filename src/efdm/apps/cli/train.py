@@ -29,7 +29,7 @@ from efdm.training.schedules import SCHEDULES
 from efdm.training.settings import read_settings
 
 
-def _iterations() -> str:
+def _default_iterations() -> str:
     return ", ".join(f"{row.recipe.get('iterations', Settings.iterations)} for {name}" for name, row in NETWORKS.items())
 
 
@@ -40,7 +40,9 @@ def style(
     style: Annotated[str, option("Paintings: a folder or a zip.")] = "",
     encoder: Annotated[str | None, choice(NETWORKS, f"Network to train. Default: {DEFAULT_NETWORK}.")] = None,
     method: Annotated[str | None, choice(STYLE_LOSSES, "Match and style loss. Default: efdm.")] = None,
-    iterations: Annotated[int | None, option(f"Default: {_iterations()}, after those of --reconstruct.", min=1)] = None,
+    iterations: Annotated[
+        int | None, option(f"Default: {_default_iterations()}, after those of --reconstruct.", min=1)
+    ] = None,
     batch: Annotated[int | None, option("Contents per step, with as many styles, over all processes.", min=1)] = None,
     size: Annotated[int | None, option("Side of the random crops in pixels.", min=1)] = None,
     short_side: Annotated[int | None, option("Short side to which pictures are resized before cropping.", min=1)] = None,

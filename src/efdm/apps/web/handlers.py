@@ -253,7 +253,7 @@ class Handlers:
             raise SettingError(f"{source.name} has {width} x {height} pixels, {limit}; make it smaller", "content")
         if seconds > self.limits.seconds:
             limit = f"at most {plural(self.limits.seconds, 'second')} are allowed"
-            raise SettingError(f"{source.name} takes {seconds:.0f} s, {limit}; cut it", "content")
+            raise SettingError(f"{source.name} lasts {seconds:.0f} s, {limit}; cut it", "content")
         return frames
 
     def _new_folder(self) -> Path:
