@@ -13,7 +13,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -44,7 +43,7 @@ class Analysis:
     per_domain: int | None  # pictures of a domain by default, feasible on a CPU; None: all
 
 
-ANALYSES: Mapping[str, Analysis] = MappingProxyType({
+ANALYSES: Mapping[str, Analysis] = {
     "histogram": Analysis(
         "histograms of one channel's standardized features in each domain",
         histogram.analyse, histogram.summary, ("histogram.png", "histogram.csv", "histogram.json"), 250,
@@ -61,7 +60,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType({
         "share of equal values after every stage, with ReLU and with PReLU",
         ties.analyse, ties.summary, ("ties.png", "ties.md", "ties.json"), 25,
     ),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def analyse_classifier(
