@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -14,7 +13,7 @@ class Progress:
     label: str
     done: int
     total: int
-    values: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 Report = Callable[[Progress], None]

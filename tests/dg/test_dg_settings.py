@@ -165,7 +165,7 @@ def test_a_label_is_short_and_unique() -> None:
         ({"lr": -0.1}, r"lr must be greater than or equal to 0, got -0\.1"),
         ({"momentum": 1.0}, r"momentum must be less than 1, got 1\.0"),
         ({"batch": "64"}, "batch must be a valid integer, got '64'"),
-        ({"stages": "layer1"}, "stages must be a valid tuple, got 'layer1'"),
+        ({"stages": 1}, "stages must be a valid tuple, got 1"),
         ({"batches": "domains", "domains_per_batch": 3}, "domains_per_batch must be at most 2.*got 3"),
         ({"domains_per_batch": "two"}, "domains_per_batch must be .*got 'two'"),
         ({"batches": "domains", "batch": 33}, "batch must be a multiple of the 2 domains in it, got 33"),
@@ -189,3 +189,9 @@ def test_paths_devices_lists_and_whole_numbers_are_converted() -> None:
     check(dataclasses.replace(PLAIN, lr=1, method="efdmix", options={"p": 1}))
     path = dataclasses.replace(PLAIN, weights=Path("here/w.pth"), device=torch.device("cpu"), stages=["stage1"])
     assert (path.weights, path.device, path.stages) == (str(Path("here/w.pth")), "cpu", ("stage1",))
+    assert dataclasses.replace(PLAIN, stages="stage1").stages == ("stage1",)
+
+
+def test_a_misspelt_name_is_reported_before_the_setting_it_leaves_out() -> None:
+    with pytest.raises(SettingError, match=r"no setting 'train_domain'; did you mean 'train_domains'"):
+        Settings(train_domain=("photo",), test_domains=("sketch",))  # type: ignore[call-arg]

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from efdm.data.folders import Source, scan_pictures
@@ -275,4 +274,4 @@ def _run_ray(job: Job, units: Sequence[Unit], factory: Factory, device: str, wor
                 signal.signal(signal.SIGTERM, handler)  # ray.init replaces it in the main thread
 
 
-ENGINES: Mapping[str, Callable[..., Iterator[Done]]] = MappingProxyType({"plain": _run_plain, "ray": _run_ray})
+ENGINES: Mapping[str, Callable[..., Iterator[Done]]] = {"plain": _run_plain, "ray": _run_ray}

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from efdm.data import digits, pacs
@@ -35,13 +34,13 @@ class Listing(NamedTuple):
 
 
 # loader and listing; other names refer to folders and zips with the layout domain/class/picture
-DATASETS: Mapping[str, tuple[Callable[..., DomainSet], Listing]] = MappingProxyType({
+DATASETS: Mapping[str, tuple[Callable[..., DomainSet], Listing]] = {
     DIGITS: (
         lambda _, *, size, progress, storage="memory", domains=None: digits.load_digits_domains(size),
         Listing(list(digits.STYLES), digits.CLASSES),
     ),
     PACS: (pacs.load_pacs, Listing(list(pacs.PICTURES), list(pacs.CLASSES))),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def load_dataset(

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from efdm.data.folders import Skipped, Source, find_pictures, names_in
@@ -268,7 +267,7 @@ def _cuhk03_layout(kind: str, files: Sequence[str], *published: int, splits: int
 
 # published: Market-1501 (Zheng et al. 2015; its 19,732 test pictures without the 3,819 of person -1), DukeMTMC-reID (Zheng
 # et al. 2017), GRID (Loy et al. 2009), CUHK01 (Li et al. 2012), CUHK03 (Zhong et al. 2017), MSMT17 (Wei et al. 2018)
-LAYOUTS: Mapping[str, Layout] = MappingProxyType({
+LAYOUTS: Mapping[str, Layout] = {
     "market1501": Layout(
         "bounding_box_train/0002_c1s1_000451_03.jpg", IN_BOXES + r"(?P<person>-1|\d{4})_c(?P<camera>\d)s\d_\d+_\d+", BOXES,
         beside=("gt_bbox", "gt_query", "images"), published=(12_936, 3_368, 15_913),
@@ -304,4 +303,4 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType({
         "0001/c2_any.jpg", r"(?:(?P<part>train|query|probe|gallery)/)?(?P<person>[^/]+)/(?P<camera>[^/_]+)_[^/]*", PEOPLE,
         automatic=r"(?:(?:train|query|probe|gallery)/)?[^/]+/c(?:am)?\d+_[^/]*",
     ),
-})  # fmt: skip
+}  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from efdm.data.ffmpeg import load_av
@@ -34,7 +33,7 @@ _AUDIO = ("aac", "mp3", "ac3", "eac3", "alac")
 _MP4 = VideoFormat("mp4", container={"movflags": "+faststart"}, copied_audio=(*_AUDIO, "opus"))
 # VP9 at crf 24 has about the quality of H.264 at crf 18
 _VP9 = {"crf": "24", "b": "0", "row-mt": "1", "cpu-used": "4"}
-VIDEO_FORMATS: Mapping[str, VideoFormat] = MappingProxyType({
+VIDEO_FORMATS: Mapping[str, VideoFormat] = {
     ".mp4": _MP4,
     ".m4v": _MP4,
     ".mov": replace(_MP4, format="mov", copied_audio=(*_AUDIO, "pcm_s16le", "pcm_s24le")),
@@ -42,7 +41,7 @@ VIDEO_FORMATS: Mapping[str, VideoFormat] = MappingProxyType({
     ".webm": VideoFormat("webm", "libvpx-vp9", options=_VP9, copied_audio=("opus", "vorbis"), audio_codec="libopus"),
     # a GIF stores times in hundredths of a second; loop=0 repeats it forever
     ".gif": VideoFormat("gif", "gif", "pal8", {}, {"loop": "0"}, tick=Fraction(1, 100), audio_codec=None),
-})  # fmt: skip
+}  # fmt: skip
 
 
 class VideoError(PictureError):

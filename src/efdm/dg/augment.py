@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -59,9 +58,9 @@ def digits(images: Tensor, size: int, generator: Generator) -> Tensor:
     return normalized(resampled(images, Windows(tops, lefts, whole, whole), size))
 
 
-AUGMENTATIONS: Mapping[str, Augmentation] = MappingProxyType({
+AUGMENTATIONS: Mapping[str, Augmentation] = {
     "paper": paper, "domainbed": domainbed, "digits": digits, "none": lambda images, size, _: pixels.prepared(images, size),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def _windows_of_area(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -71,7 +70,7 @@ _ROWS = (
     ),
 )  # fmt: skip
 
-METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
+METHODS: Mapping[str, Method] = {row.name: row for row in _ROWS}
 
 
 def attach(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import combinations
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -114,16 +113,16 @@ def check_unseen(data: DomainSet) -> None:
             )
 
 
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+PROTOCOLS: Mapping[str, Protocol] = {
     "leave-one-out": Protocol("train on all domains but one, test on that one", leave_out, "test"),
     "single-source": Protocol("train on one domain, test on the others", single_source, "train"),
     "domainbed": Protocol(
         "leave one domain out as DomainBed does: a fifth of each domain held out, 32 pictures a domain",
         leave_out, "test", scored="rest", split=hold_out, split_words=", 20% held out by seed", per_domain=32,
         # Gulrajani and Lopez-Paz, "In Search of Lost Domain Generalization", ICLR 2021, and their code's defaults
-        settings=MappingProxyType({
+        settings={
             "iterations": 5001, "evaluate_every": 300, "optimizer": "adam", "lr": 5e-5, "weight_decay": 0.0,
             "schedule": "constant", "augmentation": "domainbed", "batchnorm": "frozen",
-        }),
+        },
     ),
-})  # fmt: skip
+}  # fmt: skip

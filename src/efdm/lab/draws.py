@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from efdm.dg.protocols import Cell
@@ -26,9 +25,9 @@ class Power(NamedTuple):
 
 
 LR, WEIGHT_DECAY, PICTURES = Power(10, -5, -3.5), Power(10, -6, -2), Power(2, 3, 5.5)  # pictures of a domain in a batch
-OPTIONS: Mapping[str, Mapping[str, Power]] = MappingProxyType({
+OPTIONS: Mapping[str, Mapping[str, Power]] = {
     "coral": {"gamma": Power(10, -1, 1)}, "mixup": {"alpha": Power(10, -1, 1)},
-})  # fmt: skip
+}  # fmt: skip
 DRAWN = ("lr", "weight_decay", "batch")
 
 

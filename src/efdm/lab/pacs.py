@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Literal
 
 from efdm.data.pacs import CROSSVAL, PICTURES
@@ -13,26 +12,26 @@ from efdm.lab.published import published_lines
 from efdm.lab.recipe import Recipe
 
 # the paper, for ResNets
-PACS_PAPER: Mapping[str, Any] = MappingProxyType({
+PACS_PAPER: Mapping[str, Any] = {
     "weights": "timm", "batch": 64, "optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4,
     "schedule": "cosine", "augmentation": "paper", "size": 224,
     "evaluate_every": 500,  # ours; the paper evaluates at the end only
-})  # fmt: skip
-PACS_MOBILENETV2: Mapping[str, Any] = MappingProxyType({
+}  # fmt: skip
+PACS_MOBILENETV2: Mapping[str, Any] = {
     **PACS_PAPER, "backbone": "mobilenetv2_100",
     "stages": ("blocks.1", "blocks.2", "blocks.4"),  # the ends of strides 4, 8 and 16, like layer1, 2, 3 of a ResNet
     "iterations": 1600, "lr": 3e-3, "evaluate_every": 400,
-})  # fmt: skip
-PACS_RESNET18: Mapping[str, Any] = MappingProxyType({
+}  # fmt: skip
+PACS_RESNET18: Mapping[str, Any] = {
     **PACS_PAPER, "backbone": "resnet18", "weights": "resnet18.timm.fp16.safetensors",
     "stages": ("layer1", "layer2", "layer3"),  # paper
     "iterations": 1600, "lr": 4e-3,  # chosen by pacs_grid_resnet18
     "evaluate_every": 0,  # as the paper: at the end only
-})  # fmt: skip
-PACS_RESNET50: Mapping[str, Any] = MappingProxyType({
+}  # fmt: skip
+PACS_RESNET50: Mapping[str, Any] = {
     **PACS_RESNET18, "backbone": "resnet50_v1", "weights": "resnet50v1.timm.fp16.safetensors",
     "iterations": 400, "lr": 4e-3,  # chosen by pacs_grid_resnet50
-})  # fmt: skip
+}  # fmt: skip
 # claims about distribution noise, a method of our own
 NOISE_CONTRASTS = tuple((row, "distribution-noise") for row in ("erm", "efdmix-flow", "dsu", "crossnorm"))
 STABLE = "efdmix-stable would equal efdmix bit for bit: the kernels sort equal values by position."

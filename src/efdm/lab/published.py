@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import MappingProxyType
 
 from efdm.data.pacs import PICTURES
 
@@ -66,7 +65,7 @@ def _quoted(row: str, source: str, *means: float) -> Published:
 
 
 # (data, protocol, backbone) -> lines
-PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = MappingProxyType({
+PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = {
     ("pacs", "leave-one-out", "resnet18"): (  # EFDMix and MixStyle after layer1, 2, 3
         _quoted("mmd-aae", UNPRINTED, 75.2, 72.7, 96.0, 64.2, 77.0),
         _quoted("ccsa", UNPRINTED, 80.5, 76.9, 93.6, 66.8, 79.4),
@@ -127,7 +126,7 @@ PUBLISHED: Mapping[tuple[str, str, str], tuple[Published, ...]] = MappingProxyTy
         _reid("efdmix", ((35.5, 1.8), (26.7, 3.3), (44.4, 0.8), (53.6, 2.0)),
               ((6.4, 0.2), (19.9, 0.6), (34.4, 1.0), (42.2, 0.8))),
     ),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def published_lines(data: str, protocol: str, backbone: str) -> tuple[Published, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -26,7 +25,7 @@ from efdm.reid.settings import METHODS, check
 from efdm.training.lanes import finish
 
 Damaged = Literal["raise", "skip"]
-NO_LAYOUTS: Mapping[str, str] = MappingProxyType({})
+NO_LAYOUTS: Mapping[str, str] = {}
 EPOCHS, MIN_ITERATIONS = 60, 300  # paper: 60 epochs
 TRIALS = "trials-{}.json"  # file in the folder of a run or sweep with the queries and the gallery of a test set
 

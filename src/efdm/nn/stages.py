@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -64,7 +63,7 @@ _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 _VGG = _children("features", nn.MaxPool2d)
 
 # library and class name -> row
-FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
+FAMILIES: Mapping[tuple[str, str], Family] = {
     ("torchvision", "ResNet"): Family(_RESNET),
     ("timm", "ResNet"): Family(_RESNET),
     ("torchvision", "VGG"): Family(_VGG),
@@ -80,7 +79,7 @@ FAMILIES: Mapping[tuple[str, str], Family] = MappingProxyType({
     ("timm", "VisionTransformer"): Family(_children("blocks"), -1, _prefix_tokens),
     ("torchvision", "SwinTransformer"): Family(_children("features", start=1, step=2), -1),
     ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def family_of(model: nn.Module) -> Family | None:

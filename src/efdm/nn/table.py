@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from efdm.nn.dropblock import DropBlock
@@ -95,4 +94,4 @@ _ROWS = (
     ),
 )  # fmt: skip
 
-LAYERS: Mapping[str, LayerRow] = MappingProxyType({row.name: row for row in _ROWS})
+LAYERS: Mapping[str, LayerRow] = {row.name: row for row in _ROWS}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Literal, get_args
 
 Ties = Literal["fast", "stable", "random", "neighbor"]
@@ -15,14 +14,14 @@ ContentGrad = Literal["identity", "stop"]
 ContentStats = Literal["flow", "stop"]
 Mean = Literal["scaled", "content"]
 
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+CHOICES: Mapping[str, tuple[str, ...]] = {
     "ties": get_args(Ties),
     "sizes": get_args(Sizes),
     "style_grad": get_args(StyleGrad),
     "content_grad": get_args(ContentGrad),
     "content_stats": get_args(ContentStats),
     "mean": get_args(Mean),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def check_choice(argument: str, value: object, allowed: Collection[str] | None = None) -> None:
@@ -38,7 +37,7 @@ def check_choice(argument: str, value: object, allowed: Collection[str] | None =
 
 def check_tolerance(tolerance: float) -> None:
     """Raise `SettingError` unless ``tolerance`` is a finite number >= 0."""
-    if isinstance(tolerance, float | int) and 0 <= tolerance < math.inf:
+    if isinstance(tolerance, (float, int)) and 0 <= tolerance < math.inf:
         return
     from efdm.errors import SettingError
 

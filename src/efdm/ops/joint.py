@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 Start = Literal["wct", "none"]
 Finish = Literal["channels", "none"]
 Axes = Literal["random", "principal"]
+STARTS, FINISHES, AXES = get_args(Start), get_args(Finish), get_args(Axes)
 EPS = 1e-5  # added to the eigenvalues of a covariance, times their mean; keeps constant channels finite
 SEED = 0  # of the rotations, unless a generator is given
 NEWTON_STEPS = 30  # enough for a condition number of 1e8; features of VGG-19 need 16
@@ -74,11 +75,11 @@ def match_jointly(
     >>> bool(matched.sum(1).abs().mean() < 0.1)
     True
     """
-    check_choice("start", start, get_args(Start))
-    check_choice("finish", finish, get_args(Finish))
+    check_choice("start", start, STARTS)
+    check_choice("finish", finish, FINISHES)
     if rotations < 0 or iterations < 0:
         raise ValueError(f"rotations and iterations must be >= 0, got {rotations} and {iterations}")
-    check_choice("axes", axes, get_args(Axes))
+    check_choice("axes", axes, AXES)
     if not 0 < step < 2:
         raise ValueError(f"step must be between 0 and 2, got {step}")
 
@@ -148,7 +149,7 @@ class _Target:
     """A style in the precision of the computation. Results for a `PreparedStyle` are cached in it."""
 
     def __init__(self, rows: Rows, prepared: PreparedStyle | None) -> None:
-        self.rows, self.prepared = rows._replace(values=upcast(rows.values)), prepared
+        self.rows, self.prepared = rows.with_values(upcast(rows.values)), prepared
 
     def _cached(self, key: object, make: Callable[[], _T]) -> _T:
         cache: dict[Any, Any] = {} if self.prepared is None else self.prepared._cache
@@ -219,7 +220,7 @@ def _apply(
             raise ValueError("a joint match needs the features of a style, not only sorted values; use efdm.prepare")
         y = prepared.features
     with torch.no_grad(), torch.autocast(content.device.type, enabled=False):  # autocast would rotate in half precision
-        values = match(x._replace(values=upcast(x.values)), _Target(y, prepared)).to(content.dtype)
+        values = match(x.with_values(upcast(x.values)), _Target(y, prepared)).to(content.dtype)
     out = from_rows(where_selected(values, x.values, x, y), gradient.detached(content), channel_dim)
     return gradient.straight_through(content, out) if content_grad == "identity" else out
 

@@ -17,6 +17,10 @@ class Rows(NamedTuple):
     space: tuple[int, ...] | torch.Size
     mask: Tensor | None
 
+    def with_values(self, values: Tensor) -> Rows:
+        """Return the same rows with other values."""
+        return Rows(values, self.space, self.mask)  # not _replace, which torch.compile does not support in torch 2.6
+
     def selected(self) -> Tensor:
         """Return the values with NaN, which sorts last, where the mask is False."""
         return self.values if self.mask is None else torch.where(self.mask, self.values, torch.nan)
@@ -24,7 +28,7 @@ class Rows(NamedTuple):
     def to(self, *args: object, **kwargs: object) -> Rows:
         """Move or convert the values, with the arguments of `Tensor.to`, and move the mask with them."""
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
-        return self._replace(values=values, mask=None if self.mask is None else self.mask.to(values.device))
+        return Rows(values, self.space, None if self.mask is None else self.mask.to(values.device))
 
     def size(self) -> int | Tensor:
         """Return the number of selected values: an integer, or ``(b or 1, 1, 1)`` with a mask."""

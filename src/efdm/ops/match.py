@@ -126,12 +126,12 @@ def _to_rows(
         reject_mask(style, style_mask)
         x = to_rows(content if flow else gradient.detached(content), "content", channel_dim, content_mask)
         partner = style.on(content)
-        return x, x._replace(mask=partner_mask(x, partner)), partner
+        return x, Rows(x.values, x.space, partner_mask(x, partner)), partner
     x = to_rows(gradient.detached(content), "content", channel_dim, content_mask)
     y = style_rows(style, x, content, channel_dim, style_mask)
     if flow:
         gradient.reject_forward_mode(y.values)
-    return x, (y._replace(values=y.values.detach()) if not flow and y.values.requires_grad else y), None
+    return x, (y.with_values(y.values.detach()) if not flow and y.values.requires_grad else y), None
 
 
 def _match(

@@ -134,8 +134,8 @@ def _match_moments(
     check_choice("content_stats", content_stats)
     x = to_rows(content, "content", channel_dim, content_mask)
     y = style_rows(style, x, content, channel_dim, style_mask)
-    mean_x, var_x = moments_of_rows(x if content_stats == "flow" else x._replace(values=x.values.detach()))
-    mean_y, var_y = moments_of_rows(y if style_grad == "flow" else y._replace(values=y.values.detach()))
+    mean_x, var_x = moments_of_rows(x if content_stats == "flow" else x.with_values(x.values.detach()))
+    mean_y, var_y = moments_of_rows(y if style_grad == "flow" else y.with_values(y.values.detach()))
     subtracted, added = _means(mean, mean_x, mean_y)
     out = _wide(x) - subtracted
     if std == "style":

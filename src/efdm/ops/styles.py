@@ -139,7 +139,7 @@ def style_rows(style: Style, content: Rows, like: Tensor, channel_dim: int, styl
         reject_mask(style, style_mask)
         index = style.on(content.values)
         return Rows(content.values.index_select(0, index), content.space, partner_mask(content, index))
-    if not isinstance(style, Tensor | PreparedStyle):
+    if not isinstance(style, (Tensor, PreparedStyle)):
         raise TypeError(f"style must be a tensor, a PreparedStyle or Partners, got {type(style).__name__}")
     if style.dtype != like.dtype and torch.is_autocast_enabled(like.device.type):
         style = style.to(like.dtype)  # under autocast, features of different layers may differ in dtype

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 from torch import Tensor
@@ -41,7 +40,7 @@ class Matcher:
         return self.function(content, style, **options)
 
 
-MATCHERS: Mapping[str, Matcher] = MappingProxyType({
+MATCHERS: Mapping[str, Matcher] = {
     "efdm": Matcher(
         efdm, "exact feature distribution matching", "o[argsort(x)] = sort(y)",
         ("mean", "std", "skewness", "kurtosis", "infinity_norm"), straight_through=True, mix_partners=match.mix_partners,
@@ -74,4 +73,4 @@ MATCHERS: Mapping[str, Matcher] = MappingProxyType({
         match_principal, "exact along the principal axes of the style", "V efdm(V^T x, V^T y)", ("mean",), channels="joint",
         straight_through=True,
     ),
-})  # fmt: skip
+}  # fmt: skip

@@ -6,7 +6,6 @@ Every tie rule sorts by (value, key): the content is permuted into the order of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -38,12 +37,12 @@ def _neighbor_key(content: Rows, generator: torch.Generator | None) -> Tensor:
 
 
 # None sorts by value and position. All kernels are stable, so "fast" currently equals "stable", but this is not guaranteed.
-TIES: Mapping[Ties, Callable[[Rows, torch.Generator | None], Tensor] | None] = MappingProxyType({
+TIES: Mapping[Ties, Callable[[Rows, torch.Generator | None], Tensor] | None] = {
     "fast": None,
     "stable": None,
     "random": _random_key,
     "neighbor": _neighbor_key,
-})  # fmt: skip
+}  # fmt: skip
 
 
 def _selected_first(mask: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -23,15 +22,15 @@ Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of images and targ
 Penalty = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of features, logits, targets and domains
 
 # names used in the papers and in `MATCHERS`; records contain only the names of rows
-OTHER_NAMES: Mapping[str, str] = MappingProxyType({
+OTHER_NAMES: Mapping[str, str] = {
     "adain": "mixstyle", "efdm": "efdmix", "efdmix-fast": "efdmix", "histogram-matching": "hm",
     "baseline": "erm", "vanilla": "erm", "deepall": "erm",
-})  # fmt: skip
+}  # fmt: skip
 
 # pairing -> smallest and largest number of domains in a batch; "halves": each half of a batch is one domain
-DOMAINS: Mapping[Pairing, tuple[int, float]] = MappingProxyType({
+DOMAINS: Mapping[Pairing, tuple[int, float]] = {
     "random": (1, inf), "crossdomain": (2, inf), "halves": (2, 2),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def unchanged(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,9 +79,9 @@ def _from_layer(row: LayerRow) -> Method:
 
 
 ERM = Method("erm", "empirical risk minimization, the baseline", "Vapnik, 1998", lambda stages, generator: Parts())
-LAYER_METHODS: Mapping[str, Method] = MappingProxyType({
+LAYER_METHODS: Mapping[str, Method] = {
     "erm": ERM, **{name: _from_layer(row) for name, row in LAYERS.items()},
-})  # fmt: skip
+}  # fmt: skip
 
 
 def check_method(argument: str, value: str, rows: Collection[str]) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
@@ -46,7 +45,7 @@ class RecognitionSettings(TrainSettings):
     evaluate_every: Natural = 0  # iterations; 0: only at the end
 
     files: ClassVar[tuple[str, ...]] = ("weights",)
-    methods: ClassVar[Mapping[str, Method]] = MappingProxyType({})
+    methods: ClassVar[Mapping[str, Method]] = {}
 
     def fixed(self) -> dict[str, Any]:
         """Return the settings that must stay the same when the run is resumed, with every option of the method."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -69,7 +68,7 @@ def rank_again(query: Features, gallery: Features, *, distance: Distance = "cosi
     return rank_distances(k_reciprocal(query, gallery, distance=distance), query, gallery, top=top)
 
 
-RERANKINGS: Mapping[str, Callable[..., Ranking]] = MappingProxyType({"none": rank, "k-reciprocal": rank_again})
+RERANKINGS: Mapping[str, Callable[..., Ranking]] = {"none": rank, "k-reciprocal": rank_again}
 
 
 def score(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -119,11 +118,11 @@ def _sorted(indices: Iterable[int]) -> Tensor:
     return torch.tensor(sorted(indices), dtype=torch.int64)
 
 
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+PROTOCOLS: Mapping[str, Protocol] = {
     "official": Protocol("the published queries and gallery", official),
     "camera-pair": Protocol("one query per person from the first of two cameras, the second is the gallery", camera_pair),
     "person-camera": Protocol("a random query for each person and camera, the rest is the gallery", person_camera),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def write_trials(path: str | Path, trials: Sequence[Trial], data: PersonSet, *, protocol: str, seed: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import torch
@@ -101,10 +100,10 @@ class DistanceRow(NamedTuple):
     between: Callable[[Tensor, Tensor], Tensor]
 
 
-DISTANCES: Mapping[str, DistanceRow] = MappingProxyType({
+DISTANCES: Mapping[str, DistanceRow] = {
     "cosine": DistanceRow(F.normalize, lambda q, g: torch.mm(q, g.T).neg_().add_(1)),  # 1 - cos
     "euclidean": DistanceRow(lambda x: x, torch.cdist),
-})  # fmt: skip
+}  # fmt: skip
 
 
 @contextmanager

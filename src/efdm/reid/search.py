@@ -6,7 +6,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import torch
@@ -24,9 +23,9 @@ from efdm.training.lanes import finish
 
 Match = Literal["same", "other", "unknown"]
 UNKNOWN = -1  # person and camera of pictures that are not named as in a layout
-FRAMES: Mapping[Match, tuple[float, float, float]] = MappingProxyType({
+FRAMES: Mapping[Match, tuple[float, float, float]] = {
     "same": (0.0, 0.65, 0.25), "other": (0.85, 0.1, 0.1), "unknown": (0.6, 0.6, 0.6),
-})  # fmt: skip
+}  # fmt: skip
 
 
 class Hit(NamedTuple):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -75,7 +74,7 @@ class LoadedNetwork(NamedTuple):
 
 
 Files = Mapping[str, "str | Path"]
-NO_FILES: Files = MappingProxyType({})
+NO_FILES: Files = {}
 
 
 def user_encoders(vgg: str | Path | None) -> Files:

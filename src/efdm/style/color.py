@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -70,11 +69,11 @@ class Color:
     after: Callable[[Tensor, Tensor], Tensor] = lambda output, content: output
 
 
-COLORS: Mapping[str, Color] = MappingProxyType({
+COLORS: Mapping[str, Color] = {
     "none": Color(),
     "content": Color(before=recolor),
     "luminance": Color(after=keep_hue),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def rgb_to_lab(rgb: Tensor) -> Tensor:
@@ -112,8 +111,8 @@ class Space:
     back: Callable[[Tensor, Tensor], Tensor]
 
 
-SPACES: Mapping[str, Space] = MappingProxyType({
+SPACES: Mapping[str, Space] = {
     "rgb": Space(lambda rgb: rgb, lambda matched, rgb: matched),
     "lab": Space(rgb_to_lab, lambda matched, rgb: lab_to_rgb(matched)),
     "luminance": Space(_luma, lambda matched, rgb: rgb + (matched - _luma(rgb))),
-})  # fmt: skip
+}  # fmt: skip

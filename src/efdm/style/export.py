@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -69,11 +68,11 @@ class Part:
 
 
 # contents and styles are (1, 3, h, w), strengths (1,), and features (1, c, n), sorted, after every stage
-PARTS: Mapping[str, Part] = MappingProxyType({
+PARTS: Mapping[str, Part] = {
     "whole": Part("content, strength, style -> picture", _stylize, ("content", "strength", "style")),
     "prepare": Part("style -> features1, features2, ...", _prepare, ("style",)),
     "apply": Part("content, strength, features1, features2, ... -> picture", _apply, ("content", "strength", "features")),
-})  # fmt: skip
+}  # fmt: skip
 
 
 class PartModule(nn.Module):

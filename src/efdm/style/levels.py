@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,11 +74,11 @@ def _constant(levels: Tensor, seed: int, top: int) -> Tensor:
 
 
 # order of equal values: name -> positions (c, h, w) in [0, 1) inside their level
-TIES: Mapping[str, Callable[[Tensor, int, int], Tensor]] = MappingProxyType({
+TIES: Mapping[str, Callable[[Tensor, int, int], Tensor]] = {
     "smooth": _smooth,
     "dither": dither,
     "position": _constant,
-})  # fmt: skip
+}  # fmt: skip
 
 
 def to_bins(values: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +27,7 @@ from efdm.style.color import luminance
 from efdm.style.objective import STYLE_TAPS
 
 LPIPS_TAPS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # LPIPS, VGG-16
-HEADS: Mapping[str, str] = MappingProxyType({"vgg16": "vgg.pth", "alexnet": "alex.pth"})  # in PyPI's lpips, weights/v0.1
+HEADS: Mapping[str, str] = {"vgg16": "vgg.pth", "alexnet": "alex.pth"}  # in PyPI's lpips, weights/v0.1
 DEAD = 1e-3  # standard deviation below which a VGG-16 channel is skipped as constant; typical values are 0.5 to 4
 FAINT = 1e-2  # share of the layer's standard deviation below which a channel counts as faint
 Features = Sequence[Tensor]

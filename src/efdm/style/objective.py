@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -187,7 +186,7 @@ def _perceptual(network: StyleNetwork, settings: Settings, device: torch.device)
 
 
 # name -> function that returns the objective of each phase, in the order in which they are trained
-OBJECTIVES: Mapping[str, Callable[[StyleNetwork, Settings, torch.device], dict[str, nn.Module]]] = MappingProxyType({
+OBJECTIVES: Mapping[str, Callable[[StyleNetwork, Settings, torch.device], dict[str, nn.Module]]] = {
     "paper": _paper,
     "perceptual": _perceptual,
-})  # fmt: skip
+}  # fmt: skip

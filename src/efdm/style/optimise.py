@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -123,7 +122,7 @@ RELUS, CONVS = (tuple(f"{kind}{block}_1" for block in range(1, 6)) for kind in (
 GATYS = Optimiser(
     "Gram matrices, weights of the authors' code (Gatys et al.)", RELUS, gram_loss, "relu4_2", 1.0, "value", lbfgs, 1.0, 500
 )
-OPTIMISERS: Mapping[str, Optimiser] = MappingProxyType({
+OPTIMISERS: Mapping[str, Optimiser] = {
     "gatys": GATYS,
     "gatys-20": replace(
         GATYS, title="Gatys et al. with 20 times the content weight, chosen by eye on one portrait", content_weight=20.0
@@ -132,7 +131,7 @@ OPTIMISERS: Mapping[str, Optimiser] = MappingProxyType({
         "central moments (Kalischek et al.)", CONVS, central_moments_loss, "", 0.0, "value", adam, 0.1, 500
     ),
     "efdm": Optimiser("sorted values (the EFDM loss)", RELUS, sorted_loss, "relu4_1", 0.1, "spread", lbfgs, 1.0, 300),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def optimise(

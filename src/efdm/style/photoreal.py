@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
@@ -58,9 +57,7 @@ def grid(content: Tensor, stylized: Tensor) -> Tensor:
     return _in_strips(content, lambda rows, top: _read_grid(maps, rows, top, _size(content)))
 
 
-PHOTOREAL: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
-    {"none": plain, "guided": guided, "grid": grid}
-)
+PHOTOREAL: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"none": plain, "guided": guided, "grid": grid}
 
 
 def _size(picture: Tensor) -> tuple[int, int]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -22,7 +21,7 @@ from efdm.text import markdown_table
 from efdm.training.files import Record
 
 # metric -> column header with the better direction; columns without records are omitted
-COLUMNS: Mapping[str, str] = MappingProxyType({
+COLUMNS: Mapping[str, str] = {
     "lpips": "content LPIPS, VGG-16 ↓",
     "feature_distance": "content feature distance ↓",
     "lpips_alexnet": "content LPIPS, AlexNet ↓",
@@ -35,7 +34,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType({
     "skewness_error": "skewness ↓",
     "kurtosis_error": "kurtosis ↓",
     "infinity_norm_error": "infinity norm ↓",
-})  # fmt: skip
+}  # fmt: skip
 NOTE = (
     "Means over pairs ± standard errors. Style metrics use VGG-16 features from relu1_1 to relu4_1: sorted values in units "
     "of the style channel's standard deviation, and relative errors of Gram matrices and moments. Seconds are medians "

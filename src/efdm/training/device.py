@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -11,13 +10,13 @@ import torch
 from efdm.errors import SettingError
 
 Precision = Literal["fp32", "bf16", "fp64"]
-PRECISIONS: Mapping[str, torch.dtype] = MappingProxyType({
+PRECISIONS: Mapping[str, torch.dtype] = {
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64,
-})  # fmt: skip
-DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+}  # fmt: skip
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "cuda": {"precision": "bf16", "speed": "graph"},
     "cpu": {"precision": "fp32", "speed": "plain"},
-})  # fmt: skip
+}  # fmt: skip
 
 
 def default_device() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Literal
 
 Schedule = Literal["constant", "cosine", "warmup-cosine", "inverse-time", "authors", "thirds"]
@@ -15,7 +14,7 @@ def _cosine(done: float, total: float) -> float:
     return 0.5 + 0.5 * math.cos(math.pi * done / total)
 
 
-SCHEDULES: Mapping[Schedule, Callable[[int, int], float]] = MappingProxyType({
+SCHEDULES: Mapping[Schedule, Callable[[int, int], float]] = {
     "constant": lambda i, total: 1.0,
     "cosine": _cosine,
     "warmup-cosine": lambda i, total: min(1.0, (i + 1) / WARM_UP) * _cosine(i, total),
@@ -26,4 +25,4 @@ SCHEDULES: Mapping[Schedule, Callable[[int, int], float]] = MappingProxyType({
     "authors": lambda i, total: _cosine(79 * i // total, 150),
     # re-identification, authors' code: a tenth after 20 and after 40 of 60 epochs
     "thirds": lambda i, total: 0.1 ** (3 * i // total),
-})  # fmt: skip
+}  # fmt: skip

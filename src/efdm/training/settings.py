@@ -27,9 +27,11 @@ Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-# paths and devices are stored as strings, lists as tuples
+# paths and devices are stored as strings, lists and single names as tuples
 Text = Annotated[str, BeforeValidator(lambda v: str(v) if isinstance(v, os.PathLike | torch.device) else v)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else tuple(v) if isinstance(v, list) else v)
+]
 Options = Annotated[dict[str, Any], BeforeValidator(lambda v: dict(v) if isinstance(v, Mapping) else v)]
 
 Class = TypeVar("Class")
@@ -52,8 +54,11 @@ def validated(cls: type[Class]) -> type[Class]:
 
 
 def setting_error(error: ValidationError, cls: type) -> SettingError:
-    """Return the first error of a validation as a sentence: ``lr must be greater than or equal to 0, got -1``."""
-    first = error.errors()[0]
+    """Return the first error of a validation as a sentence: ``lr must be greater than or equal to 0, got -1``.
+
+    Unknown names come first, because a misspelt name also leaves a required setting without a value.
+    """
+    first = min(error.errors(), key=lambda each: each["type"] != "unexpected_keyword_argument")
     if isinstance(raised := first.get("ctx", {}).get("error"), SettingError):
         return raised
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]

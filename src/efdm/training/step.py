@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,11 +15,11 @@ from efdm.training.capture import Capture
 from efdm.training.distributed import average_gradients
 
 # name -> class, and the options it takes besides the learning rate and weight decay
-OPTIMIZERS: Mapping[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = MappingProxyType({
+OPTIMIZERS: Mapping[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = {
     "sgd": (torch.optim.SGD, ("momentum",)),
     "adam": (torch.optim.Adam, ("capturable",)),
     "adamw": (torch.optim.AdamW, ("capturable",)),
-})  # fmt: skip
+}  # fmt: skip
 DEVICE_OPTIONS = ("lr", "fused", "capturable")  # not loaded from a checkpoint of another device
 
 

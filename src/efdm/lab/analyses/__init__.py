@@ -13,7 +13,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -47,7 +46,7 @@ class Analysis:
     per_domain: int | None  # default number of pictures per domain, feasible on a CPU; None: all
 
 
-ANALYSES: Mapping[str, Analysis] = MappingProxyType({
+ANALYSES: Mapping[str, Analysis] = {
     "histogram": Analysis(
         "histograms of one channel's standardized features in each domain",
         histogram.analyse, histogram.summary, ("histogram.png", "histogram.csv", "histogram.json"), 250,
@@ -64,7 +63,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType({
         "share of equal values after every stage, with ReLU and with PReLU",
         ties.analyse, ties.summary, ("ties.png", "ties.md", "ties.json"), 25,
     ),
-})  # fmt: skip
+}  # fmt: skip
 
 
 def analyse_classifier(
