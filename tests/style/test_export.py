@@ -104,3 +104,9 @@ def test_a_missing_runtime_names_its_extra(network: StyleNetwork, tmp_path: Path
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"onnxruntime.*efdm\[onnx\]"):
         export_onnx(network, tmp_path / "out.onnx")
+
+
+def test_an_older_torch_is_refused(network: StyleNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
+    with pytest.raises(ImportError, match=r"needs torch 2\.11 .*got 2\.6\.0"):
+        export_onnx(network, tmp_path / "net.onnx")

@@ -31,6 +31,7 @@ from efdm.version import VERSION
 PartName = Literal["whole", "prepare", "apply"]
 
 LEAST_SIDE = 16  # pixels; the features of a smaller picture are too small for reflection padding
+TORCH = (2, 11)  # the first version whose exporter converts the graph, of those that were tried
 MAX_DIFFERENCE = 2 / 255  # from PyTorch, averaged over a picture
 TESTED_SIDES, TESTED_STRENGTH = (256, 192), 0.8  # short sides of content and style, and strength, of the check
 
@@ -146,6 +147,8 @@ def check_onnx(
 
 
 def _import_runtime() -> Any:
+    if tuple(map(int, torch.__version__.split(".")[:2])) < TORCH:
+        raise ImportError(f"ONNX export needs torch {TORCH[0]}.{TORCH[1]} or later, got {torch.__version__}; upgrade torch")
     with requires("onnx"):
         import onnx  # noqa: F401
         import onnxruntime
