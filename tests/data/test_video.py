@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from web_files import COUNT, FPS, HEIGHT, RATE, WIDTH, add_sound, clip, pictures
 
-from efdm.data.images import to_uint8
+from efdm.data.images import Picture, to_uint8
 from efdm.data.video import VideoReader, VideoWriter, incomplete_path
 from efdm.data.video_formats import VIDEO_FORMATS, VideoError
 from efdm.errors import MissingExtraError
@@ -46,7 +46,7 @@ def write(path: Path, frames: Iterable[Tensor], **options: Any) -> Path:
 def rewrite(source: Path, out: Path) -> None:
     with VideoReader(source) as reader, VideoWriter(out, fps=reader.fps, sound_of=source, aspect=reader.aspect) as writer:
         for frame in reader:
-            writer.write(frame.rgb, frame.time)
+            writer.write(frame.rgb, frame.time, frame.duration)
 
 
 def test_frames_are_what_was_written(tmp_path: Path) -> None:
@@ -121,6 +121,14 @@ def test_odd_sizes_get_a_repeated_border(tmp_path: Path, size: tuple[int, int]) 
         assert reader.aspect == Fraction(4, 3)
         assert reader.size == (size[0] + size[0] % 2, size[1] + size[1] % 2)
         assert close(next(iter(reader)).rgb[:, : size[0], : size[1]], to_uint8(pictures_[0]))
+
+
+def test_a_gif_keeps_the_pause_before_it_starts_again(tmp_path: Path) -> None:
+    images = [Picture(picture).to_pil() for picture in pictures()[:3]]
+    images[0].save(tmp_path / "in.gif", save_all=True, append_images=images[1:], duration=[50, 100, 700])
+    rewrite(tmp_path / "in.gif", tmp_path / "out.gif")
+    with VideoReader(tmp_path / "out.gif") as reader:
+        assert [frame.duration for frame in reader] == [Fraction(5, 100), Fraction(10, 100), Fraction(70, 100)]
 
 
 def test_sound_is_copied_packet_by_packet_except_to_a_gif(tmp_path: Path) -> None:

@@ -122,6 +122,14 @@ def test_masks_and_no_data(kind: str) -> None:
     np.testing.assert_array_equal(match_picture(x, y, mask=np.zeros((24, 20))), x)
 
 
+@pytest.mark.filterwarnings("error")
+def test_masks_are_arrays_images_or_tensors() -> None:
+    x, y, mask = picture(1), picture(2), np.tri(24, 20, dtype=bool)
+    expected = match_picture(x, y, mask=mask)
+    for form in (Image.fromarray(mask), torch.from_numpy(mask), mask.tolist()):
+        np.testing.assert_array_equal(match_picture(x, y, mask=form), expected)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_strength(kind: str) -> None:
     x, y = picture(1, kind), picture(2, kind)

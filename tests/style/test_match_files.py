@@ -139,7 +139,7 @@ def test_a_video_is_one_distribution_and_keeps_its_sound(
 
     times, written, write = [0, 1, 4, 5, 9], list[torch.Tensor](), VideoWriter.write
     video = clip(tmp_path / "in.mp4", frames=5, times=times)
-    monkeypatch.setattr(VideoWriter, "write", lambda self, rgb, time: written.append(rgb) or write(self, rgb, time))
+    monkeypatch.setattr(VideoWriter, "write", lambda self, rgb, *times: written.append(rgb) or write(self, rgb, *times))
     seen: list[Progress] = []
     assert match_files(video, [reference], tmp_path / "out.mp4", progress=seen.append) == Result(5)
     assert [(each.done, each.total) for each in seen] == [(i, 10) for i in range(1, 11)]

@@ -108,6 +108,11 @@ def test_array_gives_array(stylizer: Stylizer, pixels: np.ndarray) -> None:
         stylizer.stylize(rgb.astype("int32"), rgb)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_tensor_gives_tensor_of_its_dtype(stylizer: Stylizer, dtype: torch.dtype) -> None:
+    assert stylizer.stylize(torch.rand(3, 16, 24, dtype=dtype), "bauhaus", size=32).dtype == dtype
+
+
 def test_integers_of_eight_and_sixteen_bits(stylizer: Stylizer, pixels: np.ndarray) -> None:
     small = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
     made = stylizer.stylize(small, "bauhaus", size=32)
@@ -213,6 +218,7 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (PICTURE, {"regions": []}, "regions is empty"),
         (PICTURE, {"regions": [(EVERYWHERE[:4, :4], PICTURE)]}, r"\(8, 8\), got \(4, 4\)"),
         (PICTURE, {"regions": [(EVERYWHERE.float() * 255, PICTURE)]}, "content mask.*0, 1.*255"),
+        (PICTURE, {"regions": [(EVERYWHERE.byte(), PICTURE)]}, "content mask of uint8.*mask > 0"),
         (PICTURE, {"regions": [(~EVERYWHERE, PICTURE)]}, "content mask is empty"),
         (BATCH, {"style": torch.rand(3, 3, 8, 8)}, "2 contents, got a batch of 3"),
     ],

@@ -31,10 +31,11 @@ UNSPECIFIED, BT709, LIMITED_RANGE = 2, 1, 1  # codes of ITU-T H.273
 
 
 class Frame(NamedTuple):
-    """``rgb`` ``(3, h, w)`` of uint8, upright, and the time in seconds at which the frame is shown."""
+    """``rgb`` ``(3, h, w)`` of uint8, upright, and the times in seconds when and how long the frame is shown."""
 
     rgb: Tensor
     time: Fraction
+    duration: Fraction | None = None  # None if the file does not state it
 
 
 class VideoReader(AbstractContextManager["VideoReader"]):
@@ -97,7 +98,7 @@ class VideoReader(AbstractContextManager["VideoReader"]):
                     time = max(self._snap_to_rate(shown - first) + first, time + TICK) if count else shown
                     rgb = self._upright(frame)
                     count += 1
-                    yield Frame(rgb, time)
+                    yield Frame(rgb, time, frame.duration * Fraction(frame.time_base) if frame.duration else None)
         except av.FFmpegError as error:
             raise self._cut_short(count) from error
         if self._container.duration is not None:  # microseconds, of the longest stream
@@ -180,8 +181,11 @@ class VideoWriter:
             with self._as_video_errors():
                 self._finish("complete")
 
-    def write(self, rgb: Tensor, time: Fraction | None = None) -> None:
-        """Add a frame ``(3, h, w)`` of uint8, or of floats in [0, 1]. ``time`` defaults to one frame after the last."""
+    def write(self, rgb: Tensor, time: Fraction | None = None, duration: Fraction | None = None) -> None:
+        """Add a frame ``(3, h, w)`` of uint8, or of floats in [0, 1]. ``time`` defaults to one frame after the last.
+
+        A frame is shown until the next one; ``duration`` sets how long a GIF shows its last frame before it starts again.
+        """
         if rgb.ndim != 3 or rgb.shape[0] != 3 or rgb.numel() == 0:
             raise ValueError(f"a frame has shape {tuple(rgb.shape)}, expected (3, h, w); write the frames one by one")
         pixels = to_uint8(rgb).cpu().permute(1, 2, 0).numpy()
@@ -194,9 +198,9 @@ class VideoWriter:
             if (first := (self._stream.height, self._stream.width)) != (height, width):
                 size = f"{first[0]} x {first[1]} as the first frame"
                 raise ValueError(f"frame {self.frames} is {height} x {width}, expected {size}")
-            self._encode(pixels, time)
+            self._encode(pixels, time, duration)
 
-    def _encode(self, pixels: NDArray[np.uint8], time: Fraction | None) -> None:
+    def _encode(self, pixels: NDArray[np.uint8], time: Fraction | None, duration: Fraction | None) -> None:
         self._time = (self._time + 1 / self.fps if self.frames else Fraction(0)) if time is None else time
         tick = round(self._time / self.format.tick)
         self._tick = max(tick, self._tick + 1) if self.frames else tick  # the times in a file must increase
@@ -208,7 +212,11 @@ class VideoWriter:
         else:
             frame = frame.reformat(format=self.format.pixels, dst_colorspace="ITU709", dst_color_range="MPEG")
         frame.pts, frame.time_base = self._tick, self.format.tick
-        self._container.mux(self._stream.encode(frame))
+        packets = self._stream.encode(frame)
+        if self._palette is not None and duration is not None:  # other encoders return the packets of earlier frames
+            for packet in packets:
+                packet.duration = round(duration / self.format.tick)
+        self._container.mux(packets)
         self.frames += 1
         if self._sound is not None:
             self._sound.until(self._tick * self.format.tick)

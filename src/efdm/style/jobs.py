@@ -133,7 +133,7 @@ def stylize_video(
         frames, originals = tee(reader)
         made = stylize_frames(stylizer, (frame.rgb for frame in frames), style, regions=regions, options=options)
         for rgb, original in zip(made, originals, strict=True):
-            writer.write(rgb, original.time)
+            writer.write(rgb, original.time, original.duration)
             progress(Progress(source.name, writer.frames, max(reader.frames or 0, writer.frames)))
     return writer.frames
 

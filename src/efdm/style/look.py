@@ -173,6 +173,8 @@ def checked_mask(mask: AnyMask | None, picture: Tensor, role: str) -> Tensor | N
     if mask.shape != size:
         raise ValueError(f"{role} mask must have the size of the {role}, {size}, got {tuple(mask.shape)}")
     scale = 255 if mask.dtype == torch.uint8 else 1
+    if scale == 255 and mask.max() == 1:
+        raise ValueError(f"{role} mask of uint8 must have values from 0 to 255, got 0 and 1; try mask > 0")
     values = mask.to(picture.device, torch.float32) / scale
     if not bool(((values >= 0) & (values <= 1)).all()):  # also rejects NaN
         low, high = values.min().item(), values.max().item()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from efdm.data.video import VideoReader, VideoWriter
+from efdm.data.video import Frame, VideoReader, VideoWriter
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
@@ -92,11 +91,11 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     check_fit(3, reference)
     done = count(1)
 
-    def read() -> Iterator[tuple[Fraction, Planes, Tensor]]:
+    def read() -> Iterator[tuple[Frame, Planes, Tensor]]:
         with VideoReader(source) as reader:
             for frame in reader:
                 planes = Planes(frame.rgb.to(options.device).int(), 256, None)
-                yield frame.time, planes, content_bins(planes, reference.space, options.ties, options.seed)
+                yield frame, planes, content_bins(planes, reference.space, options.ties, options.seed)
                 progress(Progress(source.name, now := next(done), max(2 * (reader.frames or 0), now)))
 
     with VideoReader(source) as reader:
@@ -105,8 +104,9 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
     with writer:
         moved = reference.to(torch.device(options.device))
         match = count_chunks((bins for _, _, bins in read()), 256, moved, options.tolerance)
-        for time, planes, bins in read():
-            writer.write(match_chunk(match, planes, bins, reference.space, options.strength).byte(), time)
+        for frame, planes, bins in read():
+            made = match_chunk(match, planes, bins, reference.space, options.strength)
+            writer.write(made.byte(), frame.time, frame.duration)
     return writer.frames
 
 

@@ -82,7 +82,7 @@ def convert_back(rgb: Tensor, given: AnyPicture, opened: Picture) -> Any:
         return picture
     values = picture.rgb if picture.alpha is None else torch.cat([picture.rgb, picture.alpha])
     if isinstance(given, Tensor):
-        return to_uint8(values) if given.dtype == torch.uint8 else values
+        return to_uint8(values) if given.dtype == torch.uint8 else values.to(given.dtype)
     array = values.permute(1, 2, 0).numpy()
     if given.dtype in (np.uint8, np.uint16):
         array = (array * np.iinfo(given.dtype).max).round()

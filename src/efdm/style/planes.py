@@ -72,7 +72,7 @@ def _make_planes(values: Tensor, levels: int, valid: Tensor | None, nodata: floa
 
 def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu") -> tuple[Planes, Any]:
     """Return the planes of a picture, and the opened picture for `convert_planes`."""
-    valid = None if mask is None else torch.as_tensor(np.asarray(mask)) > 0
+    valid = None if mask is None else (mask.cpu() if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))) > 0
     opened: Any = given
     if isinstance(given, str | os.PathLike) and Path(given).exists() and is_array_file(given):
         opened = open_array(given)

@@ -95,7 +95,10 @@ def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[li
         if is_video(contents, out):
             raise SettingError("a video cannot be written to stdout; pass a file such as out.mp4", "out")
         target = Path(folder, f"stdout.{format or 'png'}")
-        yield paths, target
+        try:
+            yield paths, target
+        except SettingError as error:
+            raise SettingError(_hide_copies(str(error)), error.settings) from error
         if target.exists():
             sys.stdout.buffer.write(target.read_bytes())
 
@@ -116,7 +119,12 @@ def _copy(path: Path, copy: Path) -> Path:
 def print_failure(name: str, error: Exception) -> None:
     text = sentence(error)
     text = text if isinstance(error, PictureError) or name in text else f"{name}: {text}"
-    print_error(re.sub(rf"{re.escape(gettempdir())}/{COPIES}\w+/", "", text))  # a copy of stdin is shown as "stdin"
+    print_error(_hide_copies(text))
+
+
+def _hide_copies(text: str) -> str:
+    """Return a message in which the copy of stdin is named "stdin"."""
+    return re.sub(rf"{re.escape(gettempdir())}/{COPIES}\w+/", "", text)
 
 
 def finish(result: Result, out: Path, noun: str = "picture") -> None:
