@@ -66,3 +66,11 @@ def narrow_vgg() -> Iterator[None]:
         patch.setattr("efdm.style.training.SLICED_CHANNELS", (8, 8))
         patch.setattr("efdm.style.objective.load_encoder", lambda *_, **__: slim_vgg(until="relu4_3"))
         yield
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)

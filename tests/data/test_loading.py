@@ -1,6 +1,5 @@
 """Reading of many pictures in threads."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,14 +9,6 @@ from torch import Tensor
 
 from efdm.data.loading import read_all
 from efdm.progress import ignore
-
-
-@pytest.fixture
-def three_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("three_threads")

@@ -8,7 +8,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
@@ -29,14 +28,6 @@ def test_calls_from_several_threads(n: int) -> None:
     assert all(torch.equal(result, expected) for result in results)
 
 
-@pytest.fixture
-def _three_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(params=["openmp", "pool"])
 def _workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "pool":
@@ -50,7 +41,7 @@ def test_openmp_of_torch_is_found() -> None:
     assert cpu_threads._openmp() is not None, "without it, matches between convolutions are slow"
 
 
-@pytest.mark.usefixtures("_three_threads", "_workers")
+@pytest.mark.usefixtures("three_threads", "_workers")
 @pytest.mark.parametrize("failing", ["caller", "worker"])
 def test_exceptions_of_any_thread_are_raised(failing: str) -> None:
     caller, all_started, started = threading.get_ident(), threading.Barrier(3), set()
@@ -67,7 +58,7 @@ def test_exceptions_of_any_thread_are_raised(failing: str) -> None:
         cpu_threads.parallel_rows(work, 1200, 1000)
 
 
-@pytest.mark.usefixtures("_three_threads", "_workers")
+@pytest.mark.usefixtures("three_threads", "_workers")
 @pytest.mark.parametrize("slow", ["caller", "worker"])
 def test_every_row_is_processed_once(slow: str) -> None:
     counts, caller = [0] * 1000, threading.get_ident()
@@ -82,7 +73,7 @@ def test_every_row_is_processed_once(slow: str) -> None:
     assert counts == [1] * 1000
 
 
-@pytest.mark.usefixtures("_three_threads", "_workers")
+@pytest.mark.usefixtures("three_threads", "_workers")
 @pytest.mark.parametrize("n", [100, 2000])
 def test_several_threads_give_the_same_result(n: int) -> None:
     x, partner, weight = torch.randn(8, 70, n), torch.arange(8).flip(0), torch.linspace(0, 1, 8)
