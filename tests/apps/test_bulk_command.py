@@ -52,6 +52,11 @@ def test_a_job_needs_a_folder(place: Path, run) -> None:
     assert not Path("out.png").exists()
 
 
+def test_a_job_takes_no_video(place: Path, run) -> None:
+    assert "got the video clip.mp4" in run("clip.mp4", "--style", "glass", "-o", "out", "--shard", "1/1", code=2).output
+    assert not Path("out").exists()
+
+
 def test_match(place: Path) -> None:
     write_picture("reference.png", torch.rand(3, 8, 8))
     both = []

@@ -54,12 +54,14 @@ class JobOptions(NamedTuple):
     def is_job(self, contents: Sequence[Path], out: Path) -> bool:
         """Return True if an option asks for a job, or if the content is WebDataset shards.
 
-        Raise SettingError if the shard does not exist, or if a job has several contents or no folder for its results.
+        Raise SettingError if the shard does not exist, or if a job has several contents, a video, or no folder for its
+        results.
         """
         take_shard((), parse_shard(self.shard))  # raises before a job is stored in the folder
         asked = bool(self.shard or self.output or self.engine != "plain" or any(map(find_shards, contents)))
-        if asked and len(contents) > 1:
-            raise SettingError(f"a job takes one folder, zip or set of shards, got {len(contents)} contents")
+        if asked and (len(contents) > 1 or is_video(contents, out)):
+            given = f"{len(contents)} contents" if len(contents) > 1 else f"the video {contents[0]}"
+            raise SettingError(f"a job takes one folder, zip or set of shards, got {given}")
         if asked and (out == PIPE or (out.suffix.lower() in WRITABLE and not out.is_dir())):
             raise SettingError(f"a job writes to a folder, got {'stdout' if out == PIPE else out}", "out")
         return asked
