@@ -24,6 +24,7 @@ from efdm.ops.moments import STYLE_EPS, moments_of_rows
 
 Norm = Literal["l2", "l1", "huber"]
 Unit = Literal["value", "spread"]
+UNITS = get_args(Unit)  # not in a function, where torch.compile does not support it in torch 2.6
 NORMS: Mapping[Norm, Callable[[Tensor, Tensor], Tensor]] = {
     "l2": F.mse_loss,  # authors' code; the squared 2-Wasserstein distance
     "l1": F.l1_loss,  # the 1-Wasserstein distance
@@ -64,7 +65,7 @@ def distribution_loss(features: Tensor, style: Tensor, *, norm: Norm = "l2", uni
     (tensor(0.), tensor(4.))
     """
     check_choice("norm", norm, NORMS)
-    check_choice("unit", unit, get_args(Unit))
+    check_choice("unit", unit, UNITS)
     x, y = _in_units(unit, rows(features), rows(_target(style, features)))
     target = kernels.sort_match(x.detach(), y) if x.shape == y.shape else efdm(x.detach(), y)
     return NORMS[norm](x, target)

@@ -119,8 +119,8 @@ def reid(
 def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study, Any]:
     """Run the sweep of a command and print its tables. Return study and data."""
     given = context.params
-    # older versions of typer convert paths after they fill in the parameters of the context
-    recipe, out, reuse = lab.load_recipe(given["recipe"]), Path(given["out"]), [Path(path) for path in given["reuse"] or []]
+    # Path, because older versions of typer convert paths after they fill in the parameters of the context
+    recipe, out = lab.load_recipe(given["recipe"]), Path(given["out"])
     if recipe.task != task:
         command = f"efdm {recipe.task} run {given['recipe']}"
         raise SettingError(f"{recipe.name} is a recipe of efdm {recipe.task}; run: {command}", "recipe")
@@ -137,7 +137,7 @@ def _run(context: typer.Context, task: str, prepare: Prepare) -> tuple[lab.Study
             print_data_warnings(data)
             study = lab.run(
                 prepared, data, out, seeds=seeds, shard=shard, lanes=given["lanes"], keep=given["keep"],
-                notes=given["note"] or [], reuse=reuse, **chosen, **settings,
+                notes=given["note"] or [], reuse=given["reuse"] or [], **chosen, **settings,
             )  # fmt: skip
     except FloatingPointError:  # some runs diverged; the others finished
         print_tables(lab.tables(lab.read_study(out)))
