@@ -260,10 +260,11 @@ def single_correction(made: Sequence[Row]) -> str:
             unique.setdefault((d.first, d.second, d.mean), (row, d))
     found = zip(unique.values(), holm(d for _, d in unique.values()), strict=True)
     both = [(row, together) for (row, alone), together in found if alone.verdict == "significant"]
-    lost = [f"- {row.place}: {row.claim} ({p_text(d.p_holm)})" for row, d in both if d.verdict != "significant"]
+    lost = [(row, d.p_holm) for row, d in both if d.verdict != "significant"]
+    lines = [f"- {row.place}, {row.network}: {row.claim} ({p_text(p)})" for row, p in lost]
     kept = f"{len(both) - len(lost)} of the {len(both)} significant differences would remain"
     start = f"With one correction for all {len(unique)} comparisons with ResNet-18 below, {kept}"
-    return "\n".join([f"{start}. These would not:", "", *lost] if lost else [f"{start}."])
+    return "\n".join([f"{start}. These would not:", "", *lines] if lost else [f"{start}."])
 
 
 def agreement(a: Difference, b: Difference) -> str:

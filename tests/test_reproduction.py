@@ -74,8 +74,8 @@ def test_one_correction_for_all_comparisons() -> None:
         "With one correction for all 3 comparisons with ResNet-18 below, 1 of the 3 significant differences would remain. "
         "These would not:",
         "",
-        "- here: claim 1 (p = 0.060)",
-        "- here: claim 2 (p = 0.060)",
+        "- here, ResNet-18: claim 1 (p = 0.060)",
+        "- here, ResNet-18: claim 2 (p = 0.060)",
     ]
     assert reproduction.single_correction([clear]).endswith("1 of the 1 significant differences would remain.")
 
