@@ -35,7 +35,7 @@ def accuracy_sentences(
     recipe, protocol, rule = study.recipe, study.recipe.rules, SELECTIONS[selection]
     columns = {"test": "test domain", "train": "training domain"}[protocol.listed]
     columns = "training data → test data" if protocol.heading == "direction" else columns
-    missing = f"{len(study.missing)} of {len(study.plan)} runs are missing"
+    finished = f"{len(study.plan) - len(study.missing)} of {len(study.plan)} runs have finished"
     return [
         f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns}.",
         *(
@@ -49,7 +49,7 @@ def accuracy_sentences(
         *setting_sentences(study),
         *_published_sentences(study, published, std),
         *recipe.notes,
-        *([f"Incomplete: {missing}. (n of m) is the mean of n of m seeds."] if study.missing else []),
+        *([f"Incomplete: {finished}. (n of m) is the mean of n of m seeds."] if study.missing else []),
     ]
 
 

@@ -41,7 +41,8 @@ def read_model(
         raise FileNotFoundError(f"file not found: {path}; a finished run contains {what} as {MODEL}")
     metadata = weights.metadata(path)
     if metadata.get("format") != form:
-        raise DamagedFileError(path, f"not {what}", f"pass the {MODEL} of a finished run")
+        found = metadata.get("format", "none")
+        raise DamagedFileError(path, f"not {what} (format {found}, expected {form})", f"pass the {MODEL} of a finished run")
     model = build_backbone(metadata["backbone"], outputs(metadata))
     model.load_state_dict(weights.read(path))
     return model.to(memory_format=torch.channels_last).eval(), metadata  # type: ignore[call-overload]
