@@ -33,6 +33,10 @@ MODELS = {
     "convnext_atto": ("timm", {}, 64),
     "vit_tiny_patch16_224": ("timm", {"img_size": 32, "depth": 4}, 32),
     "swin_tiny_patch4_window7_224": ("timm", {"img_size": 32, "depths": (2, 1, 1, 1)}, 32),
+    "convmixer_768_32": ("timm", {}, 28),
+    "hiera_tiny_224": ("timm", {"img_size": 64, "stages": (1, 1, 1, 1)}, 64),
+    "levit_128s": ("timm", {"img_size": 64}, 64),
+    "volo_d1_224": ("timm", {"img_size": 64}, 64),
     "vgg16-gap": ("efdm", {}, 32),
     # without a row: stages from timm's feature_info
     "regnetx_002": ("timm", {}, 64),
@@ -141,6 +145,8 @@ def test_every_row_of_families_is_tested() -> None:
         ("vit_tiny_patch16_224", "patch_embed.proj", (1, 0)),
         ("swin_t", "features.1.0", (-1, 0)),
         ("vit_b_16", "encoder.dropout", (-1, 1)),
+        ("volo_d1_224", "network.0.0", (-1, 0)),
+        ("volo_d1_224", "patch_embed", (1, 0)),
     ],
 )
 def test_submodules_inherit_the_layout_of_the_family(name: str, stage: str, layout: tuple[int, int]) -> None:

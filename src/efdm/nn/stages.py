@@ -22,12 +22,14 @@ _CHANNELS_FIRST = (
 class Family:
     """Stages of a model as module names from shallow to deep, and the layout of their features.
 
-    ``channel_dim`` is None if the layout is unknown. ``prefix`` returns the number of class and register tokens.
+    ``channel_dim`` is None if the layout is unknown. ``prefix`` returns the number of class and register tokens. ``stem``
+    names a module whose features have channels first, unlike the others.
     """
 
     stages: Callable[[nn.Module], list[str]]
     channel_dim: int | None = 1
     prefix: Callable[[nn.Module], int] = lambda model: 0
+    stem: str = ""
 
 
 def _named(*names: str) -> Callable[[nn.Module], list[str]]:
@@ -59,6 +61,16 @@ def _prefix_tokens(model: nn.Module) -> int:
     return int(getattr(model, "num_prefix_tokens", None) or 0)
 
 
+def _feature_info(model: nn.Module) -> dict[str, int]:
+    """Return the modules of timm's ``feature_info`` with a reduction of at least 4, and their reductions."""
+    info: Any = getattr(model, "feature_info", None)
+    rows = [row for row in getattr(info, "info", info) or [] if isinstance(row, dict) and row.get("reduction", 0) >= 4]
+    modules = dict(model.named_modules(remove_duplicate=False))
+    # features_only=True replaces the dots of names
+    names = [name if name in modules else name.replace(".", "_") for name in (str(row.get("module")) for row in rows)]
+    return dict(zip(names, (row["reduction"] for row in rows), strict=True)) if all(n in modules for n in names) else {}
+
+
 _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 _VGG = _children("features", nn.MaxPool2d)
 
@@ -78,6 +90,10 @@ FAMILIES: Mapping[tuple[str, str], Family] = {
     ("torchvision", "VisionTransformer"): Family(_children("encoder.layers"), -1, lambda m: 1),
     ("timm", "VisionTransformer"): Family(_children("blocks"), -1, _prefix_tokens),
     ("torchvision", "SwinTransformer"): Family(_children("features", start=1, step=2), -1),
+    ("timm", "ConvMixer"): Family(_children("blocks")),
+    ("timm", "Hiera"): Family(lambda m: [*_feature_info(m)], -1),
+    ("timm", "Levit"): Family(_children("stages"), -1, stem="stem"),
+    ("timm", "VOLO"): Family(lambda m: [*_feature_info(m)], -1, stem="patch_embed"),
     ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 }  # fmt: skip
 
@@ -91,15 +107,10 @@ def family_of(model: nn.Module) -> Family | None:
 
 
 def _family_from_feature_info(model: nn.Module) -> Family | None:
-    info: Any = getattr(model, "feature_info", None)
-    info = [row for row in getattr(info, "info", info) or [] if isinstance(row, dict) and row.get("reduction", 0) >= 4]
-    modules = dict(model.named_modules(remove_duplicate=False))
-    names = [str(row.get("module")) for row in info]
-    names = [name if name in modules else name.replace(".", "_") for name in names]  # flattened by features_only=True
-    if not names or not all(name in modules for name in names):
+    names = _feature_info(model)
+    if not names:
         return None
-    reductions = {row["reduction"] for row in info}
-    tokens = len(info) > 1 and len(reductions) == 1  # the resolution of a transformer's blocks does not change
+    tokens = len(names) > 1 and len(set(names.values())) == 1  # the resolution of a transformer's blocks does not change
     last = tokens or getattr(model, "output_fmt", "NCHW") in ("NHWC", "NLC")
     return Family(_named(*names), -1 if last else None, _prefix_tokens)
 
@@ -158,6 +169,8 @@ def _layout(model: nn.Module, name: str, module: nn.Module) -> tuple[int, int] |
         owner = model.get_submodule(".".join(parts[:depth]))
         family = family_of(owner)
         if family is not None and family.channel_dim is not None:
+            if parts[depth] == family.stem:
+                return 1, 0
             return family.channel_dim, 0 if parts[depth] == "patch_embed" else family.prefix(owner)
     return None
 
