@@ -5,6 +5,7 @@ import torch
 from tolerances import close
 
 from efdm import EFDMix, mix_after
+from efdm.errors import SettingError
 from efdm.models import classifier_of, embedding, embedding_width
 from efdm.models.backbones import BACKBONES, build_backbone
 
@@ -39,3 +40,17 @@ def test_features_are_mixed_and_have_gradients_and_leave_no_hook() -> None:
     with pytest.raises(RuntimeError):
         embedding(model, torch.zeros(1, 5))
     assert not model.classifier._forward_pre_hooks
+
+
+@pytest.mark.parametrize("name", ["iformer_t", "caformer_s18", "sequencer2d_s"])  # heads with several layers
+def test_features_enter_the_last_layer_of_the_head(name: str) -> None:
+    with torch.device("meta"):
+        model = pytest.importorskip("timm").create_model(name, num_classes=4)
+    assert classifier_of(model).weight.shape == (4, embedding_width(model))
+
+
+def test_several_classifiers_are_refused() -> None:
+    with torch.device("meta"):
+        model = pytest.importorskip("timm").create_model("levit_128s", num_classes=4)
+    with pytest.raises(SettingError, match="LevitDistilled has 2 classifiers"):
+        classifier_of(model)

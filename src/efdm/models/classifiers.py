@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from efdm.errors import SettingError
+
 
 def embedding(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return the pooled features ``(b, d)`` that enter the classifier, and the logits ``(b, classes)``.
@@ -27,7 +29,12 @@ def embedding_width(model: nn.Module) -> int:
 
 
 def classifier_of(model: nn.Module) -> nn.Module:
-    """Return the module that maps features to logits: timm's ``get_classifier()``, or the last linear layer."""
-    if hasattr(model, "get_classifier"):
-        return model.get_classifier()  # type: ignore[no-any-return, operator]
-    return [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+    """Return the linear layer or 1x1 convolution that computes the logits, the last one of timm's ``get_classifier()``.
+
+    Raises SettingError if the model has several classifiers, as distilled models have.
+    """
+    head = model.get_classifier() if hasattr(model, "get_classifier") else model  # type: ignore[operator]
+    if isinstance(head, tuple | nn.ModuleList):
+        raise SettingError(f"{type(model).__name__} has {len(head)} classifiers, expected one; choose another", "backbone")
+    layers = [module for module in head.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+    return layers[-1] if layers else head
