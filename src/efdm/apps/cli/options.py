@@ -41,11 +41,10 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-DEVICE_HELP = "cpu, cuda or cuda:1. Default: the GPU if one is available."
-Device = Annotated[str, option(DEVICE_HELP)]
+Device = Annotated[Word, option("cpu, cuda or cuda:1. Default: the GPU if one is available.")]
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str | None) -> torch.device:
     """Return the named or the default device. Raise SettingError if it cannot be used."""
     return check_device(name or default_device())
 
