@@ -13,7 +13,8 @@ from torch import Tensor
 from efdm.data.folders import Skipped
 from efdm.data.images import PictureError, StrPath
 from efdm.data.loading import check_rows, digest, read_images
-from efdm.data.people_layouts import SPLITS, Shot, find_people, missing
+from efdm.data.people_layouts import find_people, missing
+from efdm.data.people_splits import SPLITS, Shot
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
