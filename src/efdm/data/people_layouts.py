@@ -85,7 +85,7 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
 
 def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
     """Return a phrase for each split in ``counts`` that has another number of pictures than the published set."""
-    published = zip(SPLITS, LAYOUTS[layout].published if layout in LAYOUTS else (), strict=False)
+    published = zip(SPLITS, LAYOUTS[layout].published, strict=False)
     return [f"{counts[split] or 'no'} {split} pictures, expected {n}" for split, n in published if counts[split] != n]
 
 
