@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from efdm.data.folders import Source, scan_pictures
-from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, StrPath, encode_picture, write_bytes
+from efdm.data.images import DiskFullError, Picture, PictureError, StrPath, encode_picture, write_bytes
+from efdm.data.picture_formats import READABLE
 from efdm.data.results import FAILURES, Saving
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError, is_out_of_memory, requires

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from efdm.data.folders import Source, find_pictures
-from efdm.data.images import READABLE, PictureError, StrPath
+from efdm.data.images import PictureError, StrPath
 from efdm.data.people_splits import (
     GALLERY,
     QUERY,
@@ -25,6 +25,7 @@ from efdm.data.people_splits import (
     divide_grid,
     divide_msmt17,
 )
+from efdm.data.picture_formats import READABLE
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
