@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -113,7 +114,7 @@ def _parse_value(name: str, text: str, hint: Any) -> Any:
 
 
 def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    for read in (json.loads, float):  # JSON has no numbers such as .01
+        with suppress(ValueError):
+            return read(text)
+    return text
