@@ -146,11 +146,8 @@ def test_commands_and_their_options_exist(document: Path) -> None:
             continue
         row = COMMANDS[words.pop(0)]
         while not isinstance(row.target, str):
-            row = row.target[words.pop(0)]
-        command = load(row)
-        while subcommands := getattr(command, "commands", None):
-            command = subcommands[words.pop(0)]
-        accepted = {option for parameter in command.params for option in parameter.opts}
+            row = row.target[words.pop(0) if words else row.default]
+        accepted = {option for parameter in load(row).params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= accepted, line
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from efdm.apps.cli.options import parse_shard
+from efdm.apps.cli.options import parse_pairs, parse_shard
 from efdm.apps.cli.recognition_options import parse_names, parse_seeds, parse_sets, parse_settings
 from efdm.errors import SettingError
 
@@ -11,6 +11,7 @@ def test_settings_are_parsed_by_the_type_of_their_field() -> None:
         "lr": 1, "stages": ("layer1", "layer2"), "options": {"alpha": 0.3}, "weights": "3", "domains_per_batch": "all",
         "batch": 8,
     }  # fmt: skip
+    assert parse_settings(["lr=.01", "options.alpha=.5"]) == {"lr": 0.01, "options": {"alpha": 0.5}}  # not JSON
     assert parse_settings(["size=64,32"], "reid") == {"size": (64, 32)}
     assert parse_settings(["options.p=1", "options.ties=stable"]) == {"options": {"p": 1, "ties": "stable"}}
 
@@ -35,6 +36,8 @@ def test_known_names_may_contain_commas() -> None:
         (lambda: parse_seeds("x"), "seeds"),
         (lambda: parse_seeds(""), "seeds"),
         (lambda: parse_shard("3"), "shard"),
+        (lambda: parse_pairs("network", ["a"]), "network"),
+        (lambda: parse_pairs("network", ["a=x", "a=y"]), "network"),  # one of the files would be ignored
         (lambda: parse_settings(["lr"]), "set"),
         (lambda: parse_settings(["momentm=1"]), "set"),
         (lambda: parse_settings(["movable=1"]), "set"),  # a class variable, not a setting

@@ -1,7 +1,9 @@
 """Jobs of the plain engine: complete, resumable, divided among machines, with failures listed."""
 
+import errno
 import json
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,27 @@ def test_the_rest_of_a_damaged_shard_is_skipped(tmp_path: Path, negatives: Negat
     done = run_job(open_job(tmp_path / "in", tmp_path / "out", {}), negatives)
     assert done.done == 3
     assert sorted(done.failed) == [f"{tmp_path}/in/{name}" for name in ("good.tar: b", "torn.tar", "torn.tar: b")]
+
+
+def test_a_shard_that_cannot_be_written_is_repeated(
+    tmp_path: Path, negatives: Negatives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the shard is not a failure of one picture: the members after it would be torn."""
+    write_pictures(tmp_path / "in", 3)
+    write, names = tarfile.TarFile.addfile, list[str]()
+
+    def addfile(archive: tarfile.TarFile, info: tarfile.TarInfo, data: Any) -> None:
+        names.append(info.name)
+        if len(names) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(archive, info, data)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", addfile)
+    job = open_job(tmp_path / "in", tmp_path / "out", {}, "shards")
+    with pytest.raises(OSError, match="No space left on device"):
+        run_job(job, negatives)
+    assert [path.name for path in job.out.glob("*.tar")] == ["000000.tar"]
+    assert (run_job(job, negatives).done, len(results(job.out))) == (3, 3)
 
 
 def test_units_do_not_depend_on_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

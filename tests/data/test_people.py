@@ -58,6 +58,12 @@ def test_partial_copies_are_read_and_reported(tmp_path: Path) -> None:
     assert read_people(make_grid(tmp_path), size=SMALL).notes == notes
 
 
+def test_an_own_set_may_have_the_name_of_a_published_one(tmp_path: Path) -> None:
+    make_folders(tmp_path / "grid")
+    data = read_people(tmp_path / "grid", size=SMALL)
+    assert (data.name, data.notes) == ("grid", [])
+
+
 def test_one_picture_of_two_people_is_reported(tmp_path: Path) -> None:
     make_folders(tmp_path)
     (tmp_path / "0003" / "c1_0.png").write_bytes((tmp_path / "0001" / "c2_1.png").read_bytes())

@@ -8,7 +8,8 @@ from people import make_cuhk01, make_cuhk03, make_duke, make_folders, make_grid,
 from trees import touch, zip_folder
 
 from efdm.data import PictureError
-from efdm.data.people_layouts import LAYOUTS, SPLITS, Found, find_people
+from efdm.data.people_layouts import LAYOUTS, find_people
+from efdm.data.people_splits import SPLITS, Found
 from efdm.errors import SettingError
 
 MAKERS: dict[str, Callable[[Path], Path]] = {

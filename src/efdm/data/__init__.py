@@ -12,8 +12,6 @@ with requires("style"):
     from efdm.data.folders import Source, find_pictures
     from efdm.data.image_set import Crops, ImageSet, draw_crops, take_crops
     from efdm.data.images import (
-        READABLE,
-        WRITABLE,
         Picture,
         PictureError,
         on_white,
@@ -23,6 +21,7 @@ with requires("style"):
         resize_short_side,
         write_picture,
     )
+    from efdm.data.picture_formats import READABLE, WRITABLE
     from efdm.data.torch_datasets import from_datasets
 
 __all__ = [

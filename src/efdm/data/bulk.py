@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from efdm.data.folders import Source, scan_pictures
-from efdm.data.images import READABLE, DiskFullError, Picture, PictureError, StrPath, encode_picture, write_bytes
+from efdm.data.images import DiskFullError, Picture, PictureError, StrPath, encode_picture, write_bytes
+from efdm.data.picture_formats import READABLE
 from efdm.data.results import FAILURES, Saving
 from efdm.data.shards import Sample, find_shards, read_shard, write_shard
 from efdm.errors import RunFolderError, SettingError, is_out_of_memory, requires
@@ -138,6 +139,7 @@ def run_unit(job: Job, unit: Unit, process: Process) -> Done:
     with ExitStack() as stack:
         add = stack.enter_context(write_shard(job.out / f"{unit.name}.tar")) if job.output == "shards" else None
         for name, key, read, others in _items(unit, job.output, failed):
+            samples = []
             try:
                 for ending, made in process(read()).items():
                     path = job.saving.path(job.out, key + ending)
@@ -145,12 +147,15 @@ def run_unit(job: Job, unit: Unit, process: Process) -> Done:
                     if add is None:
                         write_bytes(path, data)
                     else:
-                        add(Sample(key + ending, {**others, path.suffix[1:]: data}))
+                        samples.append(Sample(key + ending, {**others, path.suffix[1:]: data}))
                     done += 1
             except DiskFullError:
                 raise
             except FAILURES as error:
                 failed[name] = "not enough memory" if is_out_of_memory(error) else str(error)
+            if add is not None:  # outside of the try block: an error concerns the whole shard
+                for sample in samples:
+                    add(sample)
     write_bytes(job.mark(unit), json.dumps({"done": done, "failed": failed}).encode())
     return Done(unit.name, done, failed)
 

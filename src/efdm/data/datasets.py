@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,9 +108,18 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: str | 
             raise RunFolderError(message, folder, "other data")
 
 
-def _difference(before: Any, now: Any, path: str = "pictures") -> str:
+def _difference(before: Any, now: Any) -> str:
     """Return the first entry in which two nested counts differ, such as ``photo/dog: 3 before, now 2``."""
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        name = next(name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0))
-        return _difference(before.get(name) or {}, now.get(name) or {}, name if path == "pictures" else f"{path}/{name}")
-    return f"{path}: {before or 0} before, now {now or 0}"
+    first, second = Counter(dict(_flatten(before))), Counter(dict(_flatten(now)))
+    for path in first | second:
+        if first[path] != second[path]:
+            return f"{path}: {first[path]} before, now {second[path]}"
+    return "only in classes without pictures"
+
+
+def _flatten(counts: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    if not isinstance(counts, Mapping):
+        yield path, counts
+        return
+    for name, inner in counts.items():
+        yield from _flatten(inner, f"{path}/{name}" if path else name)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from efdm.data.images import PLUGINS, READABLE, Picture, PictureError, StrPath, decode, file_error, reading, to_picture
+from efdm.data.images import Picture, PictureError, StrPath, decode, file_error, reading, to_picture
+from efdm.data.picture_formats import PLUGINS, READABLE
 from efdm.text import make_unique, plural
 
 Skipped = list[tuple[str, str]]  # (name, reason)

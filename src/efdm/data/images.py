@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401 - imported to register their formats
+from PIL import Image
 from torch import Tensor
 
 from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
+from efdm.data.picture_formats import INSTALLED, LOSSLESS, LOSSY, PLUGINS, WITHOUT_ALPHA, WRITABLE, find_reader
 from efdm.data.profiles import Array, convert_to_srgb
 from efdm.errors import DISK_FULL, MissingExtraError, SettingError, describe_os_error
 from efdm.files import atomic_path
@@ -30,35 +29,6 @@ StrPath = str | os.PathLike[str]
 
 LEVELS: dict[str, int] = {"8": 255, "16": 65535}
 MAX_PIXELS = 200_000_000
-
-
-class Plugin(NamedTuple):
-    """A picture format that only some installations can read."""
-
-    format: str  # name in Pillow
-    requires: str  # module whose presence shows that the format is supported
-    module: str  # registers the format when it is imported
-    package: str  # to install
-
-
-HEIF = Plugin("HEIF", "pillow_heif", "pillow_heif.HeifImagePlugin", "pillow-heif")
-PLUGINS = {
-    ".avif": Plugin("AVIF", "PIL._avif", "PIL.AvifImagePlugin", "pillow>=11.3"), ".heic": HEIF, ".heif": HEIF, ".hif": HEIF,
-    ".jxl": Plugin("JXL", "pillow_jxl", "pillow_jxl", "pillow-jxl-plugin"),
-}  # fmt: skip
-INSTALLED = {extension: plugin for extension, plugin in PLUGINS.items() if find_spec(plugin.requires)}
-# names in Pillow; some of its other formats start external programs
-READERS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "PPM", "BMP", *sorted({plugin.format for plugin in INSTALLED.values()}))
-READABLE = (".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp", *INSTALLED)
-# extension -> name in Pillow
-WRITABLE = {
-    ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP",
-    **({".avif": "AVIF"} if ".avif" in INSTALLED else {}),
-}  # fmt: skip
-WITHOUT_ALPHA = ("JPEG", "BMP")
-# formats with a quality, in full colour resolution, because edges in stylized pictures are often edges of colour only
-LOSSY: dict[str, dict[str, Any]] = {"JPEG": {"subsampling": 0}, "WEBP": {}, "AVIF": {"subsampling": "4:4:4"}}
-LOSSLESS = {"compression": "tiff_lzw"}  # PNG and BMP have no such option
 
 
 class PictureError(SettingError):
@@ -145,8 +115,7 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
         head = file.read(32)
         if not head:
             raise PictureError(f"{name} is empty; copy or download it again")
-        _register_formats()
-        reader = next((reader for reader, accept in map(Image.OPEN.__getitem__, READERS) if accept and accept(head)), None)
+        reader = find_reader(head)
         if reader is None:
             plugin = PLUGINS.get(Path(name).suffix.lower())
             remedy = f"pip install '{plugin.package}', or " if plugin and plugin not in INSTALLED.values() else ""
@@ -169,13 +138,6 @@ def decode(file: BinaryIO, name: str, *, max_pixels: int = MAX_PIXELS, near: int
             file.seek(0)
             return _apply_metadata(decode_png16(file.read()), image)
         return _apply_metadata(_pixels_of(image), image)
-
-
-@functools.cache
-def _register_formats() -> None:
-    Image.preinit()  # Image.open is avoided, because its pixel limit is global
-    for module in {plugin.module for plugin in INSTALLED.values()}:
-        import_module(module)
 
 
 def to_picture(pixels: Array) -> Picture:

@@ -11,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from efdm.data.folders import Skipped, Source, find_pictures, is_hidden, list_paths, names_in
-from efdm.data.images import READABLE, PictureError, StrPath
+from efdm.data.images import PictureError, StrPath
+from efdm.data.picture_formats import READABLE
 from efdm.ops.choices import check_choice
 from efdm.text import first_few, plural
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from efdm.data.folders import Skipped
 from efdm.data.images import PictureError, StrPath
 from efdm.data.loading import check_rows, digest, read_images
-from efdm.data.people_layouts import SPLITS, Shot, find_people, missing
+from efdm.data.people_layouts import find_people, missing
+from efdm.data.people_splits import SPLITS, Shot
 from efdm.errors import SettingError
 from efdm.ops.choices import check_choice
 from efdm.progress import Report, ignore
@@ -143,7 +144,7 @@ def read_people(
         raise PictureError(f"{message}; replace them or choose damaged='skip'", "damaged")
     reports = {"damaged": [name for name, _ in data.skipped], "the same for different people": _identical_pictures(data)}
     notes = [f"{plural(len(names), 'picture')} {what}: {first_few(names)}" for what, names in reports.items() if names]
-    incomplete = missing(data.name, {split: len(at) for split, at in data.splits.items()})
+    incomplete = missing(found.layout, {split: len(at) for split, at in data.splits.items()})
     return replace(data, skipped=[*found.skipped, *data.skipped], notes=[*found.notes, *incomplete, *notes])
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from efdm.data.images import WRITABLE, DiskFullError
+from efdm.data.images import DiskFullError
+from efdm.data.picture_formats import WRITABLE
 from efdm.errors import OutOfMemoryError, SettingError, is_out_of_memory
 from efdm.files import fit_name
 from efdm.ops.choices import check_choice

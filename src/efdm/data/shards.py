@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from efdm.data.folders import MAX_MEMBER_BYTES, is_hidden
-from efdm.data.images import READABLE, Picture, PictureError, StrPath, decode, reading, to_picture
+from efdm.data.images import Picture, PictureError, StrPath, decode, reading, to_picture
+from efdm.data.picture_formats import READABLE
 from efdm.files import atomic_write
 
 _KEY = re.compile(r"^((?:.*/)?[^./]+)\.([^/]+)$")  # as the package webdataset splits names

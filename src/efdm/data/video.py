@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from efdm.data.ffmpeg import load_av
 from efdm.data.images import StrPath, created, file_error, on_white, to_uint8
+from efdm.data.sound import Soundtrack
 from efdm.data.video_formats import TICK, VideoError, open_source, palette_graph, video_format
 from efdm.text import plural
 
@@ -25,8 +26,6 @@ HD_HEIGHT = 720  # untagged video of at least this height is nearly always BT.70
 ONE = Fraction(1)
 MILLISECOND = Fraction(1, 1000)  # unit of the times in Matroska and WebM
 MISSING_FRAMES, MISSING_SHARE = 3, Fraction(1, 50)  # tolerance in the duration that a file states
-DEFAULT_RATE = 48_000  # of sound, if the encoder does not support the rate of the source
-LAYOUTS = {1: "mono", 2: "stereo"}  # PCM states the number of channels, but not their positions
 UNSPECIFIED, BT709, LIMITED_RANGE = 2, 1, 1  # codes of ITU-T H.273
 
 
@@ -232,8 +231,7 @@ class VideoWriter:
         self._stream = stream
         self._palette = palette_graph(height, width, self.format.tick) if self.format.pixels == "pal8" else None
         if self._sound_of is not None and self.format.audio_codec is not None:
-            copied, codec = self.format.copied_audio, self.format.audio_codec
-            self._sound = Soundtrack(Path(self._sound_of), self._container, copied, codec)
+            self._sound = Soundtrack(Path(self._sound_of), self._container, self.format)
 
     def _finish(self, state: Literal["complete", "interrupted"]) -> None:
         if self.frames == 0:
@@ -257,58 +255,3 @@ class VideoWriter:
             yield
         except (OSError, load_av().FFmpegError) as error:
             raise file_error(error, self.path, VideoError) from error
-
-
-class Soundtrack:
-    """All audio tracks of ``source``, written to an open container and interleaved with its video.
-
-    Packets of the codecs in ``copied`` ("any" for all codecs) are copied without loss. Other codecs are re-encoded with
-    ``codec``.
-    """
-
-    def __init__(self, source: Path, out: Any, copied: Collection[str], codec: str) -> None:
-        self.source, self._out = source, out
-        self._container = open_source(source)
-        self._tracks: dict[int, tuple[Any, Literal["copy", "encode"]]] = {}  # by stream index: output stream and action
-        for stream in self._container.streams.audio:
-            if "any" in copied or stream.codec.canonical_name in copied:
-                self._tracks[stream.index] = (out.add_stream_from_template(stream), "copy")
-            else:
-                self._tracks[stream.index] = (_add_audio_stream(out, stream, codec), "encode")
-        # without a stream, demux would read all streams
-        self._packets = iter(self._container.demux(list(self._container.streams.audio)) if self._tracks else ())
-        self._next = next(self._packets, None)
-
-    def until(self, time: Fraction | None) -> None:
-        """Write the packets up to ``time``, or all remaining ones if it is None."""
-        try:
-            while (packet := self._next) is not None:
-                if time is not None and packet.dts is not None and packet.dts * packet.time_base > time:
-                    return
-                self._write(packet)
-                self._next = next(self._packets, None)
-        except load_av().FFmpegError as error:
-            if isinstance(error, OSError):  # about the file that is written, such as a full disk
-                raise
-            message = f"the sound of {self.source} is damaged or cannot be written ({error}); write the video without sound"
-            raise VideoError(message) from error
-
-    def _write(self, packet: Any) -> None:
-        stream, action = self._tracks[packet.stream.index]
-        if action == "encode":
-            for frame in packet.decode():
-                self._out.mux(stream.encode(frame))
-            if packet.dts is None and packet.size == 0:  # the last packet of a track flushes the encoder
-                self._out.mux(stream.encode(None))
-        elif packet.dts is not None:
-            packet.stream = stream
-            self._out.mux(packet)
-
-    def close(self) -> None:
-        self._container.close()
-
-
-def _add_audio_stream(out: Any, stream: Any, codec: str) -> Any:
-    rates = load_av().codec.Codec(codec, "w").audio_rates
-    rate = stream.rate if not rates or stream.rate in rates else DEFAULT_RATE
-    return out.add_stream(codec, rate=rate, layout=LAYOUTS.get(stream.channels, stream.layout.name))

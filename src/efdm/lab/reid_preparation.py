@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 
 from efdm.data.people import read_people
-from efdm.data.people_layouts import LAYOUTS, SPLITS, find_people
+from efdm.data.people_layouts import LAYOUTS, find_people
+from efdm.data.people_splits import SPLITS
 from efdm.errors import SettingError
 from efdm.lab.preparation import DEFAULTS, check_run_folder, choose_stages, device_settings, resumed, sweep_settings
 from efdm.lab.recipe import Recipe

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from efdm.data.folders import find_pictures
 from efdm.data.images import Picture, PictureError, StrPath, resize
 from efdm.data.people import UNNAMED, PersonSet, read_shots
-from efdm.data.people_layouts import Found, Shot, find_people
+from efdm.data.people_layouts import find_people
+from efdm.data.people_splits import Found, Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
 from efdm.reid.evaluate import extract_at

@@ -8,7 +8,9 @@ from efdm.apps.cli.report import print_tables
 from efdm.lab import read_study, tables
 
 
-def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path: Path) -> None:
+def test_tables_of_a_run_in_every_format(
+    recipe: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     run(*studying(recipe, pictures, out))
     assert run("table", out).output.count("training-domain validation (step") == 1
@@ -23,8 +25,10 @@ def test_tables_of_a_run_in_every_format(recipe: Path, pictures: Path, tmp_path:
     for name, begin in files.items():
         run("table", out, "-o", tmp_path / name)
         assert (tmp_path / name).read_text().startswith(begin)
-    with (tmp_path / "screen").open("w") as file:
-        print_tables(tables(read_study(out)), Console(file=file, force_terminal=True, width=90, color_system=None))
+    with (tmp_path / "screen").open("w") as file, monkeypatch.context() as patch:
+        terminal = Console(file=file, force_terminal=True, width=90, color_system=None)
+        patch.setattr("efdm.apps.cli.report.console", terminal)
+        print_tables(tables(read_study(out)))
     screen = (tmp_path / "screen").read_text()
     assert "source" not in screen  # no row is from the literature
     assert all(len(line) <= 90 for line in screen.splitlines())

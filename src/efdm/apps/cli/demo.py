@@ -19,7 +19,7 @@ def demo(
     weights: Weights = None,
     vgg: Vgg = None,
     side: Annotated[int, option("Side of each picture in pixels.", min=32)] = 256,
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Stylize the pictures in the package: a contact sheet, a sweep of strengths and mixtures of four styles."""
     stylizer = Stylizer.from_pretrained(model or None, resolve_device(device), weights, vgg)

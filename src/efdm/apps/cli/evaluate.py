@@ -44,7 +44,7 @@ def style(
     vgg: Annotated[str, option("ImageNet weights of VGG-16, for metrics, optimisers and vgg16. See `efdm weights`.")] = "",
     encoder: Annotated[Words, option(f"NAME=FILE, encoder of {' or '.join(ENCODERS)}. Default: --vgg for vgg16.")] = None,
     alexnet: Annotated[str, option("ImageNet weights of AlexNet, for a second LPIPS.")] = "",
-    device: Device = "",
+    device: Device = None,
     table: Annotated[bool, option("Only render the records in OUT again.", "--table")] = False,
 ) -> None:
     """Stylize pairs of pictures, and measure how well content is preserved and style is matched.

@@ -26,12 +26,18 @@ class Command(NamedTuple):
     target: str | Mapping[str, Command]
     help: str
     extra: str
+    default: str = ""  # the subcommand that runs if none is given; "" prints the help text
 
 
 STUDY: Mapping[str, Command] = {
     "make": Command("study:make", "Render pairs of content and style by several candidates, under random names.", "style"),
     "serve": Command("study:serve", "Serve the page on which people vote.", "style"),
     "report": Command("study:report", "Print shares, Bradley-Terry strengths and agreement.", "style"),
+}
+WEIGHTS: Mapping[str, Command] = {
+    "list": Command("weights:list_weights", "List all weights with their licences and files.", "style"),
+    "where": Command("weights:where", "Print the path of a weight file, or how to get it.", "style"),
+    "normalise": Command("weights:normalise", "Rescale a VGG so that every channel has a mean activation of 1.", "style"),
 }
 DG: Mapping[str, Command] = {
     "demo": Command("dg.demo:demo", "Compare three methods on digits in four styles. Needs no download.", "dg"),
@@ -61,7 +67,7 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command(EVALUATE, "Measure style transfer on pairs of pictures.", "style"),
     "export": Command("export:export", "Write a style transfer network as an ONNX file.", "onnx"),
     "study": Command(STUDY, "Ask people which stylized pictures they prefer.", "style"),
-    "weights": Command("weights:app", "List weight files, locate them, and normalise a VGG.", "style"),
+    "weights": Command(WEIGHTS, "List weight files, locate them, and normalise a VGG.", "style", default="list"),
     "dg": Command(DG, "Domain generalization: train and compare classifiers.", "dg"),
     "reid": Command(REID, "Re-identification: train, test and compare networks that find people.", "reid"),
     "info": Command("info:info", "Show versions, devices, and the kernel for a shape and dtype.", "cli"),
@@ -72,11 +78,17 @@ class LazyGroup(TyperGroup):
     """A group that lists the commands of a table and imports a module only to run its command."""
 
     table: Mapping[str, Command] = {}
+    default = ""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, row in self.table.items():
             self.add_command(TyperCommand(name, help=row.help))  # listed in the help text; never run
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if self.default and not args and not ctx.resilient_parsing:  # shell completion lists all subcommands
+            args = [self.default]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -90,15 +102,14 @@ class LazyGroup(TyperGroup):
 def load(row: Command) -> Any:
     """Import and return a command. Raise MissingExtraError if a package that it needs is missing."""
     if not isinstance(row.target, str):
-        return typer.main.get_command(lazy_app(row.help, row.target))
+        return typer.main.get_command(lazy_app(row.help, row.target, default=row.default))
     module, _, name = row.target.partition(":")
     with quiet_interrupt(), requires(row.extra):
-        found = getattr(importlib.import_module(f"efdm.apps.cli.{module}"), name)
-    if not isinstance(found, typer.Typer):
-        text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(found) or "")  # the terminal wraps paragraphs
-        command, found = found, typer.Typer(add_completion=False)
-        found.command(help=text)(report_errors()(command))
-    made = typer.main.get_command(found)
+        function = getattr(importlib.import_module(f"efdm.apps.cli.{module}"), name)
+    text = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")  # the terminal wraps paragraphs
+    single = typer.Typer(add_completion=False)
+    single.command(help=text)(report_errors()(function))
+    made = typer.main.get_command(single)
     for parameter in made.params:  # names as the help texts use them; typer prints {content}, and <bool> for a flag
         if parameter.metavar is None and parameter.param_type_name == "argument":
             parameter.metavar = str(parameter.name).upper()
@@ -107,9 +118,11 @@ def load(row: Command) -> Any:
     return made
 
 
-def lazy_app(help_text: str, table: Mapping[str, Command], *, add_completion: bool = False) -> typer.Typer:
+def lazy_app(
+    help_text: str, table: Mapping[str, Command], *, default: str = "", add_completion: bool = False
+) -> typer.Typer:
     """Return an app with the commands of ``table``. ``add_completion`` adds options that install shell completion."""
-    group = type("Group", (LazyGroup,), {"table": table})
+    group = type("Group", (LazyGroup,), {"table": table, "default": default})
     made = typer.Typer(cls=group, no_args_is_help=True, add_completion=add_completion, help=help_text)
     made.callback()(lambda: None)
     return made

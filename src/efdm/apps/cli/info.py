@@ -27,7 +27,7 @@ PACKAGES = (
 def info(
     shape: Annotated[str, option("Feature shape: batch, channels and any number of spatial dimensions.")] = "1,512,64,64",
     dtype: Annotated[str, choice(DTYPES, "Data type of the features.")] = "float32",
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Show versions, models, devices and the kernel used for a shape and dtype, with the reason."""
     check_choice("dtype", dtype, tuple(DTYPES))

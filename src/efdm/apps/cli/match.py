@@ -41,7 +41,7 @@ def match(
     format: files.Format = "",
     quality: files.Quality = 95,
     skip_existing: files.SkipExisting = False,
-    device: Device = "",
+    device: Device = None,
     shard: files.Shard = "",
     engine: files.Engine = "plain",
     workers: files.Workers = None,

@@ -41,11 +41,10 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-DEVICE_HELP = "cpu, cuda or cuda:1. Default: the GPU if one is available."
-Device = Annotated[str, option(DEVICE_HELP)]
+Device = Annotated[Word, option("cpu, cuda or cuda:1. Default: the GPU if one is available.")]
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str | None) -> torch.device:
     """Return the named or the default device. Raise SettingError if it cannot be used."""
     return check_device(name or default_device())
 
@@ -83,4 +82,7 @@ def parse_pairs(setting: str, words: Sequence[str] | None, value: str = "FILE") 
     pairs = [word.partition("=") for word in words or ()]
     if wrong := ["".join(parts) for parts in pairs if not all(parts)]:
         raise SettingError(f"{setting} must be NAME={value}, got {wrong[0]!r}", setting)
-    return {name: given for name, _, given in pairs}
+    found = {name: given for name, _, given in pairs}
+    if len(found) < len(pairs):
+        raise SettingError(f"{setting} has the same NAME twice; got {', '.join(words or ())}", setting)
+    return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from efdm.apps.cli.options import DEVICE_HELP, Word, Words, option
+from efdm.apps.cli.options import Words, option
 from efdm.data.domains import Storage
 from efdm.errors import SettingError
 from efdm.lab.tasks import TASKS
@@ -17,7 +18,6 @@ from efdm.text import suggest
 OPTION = "options."  # prefix of a method's options in --set
 
 Set = Annotated[Words, option("Any other setting as NAME=VALUE; repeat for several.", "--set")]
-DeviceOrNone = Annotated[Word, option(DEVICE_HELP)]
 Layouts = Annotated[Words, option("NAME=LAYOUT of a set that is not recognised; see `efdm reid list`. Repeat for several.")]
 DamagedPictures = Annotated[Literal["raise", "skip"], option("Unreadable pictures: raise an error, or skip them.")]
 StorageOption = Annotated[Storage, option("memory, or stream to read pictures when they are needed.")]
@@ -114,7 +114,7 @@ def _parse_value(name: str, text: str, hint: Any) -> Any:
 
 
 def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    for read in (json.loads, float):  # JSON has no numbers such as .01
+        with suppress(ValueError):
+            return read(text)
+    return text

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from efdm.apps.cli.printing import console as standard_console
-from efdm.apps.cli.printing import print_text, print_warning
+from efdm.apps.cli.printing import console, print_text, print_warning
 from efdm.data.datasets import uneven_classes
 from efdm.data.domains import DomainSet
 from efdm.lab.rendering import render
@@ -27,7 +25,7 @@ from efdm.text import first_few, plural
 from efdm.training.folder import CHECKPOINT
 
 
-def print_tables(tables: Sequence[Table], console: Console = standard_console) -> None:
+def print_tables(tables: Sequence[Table]) -> None:
     """Print tables with their captions: formatted in a terminal, as plain text elsewhere."""
     for table in tables:
         if not console.is_terminal:

@@ -42,7 +42,7 @@ def make(
     iterations: Annotated[int | None, option("Iterations of the optimisers.", min=1)] = None,
     seed: Annotated[int, option("Random seed for the orders in which raters see pictures.")] = 0,
     vgg: Vgg = None,
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Render pairs of content and style by several candidates, under random names."""
     if (content is None) != (style is None):

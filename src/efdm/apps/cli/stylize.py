@@ -64,7 +64,7 @@ def stylize(
     model: Model = "",
     weights: Weights = None,
     vgg: Vgg = None,
-    device: Device = "",
+    device: Device = None,
     precision: Annotated[
         str, choice(("auto", *PRECISIONS), "bf16 is faster on GPUs and recent CPUs; auto uses it on those CPUs.")
     ] = "auto",

@@ -55,7 +55,7 @@ def style(
     seed: Annotated[int | None, option("Seed of initial weights and random draws. Default: 0.")] = None,
     precision: Annotated[str | None, choice(PRECISIONS, "Default: bf16 on a GPU, otherwise fp32.")] = None,
     speed: Annotated[str | None, choice(SPEEDS, "Default: graph on a GPU, otherwise plain.")] = None,
-    device: Device = "",
+    device: Device = None,
     vgg: Annotated[str, option("ImageNet weights of the VGG. See `efdm weights`.")] = "",
     start: Annotated[str, option("A network.safetensors to start from.")] = "",
     start_iteration: Annotated[int | None, option("Iterations that --start was trained for.")] = None,
@@ -69,7 +69,6 @@ def style(
     Settings default to the recipe of the encoder. To use several GPUs, start the command with torchrun.
     """
     given = {name: value for name, value in given_fields(context, Settings).items() if value not in (None, "")}
-    given.pop("device", None)
     with report_errors(partial(resume_hint, "train style", out)):
         started = read_settings(Settings, out) if resume else None
         if resume and (out / DONE).exists():
@@ -79,10 +78,11 @@ def style(
             raise SettingError("photographs and paintings are required", ("content", "style"))
         wanted = device or (started.device if started else default_device())
         with joined_processes(wanted) as target, show_progress() as progress:
+            given["device"] = str(target)
             if started is None:
-                settings = Settings.for_encoder(given.pop("encoder", DEFAULT_NETWORK), **given, device=str(target))
+                settings = Settings.for_encoder(given.pop("encoder", DEFAULT_NETWORK), **given)
             else:
-                settings = dataclasses.replace(started, **given, device=str(target))
+                settings = dataclasses.replace(started, **given)
             training.train(settings, out, resume=resume, progress=progress)
             if skipped := json.loads((out / "environment.json").read_text())["skipped"]:
                 print_warning(f"{plural(len(skipped), 'unreadable picture')} skipped; see {out / 'environment.json'}")

@@ -25,7 +25,7 @@ def run_app(
     max_seconds: Annotated[int, option("Length limit of a video.", min=1)] = DEFAULT.seconds,
     concurrency: Annotated[int, option("Requests that run at the same time.", min=1)] = DEFAULT.concurrency,
     queue: Annotated[int, option("Requests that may wait; others are refused.", min=1)] = DEFAULT.queue,
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Open a web page on this machine: stylize pictures and videos, and compare models.
 

@@ -1,4 +1,4 @@
-"""The command ``efdm weights``."""
+"""The commands ``efdm weights list``, ``where`` and ``normalise``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from efdm.apps.cli.errors import report_errors
 from efdm.apps.cli.options import option
 from efdm.apps.cli.printing import console, print_text
 from efdm.apps.cli.progress import show_progress
@@ -16,17 +15,7 @@ from efdm.models.vgg import CONVS_PER_BLOCK
 from efdm.models.weights import WEIGHTS, MissingWeights, find, fits_table
 from efdm.style.encoder import write_normalised_encoder
 
-app = typer.Typer(add_completion=False)
 
-
-@app.callback(invoke_without_command=True)
-def table(context: typer.Context) -> None:
-    """List weights, locate their files, and normalise a VGG."""
-    if not context.invoked_subcommand:
-        list_weights()
-
-
-@app.command(name="list")
 def list_weights() -> None:
     """List all weights with their licences and files."""
     rows = Table("name", "description", "licence", "file", title="Weights")
@@ -45,15 +34,12 @@ def _location(name: str) -> str:
     return location if fits_table(name, path) else f"{location} (wrong checksum)"
 
 
-@app.command()
 def where(name: Annotated[str, typer.Argument(help=f"One of {', '.join(WEIGHTS)}.")]) -> None:
     """Print the path of a weight file, or how to get it."""
-    with report_errors():
-        print_text(find(name))
+    print_text(find(name))
 
 
-@app.command(name="normalise")
-def normalise_encoder(
+def normalise(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(CONVS_PER_BLOCK)}.")],
     content: Annotated[str, option("Photographs: a folder or a zip. A few hundred are enough.")],
     out: Annotated[Path, option("The safetensors file to write.", "--out", "-o")],
@@ -61,6 +47,6 @@ def normalise_encoder(
     pictures: Annotated[int, option("Maximum number of photographs.", min=1)] = 300,
 ) -> None:
     """Rescale a VGG so that every channel has a mean activation of 1. Decoders are trained for such encoders."""
-    with report_errors(), show_progress() as progress:
+    with show_progress() as progress:
         write_normalised_encoder(name, content, out, vgg=Path(vgg) if vgg else None, limit=pictures, progress=progress)
     print_text(f"wrote {out}; use it with --vgg {out}")

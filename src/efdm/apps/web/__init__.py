@@ -1,4 +1,4 @@
 """The web app: `handlers` are plain functions of files, `page` lays them out with Gradio, `server` serves the page.
 
-The modules import Gradio when it is needed, so they can be imported without it.
+Only `page` imports Gradio, and `server` imports `page` when it is needed.
 """

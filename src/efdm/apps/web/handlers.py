@@ -128,10 +128,8 @@ class Handlers:
 
         ``settings`` are fields of `StylizeOptions`.
         """
-        picture, network = self._read(content), self.load(model)
-        options = StylizeOptions(method=network.method, **settings)
-        made = network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
-        return self._save(picture, made, _name(content, styles))
+        picture = self._read(content)
+        return self._save(picture, self._stylize(picture, styles, model, **settings), _name(content, styles))
 
     def compare(
         self,
@@ -150,11 +148,8 @@ class Handlers:
         for done, (model, method) in enumerate(product(models, methods)):
             self._check_stopping()
             progress(Progress("stylizing", done, len(models) * len(methods)))
-            network = self.load(model)
-            options = StylizeOptions(method=method, **settings)
-            made = network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
-            made.save(out / f"{model}-{method}.png")
             found.append((out / f"{model}-{method}.png", f"{model}, {method}"))
+            self._stylize(picture, styles, model, method=method, **settings).save(found[-1][0])
         return found
 
     def stylize_video(
@@ -223,6 +218,11 @@ class Handlers:
         if content is None:
             raise SettingError("upload a picture first", "content")
         return read_picture(content, max_pixels=self.limits.pixels)
+
+    def _stylize(self, picture: Picture, styles: Mixture, model: str, **settings: Any) -> Picture:
+        network = self.load(model)
+        options = StylizeOptions(**{"method": network.method, **settings})
+        return network.stylizer.stylize(picture, self._look(network, styles, options.size), options=options)
 
     def _look(self, network: LoadedNetwork, styles: Mixture, size: Size) -> Look:
         paths = styles.paths()

@@ -1,6 +1,6 @@
 """The page: the tabs of the web app in Gradio."""
 
-# annotations are evaluated here: Gradio reads them, and it is imported inside the functions
+from __future__ import annotations
 
 import re
 from collections.abc import Callable
@@ -8,12 +8,14 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, get_args
 
+import gradio as gr
+
 from efdm.apps.cli.errors import is_expected
 from efdm.apps.web import pad
 from efdm.apps.web.handlers import MAX_STYLES, Handlers, Mixture
 from efdm.data.embedded import STYLES
 from efdm.data.embedded import styles as painted_styles
-from efdm.errors import is_out_of_memory, requires
+from efdm.errors import is_out_of_memory
 from efdm.ops import MATCHERS
 from efdm.style.color import COLORS, SPACES
 from efdm.style.options import Method, Temporal
@@ -26,9 +28,6 @@ KEEP_SECONDS = 3600  # uploads and results older than this are deleted while the
 
 def build_page(handlers: Handlers) -> Any:
     """Return the page as a Gradio app, ready to be launched."""
-    with requires("app"):
-        import gradio as gr
-
     with gr.Blocks(title="efdm", analytics_enabled=False, delete_cache=(KEEP_SECONDS // 4, KEEP_SECONDS)) as page:
         gr.Markdown(
             "# efdm\nExact feature distribution matching. Pictures stay on this machine and are deleted when the app stops."
@@ -36,7 +35,7 @@ def build_page(handlers: Handlers) -> Any:
         for name, add in TABS.items():
             if name != "Domains" or handlers.classifiers:
                 with gr.Tab(name):
-                    add(gr, handlers)
+                    add(handlers)
     limits = handlers.limits
     return page.queue(max_size=limits.queue, default_concurrency_limit=limits.concurrency, api_open=False)
 
@@ -48,80 +47,78 @@ def message(error: Exception, folder: Path) -> str:
     return re.sub(rf"{re.escape(str(folder))}/(\S*/)?", "", str(error))
 
 
-def _add_stylize(gr: Any, handlers: Handlers) -> None:
+def _add_stylize(handlers: Handlers) -> None:
     with gr.Row():
         with gr.Column():
-            content = _picture(gr, "Content")
-            styles = _Styles(gr)
+            content = _picture("Content")
+            styles = _styles()
         with gr.Column():
-            strength, model, size = _auto_strength(gr), _model(gr, handlers), _size(gr, 512)
+            strength, model, size = _auto_strength(), _model(handlers), _size(512)
             stroke = gr.Slider(1, 4, value=1, step=0.5, label="Size of strokes")
             with gr.Row():
                 color = gr.Dropdown(list(COLORS), label="Preserve colour")
                 photoreal = gr.Dropdown(list(PHOTOREAL), label="Photoreal")
             run = gr.Button("Stylize", variant="primary")
-            slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id="result")
-            download = gr.DownloadButton("Download")
+            outputs = _before_after("result")
 
     inputs = {
-        "content": content, **styles.inputs, "strength": strength, "stroke": stroke, "preserve_color": color,
+        "content": content, **styles, "strength": strength, "stroke": stroke, "preserve_color": color,
         "photoreal": photoreal, "size": size, "model": model,
     }  # fmt: skip
-    _on_click(gr, handlers, run, "stylize", inputs, [slider, download], _before_after)
+    _on_click(handlers, run, "stylize", inputs, outputs, _show_before_after)
 
 
-def _add_compare(gr: Any, handlers: Handlers) -> None:
+def _add_compare(handlers: Handlers) -> None:
     with gr.Row():
         with gr.Column():
-            content = _picture(gr, "Content")
-            styles = _Styles(gr)
+            content = _picture("Content")
+            styles = _styles()
         with gr.Column():
             models = gr.CheckboxGroup(handlers.models, value=handlers.models[:2], label="Models")
             methods = gr.CheckboxGroup(list(MATCHERS), value=["efdm", "adain"], label="Methods")
-            strength, size = _auto_strength(gr), _size(gr, 384)
+            strength, size = _auto_strength(), _size(384)
             run = gr.Button("Compare", variant="primary")
             gallery = gr.Gallery(label="Results", columns=2, format="png", interactive=False, elem_id="comparison")
 
     inputs = {
-        "content": content, **styles.inputs, "models": models, "methods": methods, "strength": strength, "size": size,
+        "content": content, **styles, "models": models, "methods": methods, "strength": strength, "size": size,
     }  # fmt: skip
-    _on_click(gr, handlers, run, "compare", inputs, gallery, lambda found: [(str(path), label) for path, label in found])
+    _on_click(handlers, run, "compare", inputs, gallery, lambda found: [(str(path), label) for path, label in found])
 
 
-def _add_video(gr: Any, handlers: Handlers) -> None:
+def _add_video(handlers: Handlers) -> None:
     with gr.Row():
         with gr.Column():
             video = gr.Video(label=f"Video of at most {handlers.limits.seconds} seconds", sources=["upload", "webcam"])
             video.preprocess = _path  # as in `_picture`
-            styles = _Styles(gr)
+            styles = _styles()
         with gr.Column():
-            strength, model, size = _auto_strength(gr), _model(gr, handlers), _size(gr, 384)
+            strength, model, size = _auto_strength(), _model(handlers), _size(384)
             temporal = gr.Dropdown(list(get_args(Temporal)), value="smooth", label="Flicker reduction")
             run = gr.Button("Stylize", variant="primary")
             result = gr.Video(label="Result", interactive=False, elem_id="video-result")
 
-    inputs = {"video": video, **styles.inputs, "strength": strength, "temporal": temporal, "size": size, "model": model}
-    _on_click(gr, handlers, run, "stylize_video", inputs, result, str)
+    inputs = {"video": video, **styles, "strength": strength, "temporal": temporal, "size": size, "model": model}
+    _on_click(handlers, run, "stylize_video", inputs, result, str)
 
 
-def _add_colors(gr: Any, handlers: Handlers) -> None:
+def _add_colors(handlers: Handlers) -> None:
     with gr.Row():
         with gr.Column():
-            content = _picture(gr, "Content")
+            content = _picture("Content")
             references = gr.File(label="References, whose colours are pooled", file_count="multiple", file_types=["image"])
         with gr.Column():
             space = gr.Dropdown(list(SPACES), label="Colour space")
             method = gr.Dropdown(list(get_args(Method)), label="Channels separately or jointly")
-            strength = _strength(gr)
+            strength = gr.Slider(0, 1, value=1, step=0.05, label="Strength")
             run = gr.Button("Match colours", variant="primary")
-            slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id="matched")
-            download = gr.DownloadButton("Download")
+            outputs = _before_after("matched")
 
     inputs = {"content": content, "references": references, "space": space, "method": method, "strength": strength}
-    _on_click(gr, handlers, run, "match_colors", inputs, [slider, download], _before_after)
+    _on_click(handlers, run, "match_colors", inputs, outputs, _show_before_after)
 
 
-def _add_domains(gr: Any, handlers: Handlers) -> None:
+def _add_domains(handlers: Handlers) -> None:
     names = list(handlers.classifiers)
     pictures = gr.File(label="Pictures", file_count="multiple", file_types=["image"])
     run = gr.Button("Classify", variant="primary")
@@ -134,49 +131,49 @@ def _add_domains(gr: Any, handlers: Handlers) -> None:
         rows = [[name, *(f"{label} ({p:.0%})" for label, p in row.values())] for name, row in cells.items()]
         return rows, *next(iter(found.values())).values()
 
-    _on_click(gr, handlers, run, "classify", {"pictures": pictures}, [table, *labels], show)
+    _on_click(handlers, run, "classify", {"pictures": pictures}, [table, *labels], show)
 
 
-TABS: dict[str, Callable[[Any, Handlers], None]] = {
+TABS: dict[str, Callable[[Handlers], None]] = {
     "Stylize": _add_stylize, "Compare": _add_compare, "Video": _add_video, "Match colours": _add_colors,
     "Domains": _add_domains,
 }  # fmt: skip
 
 
-class _Styles:
-    """Inputs for up to four styles: a gallery, names, uploads and the mixing pad."""
-
-    def __init__(self, gr: Any) -> None:
-        painted = [(str(path), name) for name, path in painted_styles().items()]
-        gallery = gr.Gallery(
-            painted, label="Painted styles", columns=4, height=330, allow_preview=False, interactive=False, buttons=[],
-            elem_classes="painted",
+def _styles() -> dict[str, Any]:
+    """Add inputs for up to four styles: a gallery, names, uploads and the mixing pad."""
+    painted = [(str(path), name) for name, path in painted_styles().items()]
+    gallery = gr.Gallery(
+        painted, label="Painted styles", columns=4, height=330, allow_preview=False, interactive=False, buttons=[],
+        elem_classes="painted",
+    )  # fmt: skip
+    names = gr.Dropdown(
+        list(STYLES), value=[STYLES[0]], multiselect=True, max_choices=MAX_STYLES, label="Styles", elem_classes="styles"
+    )
+    with gr.Row():
+        files = gr.File(label="Your own styles", file_count="multiple", file_types=["image"], height=220)
+        point = gr.HTML(
+            pad.pad_value([STYLES[0]]), html_template=pad.HTML, css_template=pad.CSS, js_on_load=pad.SCRIPT,
+            apply_default_css=False, elem_classes="pad",
         )  # fmt: skip
-        names = gr.Dropdown(
-            list(STYLES), value=[STYLES[0]], multiselect=True, max_choices=MAX_STYLES, label="Styles", elem_classes="styles"
-        )
-        with gr.Row():
-            files = gr.File(label="Your own styles", file_count="multiple", file_types=["image"], height=220)
-            point = gr.HTML(
-                pad.pad_value([STYLES[0]]), html_template=pad.HTML, css_template=pad.CSS, js_on_load=pad.SCRIPT,
-                apply_default_css=False, elem_classes="pad",
-            )  # fmt: skip
 
-        def toggle(chosen: Any, event: gr.SelectData) -> list[str]:
-            name = STYLES[event.index]
-            return [n for n in chosen if n != name] if name in chosen else [*chosen, name][-MAX_STYLES:]
+    def toggle(chosen: Any, event: gr.SelectData) -> list[str]:
+        name = STYLES[event.index]
+        return [n for n in chosen if n != name] if name in chosen else [*chosen, name][-MAX_STYLES:]
 
-        def label(chosen: Any, uploads: Any, point: Any) -> Any:
-            return pad.pad_value([*chosen, *(Path(file).stem for file in uploads or ())], point["x"], point["y"])
+    def label(chosen: Any, uploads: Any, point: Any) -> Any:
+        return pad.pad_value([*chosen, *(Path(file).stem for file in uploads or ())], point["x"], point["y"])
 
-        gallery.select(toggle, names, names, queue=False, api_visibility="private", show_progress="hidden")
-        for part in (names, files):
-            part.change(label, [names, files, point], point, queue=False, api_visibility="private", show_progress="hidden")
-        self.inputs = {"names": names, "files": files, "point": point}
+    gallery.select(toggle, names, names, queue=False, api_visibility="private", show_progress="hidden")
+    for part in (names, files):
+        part.change(label, [names, files, point], point, queue=False, api_visibility="private", show_progress="hidden")
+    return {"names": names, "files": files, "point": point}
 
 
-def _picture(gr: Any, label: str) -> Any:
-    image = gr.Image(label=label, type="filepath", sources=["upload", "webcam", "clipboard"], image_mode=None, height=300)
+def _picture(label: str) -> Any:
+    image: Any = gr.Image(
+        label=label, type="filepath", sources=["upload", "webcam", "clipboard"], image_mode=None, height=300
+    )
     image.preprocess = _path
     return image
 
@@ -186,29 +183,30 @@ def _path(payload: Any) -> str | None:
     return None if payload is None else payload.path
 
 
-def _strength(gr: Any) -> Any:
-    return gr.Slider(0, 1, value=1, step=0.05, label="Strength")
-
-
-def _auto_strength(gr: Any) -> Any:
+def _auto_strength() -> Any:
     return gr.Dropdown(["auto", *(tenths / 10 for tenths in range(11))], label="Strength")
 
 
-def _model(gr: Any, handlers: Handlers) -> Any:
+def _model(handlers: Handlers) -> Any:
     return gr.Dropdown(handlers.models, label="Model")
 
 
-def _size(gr: Any, value: int) -> Any:
+def _size(value: int) -> Any:
     return gr.Dropdown(SIZES, value=value, label="Size: short side for the network, in pixels")
 
 
-def _before_after(files: tuple[Path, Path]) -> Any:
+def _before_after(elem_id: str) -> list[Any]:
+    slider = gr.ImageSlider(label="Before and after", format="png", interactive=False, elem_id=elem_id)
+    return [slider, gr.DownloadButton("Download")]
+
+
+def _show_before_after(files: tuple[Path, Path]) -> Any:
     """Return the values of the slider and of the download button."""
     return tuple(map(str, files)), str(files[1])
 
 
 def _on_click(
-    gr: Any, handlers: Handlers, button: Any, name: str, inputs: dict[str, Any], outputs: Any, show: Callable[[Any], Any]
+    handlers: Handlers, button: Any, name: str, inputs: dict[str, Any], outputs: Any, show: Callable[[Any], Any]
 ) -> None:
     """Let a button call the handler ``name`` with the values of ``inputs``, and fill ``outputs`` with ``show(result)``."""
     run = getattr(handlers, name)

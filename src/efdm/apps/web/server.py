@@ -15,8 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from efdm.apps.web.handlers import Handlers
-from efdm.apps.web.page import build_page
-from efdm.errors import SettingError
+from efdm.errors import SettingError, requires
 from efdm.training.folder import LOCK, lock_folder
 
 HOST = "127.0.0.1"
@@ -50,9 +49,11 @@ def private_folder() -> Iterator[Path]:
 @contextmanager
 def serving(handlers: Handlers, *, port: int | None = None, share: bool = False) -> Iterator[tuple[str, str | None]]:
     """Serve the page in a background thread and yield its address and, if it is shared, its public address."""
-    page = build_page(handlers)
-    import gradio as gr
+    with requires("app"):
+        import gradio as gr
+    from efdm.apps.web.page import build_page
 
+    page = build_page(handlers)
     try:
         _, local, public = page.launch(
             server_name=HOST, server_port=port, share=share, max_file_size=f"{handlers.limits.megabytes}mb", quiet=True,

@@ -28,7 +28,7 @@ def analyse(
     domains: Annotated[Words, option("Domains, comma-separated. Default: all.")] = None,
     classes: Annotated[Words, option("Classes, comma-separated. Default: all.")] = None,
     storage: StorageOption = "memory",
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Analyse the features of a trained classifier.
 

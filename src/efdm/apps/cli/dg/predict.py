@@ -29,7 +29,7 @@ def predict(
     out: Annotated[Path | None, option("Write a .csv or .json (with the confusion matrix) instead.", "--out", "-o")] = None,
     labels: Annotated[Labels, option("folders: report accuracy; the folders domain/class are true labels.")] = "none",
     columns: Annotated[Columns, option("top: the most probable class; all: also the probability of every class.")] = "top",
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Predict classes and their probabilities.
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Word, Words, joined_processes, option
+from efdm.apps.cli.options import Device, Word, Words, joined_processes, option
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
-from efdm.apps.cli.recognition_options import DATA_HELP, DeviceOrNone, Set, StorageOption, collect_settings
+from efdm.apps.cli.recognition_options import DATA_HELP, Set, StorageOption, collect_settings
 from efdm.apps.cli.report import print_accuracy, print_data_warnings, print_run, print_skipped, resume_hint
 from efdm.data.domains import DomainSet
 from efdm.data.images import PictureError
@@ -47,7 +47,7 @@ def train_command(
     seed: Annotated[int | None, option("Seed of the initial weights and all random draws. Default: 0.")] = None,
     storage: StorageOption = "memory",
     set_: Set = None,
-    device: DeviceOrNone = None,
+    device: Device = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU (digits: fp32).")] = None,
     speed: Annotated[Word, option("plain, graph, compile, compile+graph. Default: graph on a GPU (digits: plain).")] = None,
     resume: Annotated[bool, option("Continue the run in --out with the same settings.", "--resume")] = False,

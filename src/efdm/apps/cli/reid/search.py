@@ -30,7 +30,7 @@ def search(
     top: Annotated[int, option("Pictures per query.", min=1)] = 10,
     rows: Annotated[int, option("Queries on the sheet, evenly spaced if there are more.", min=1)] = 8,
     layout: Annotated[str, option("Layout of the file names, see `efdm reid list`.")] = "auto",
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Search pictures for people and draw the ranked results.
 

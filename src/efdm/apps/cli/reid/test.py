@@ -38,7 +38,7 @@ def measure(
     layout: Layouts = None,
     damaged: DamagedPictures = "raise",
     out: Annotated[Path | None, option("Also write the scores to a .json file.", "--out", "-o")] = None,
-    device: Device = "",
+    device: Device = None,
 ) -> None:
     """Measure mAP and CMC of a trained network."""
     if out is not None and out.suffix.lower() != ".json":

@@ -10,7 +10,7 @@ import typer
 
 from efdm.apps.cli import recognition_options as common
 from efdm.apps.cli.errors import report_errors
-from efdm.apps.cli.options import Word, Words, joined_processes, option, parse_pairs
+from efdm.apps.cli.options import Device, Word, Words, joined_processes, option, parse_pairs
 from efdm.apps.cli.printing import print_text
 from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import Set
@@ -41,7 +41,7 @@ def train_command(
     layout: common.Layouts = None,
     damaged: common.DamagedPictures = "raise",
     set_: Set = None,
-    device: common.DeviceOrNone = None,
+    device: Device = None,
     precision: Annotated[Word, option("bf16, fp32 or fp64. Default: bf16 on a GPU.")] = None,
     speed: Annotated[Word, option("plain, graph, compile or compile+graph. Default: graph on a GPU.")] = None,
     resume: Annotated[bool, option("Continue the run in --out with the same settings.", "--resume")] = False,
