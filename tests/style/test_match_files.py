@@ -171,7 +171,7 @@ def test_static_parts_of_a_video_do_not_flicker() -> None:
     other = still.copy()
     other[:20] = 255  # beyond the window of the local mean, nothing may change
     chunks = [(planes, content_bins(planes, "rgb", "smooth", 0)) for planes in map(from_array, (still, other))]
-    match = count_chunks([bins for _, bins in chunks], 256, prepare_reference(noise(3)), 0.0)
-    first, second = (match_chunk(match, planes, bins, "rgb", 1.0)[:, 36:] for planes, bins in chunks)
+    curves = count_chunks([bins for _, bins in chunks], 256, prepare_reference(noise(3)), 0.0)
+    first, second = (match_chunk(curves, planes, bins, "rgb", 1.0)[:, 36:] for planes, bins in chunks)
     assert (first != second).float().mean() < 0.05
     assert (first <= second).all(), "values that share a bin are ranked by time, so they change at most in one direction"

@@ -9,7 +9,7 @@ import torch
 from efdm.errors import SettingError
 from efdm.progress import Progress
 from efdm.style import match_picture, prepare_reference
-from efdm.style.levels import BINS, LevelMatch, dither
+from efdm.style.levels import BINS, dither, make_curves, map_bins
 from efdm.style.match_large import match_array, read_quantiles
 
 
@@ -64,15 +64,14 @@ def test_joint_matches_and_other_channels_are_refused() -> None:
 def test_counts_beyond_32_bits() -> None:
     """Counts of 2^33 values in two bins, without the values: the middle of the first bin starts the second level."""
     n = 2**33
-    counter = LevelMatch(torch.tensor([[n // 4, 3 * n // 4, n]]))
-    counter.counts[0, 5], counter.counts[0, 9] = n // 2, n // 2
+    counts = torch.zeros(1, BINS, dtype=torch.int64)
+    counts[0, 5], counts[0, 9] = n // 2, n // 2
+    (curve,) = make_curves(counts, torch.tensor([[n // 4, 3 * n // 4, n]]))
     bins = torch.tensor([[5, 9, 5]], dtype=torch.int32)
-    assert counter.map(bins.clone()).tolist() == [[0, 2, 0]]
-    first = counter._curves[0].first
-    assert first[5] == 2
-    first[5] = n // 8  # as if the values before had been mapped
-    assert counter.map(bins.clone()).tolist() == [[1, 2, 1]]
-    assert counter.counts.shape == (1, BINS)
+    assert map_bins(bins.clone(), [curve]).tolist() == [[0, 2, 0]]
+    assert curve.first[5] == 2
+    curve.first[5] = n // 8  # as if the values before had been mapped
+    assert map_bins(bins.clone(), [curve]).tolist() == [[1, 2, 1]]
 
 
 def test_dither_is_even_and_depends_only_on_the_position() -> None:

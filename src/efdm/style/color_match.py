@@ -21,7 +21,7 @@ from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
 from efdm.ops.choices import check_choice
 from efdm.style.color import SPACES
-from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
+from efdm.style.levels import BINS, TIES, Curve, add_counts, make_curves, map_bins, ordered_bins, to_bins
 from efdm.style.options import Method, check_match_tolerance, check_strength
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
@@ -198,22 +198,23 @@ def match_picture(
         values = replace_valid(planes, _match_floats(planes, reference, ties, seed, tolerance), strength)
     else:
         bins = content_bins(planes, reference.space, ties, seed)
-        match = count_chunks([bins], planes.levels, reference, tolerance)
-        values = match_chunk(match, planes, bins, reference.space, strength)
+        curves = count_chunks([bins], planes.levels, reference, tolerance)
+        values = match_chunk(curves, planes, bins, reference.space, strength)
     return convert_planes(values, content, opened)
 
 
-def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> LevelMatch:
-    """Return the match of chunks that form one distribution, given the bins of each."""
-    match = LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
+def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> list[Curve]:
+    """Return the curves that match chunks, which form one distribution, given the bins of each."""
+    wanted = reference.at(levels if reference.space == "rgb" else SPACE_LEVELS)
+    counts = wanted.new_zeros(len(wanted), BINS)
     for bins in chunks:
-        match.count(bins)
-    return match
+        add_counts(counts, bins)
+    return make_curves(counts, wanted, tolerance)
 
 
-def match_chunk(match: LevelMatch, planes: Planes, bins: Tensor, space: str, strength: float) -> Tensor:
+def match_chunk(curves: Sequence[Curve], planes: Planes, bins: Tensor, space: str, strength: float) -> Tensor:
     """Return the matched values of a chunk. Chunks must be passed in the order in which they were counted."""
-    return replace_valid(planes, from_space(match.map(bins), planes, space), strength)
+    return replace_valid(planes, from_space(map_bins(bins, curves), planes, space), strength)
 
 
 def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
@@ -280,7 +281,7 @@ def _match_joint(planes: Planes, reference: Reference, ties: str, seed: int) -> 
     if reference.space != "rgb" or not planes.levels:
         return from_space(matched, planes, reference.space)
     bins = to_bins(matched)
-    return count_chunks([bins], planes.levels, reference, 0.0).map(bins)
+    return map_bins(bins, count_chunks([bins], planes.levels, reference, 0.0))
 
 
 def check_fit(channels: int, reference: Reference) -> None:
