@@ -32,7 +32,7 @@ from efdm.style.look import (
 )
 from efdm.style.options import StylizeOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
+from efdm.style.pictures import AnyPicture, Size, check_picture, convert_back, open_picture, working_size
 from efdm.style.pipeline import LARGE, fade, map_channels, match_options, run_network, run_stage
 from efdm.style.replay import MAX_PIXELS, Captured, Graphs
 from efdm.training import PRECISIONS
@@ -168,8 +168,6 @@ class Stylizer:
             if regions is None and style is not None and not isinstance(style, Look):
                 style = self.prepare(style, size=size)
             return [self.stylize(one, style, regions=regions, options=options) for one in content]
-        generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
-        match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         opened = open_picture(content)
         check = check_picture(opened.rgb, "content")
         rgb, opaque = self._load(opened)
@@ -178,20 +176,14 @@ class Stylizer:
         where = self.find_regions(rgb, opaque, style, regions, size)
         options = resolve_strength(options, where)
         where = self.recolor_regions(where, rgb, options.preserve_color)
-        output = self._run_or_replay(rgb, style, where, match_with, options, check)
+        output = self._run_or_replay(rgb, style, where, options, check)
         output = finish(output, rgb, where, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
 
     def _run_or_replay(
-        self,
-        rgb: Tensor,
-        style: object,
-        where: list[Region],
-        match_with: dict[str, Any],
-        options: StylizeOptions,
-        check: Callable[[], None],
+        self, rgb: Tensor, style: object, where: list[Region], options: StylizeOptions, check: Callable[[], None]
     ) -> Tensor:
         """Return the output of the network after ``check``, which waits until the range of the content is on the host.
 
@@ -199,13 +191,9 @@ class Stylizer:
         """
         shape, look = working_size(rgb, options.size), where[0].look
 
-        def match(where: list[Region]) -> Callable[..., Tensor]:
-            return partial(self.match_regions, where=where, method=options.method, options=match_with)
-
         def capture() -> Captured:
-            each = partial(match([Region(None, look.copy())]), size=shape)  # a copy, whose caches only this graph uses
-            x = self._resized(rgb, shape)
-            return Captured(lambda x: run_network(self.network, x, each).clamp(0, 1), x)
+            own = [Region(None, look.copy())]  # a copy, whose caches only this graph uses
+            return Captured(lambda x: self.run(x, shape, own, options), self._resized(rgb, shape))
 
         capturable = (
             rgb.is_cuda
@@ -224,26 +212,29 @@ class Stylizer:
         graph = None
         if capturable:
             stream = torch.cuda.current_stream(rgb.device)
-            key = (weakref.ref(look), len(rgb), shape, stream, options.method, *match_with.items())
+            key = (weakref.ref(look), len(rgb), shape, stream, options.method, options.tolerance)
             graph = self._graphs.get(key, capture)
         if graph is None:
             check()
-            return self.run(rgb, shape, match(where), options)
+            return self.run(rgb, shape, where, options)
         output = graph(resize(rgb, shape))
         check()
         return output
 
-    def run(self, rgb: Tensor, shape: tuple[int, int], match: Callable[..., Tensor], options: StylizeOptions) -> Tensor:
+    def run(self, rgb: Tensor, shape: tuple[int, int], where: list[Region], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
+        generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
+        given = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         made: Tensor | None = None
         stroke = options.stroke
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
-            each, start = partial(match, size=size), None
+            match: Any = partial(self._match_regions, size=size, where=where, method=options.method, options=given)
+            start = None
             if made is not None:
-                each, start = partial(_refine, match=each), self._resized(made, size)
-            part: Any = 1.0 if stroke > 1 else options.strength
-            made = run_network(self.network, self._resized(rgb, size), each, part, start).clamp(0, 1).float()
+                match, start = partial(_refine, match=match), self._resized(made, size)
+            strength: Any = 1.0 if stroke > 1 else options.strength
+            made = run_network(self.network, self._resized(rgb, size), match, strength, start).clamp(0, 1).float()
             if stroke == 1:
                 return made
             stroke = max(1.0, stroke / 2)
@@ -251,7 +242,7 @@ class Stylizer:
     def _resized(self, rgb: Tensor, size: tuple[int, int]) -> Tensor:
         return resize(rgb, size).to(self.dtype, memory_format=torch.channels_last)
 
-    def match_regions(
+    def _match_regions(
         self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
     ) -> Tensor:
         """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
@@ -346,28 +337,3 @@ def finish(output: Tensor, content: Tensor, where: list[Region], options: Styliz
 
 def _refine(depth: int, x: Tensor, match: Callable[[int, Tensor], Tensor]) -> Tensor:
     return torch.lerp(x, match(depth, x), REFINEMENT)
-
-
-def check_picture(given: Tensor, role: str) -> Callable[[], None]:
-    """Raise unless ``given`` is an RGB float tensor. The returned function raises unless its values are in [0, 1].
-
-    Some tolerance allows for the overshoot of resizing. A GPU copies the range of the values to the host asynchronously, so
-    work launched before the call does not wait for the copy.
-    """
-    shape = tuple(given.shape)
-    if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
-        raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
-    if not given.is_floating_point():
-        raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
-    extremes = torch.stack(given.aminmax()).to("cpu", non_blocking=given.is_cuda)
-    copied = torch.cuda.current_stream(given.device).record_event() if given.is_cuda else None
-
-    def check() -> None:
-        if copied is not None:
-            copied.synchronize()
-        low, high = extremes.tolist()
-        if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
-            hint = f"; try {role} / 255" if high > 1.1 else ""
-            raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
-
-    return check
