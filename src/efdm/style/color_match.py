@@ -12,17 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
-from efdm.ops.choices import check_choice
 from efdm.style.color import SPACES
 from efdm.style.levels import BINS, TIES, Curve, add_counts, make_curves, map_bins, ordered_bins, to_bins
-from efdm.style.options import Method, check_match_tolerance, check_strength
+from efdm.style.options import Method, check_match
 from efdm.style.pictures import AnyPicture
 from efdm.style.planes import Planes, convert_planes, open_planes
 
@@ -108,10 +107,7 @@ def prepare_reference(
     >>> reference.counts.shape
     torch.Size([3, 256])
     """
-    check_choice("space", space, tuple(SPACES))
-    check_choice("method", method, get_args(Method))
-    if method == "joint" and space == "luminance":
-        raise SettingError("luminance is one channel, which cannot be matched jointly; use rgb or lab", ("space", "method"))
+    check_match(space, method)
     listed: list[Any] = [*pictures] if isinstance(pictures, list | tuple) else [pictures]
     masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(listed)
     if not listed or len(masks) != len(listed):
@@ -180,15 +176,15 @@ def match_picture(
     >>> match_picture(x, y, ties="position")
     array([[  5,   6,   7, 200]], dtype=uint8)
     """
-    check_choice("ties", ties, tuple(TIES))
-    check_strength(strength, 1)
+    if isinstance(reference, Reference):
+        space, method = reference.space, reference.method
+    check_match(space, method, strength, ties, tolerance)
     planes, opened = open_planes(content, mask, nodata, device)
     if not isinstance(reference, Reference):
         reference = prepare_reference(
             reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
         )
     check_fit(len(planes.values), reference)
-    check_match_tolerance(tolerance, reference.method)
     if not strength or not planes.pick(planes.values).numel():
         return convert_planes(planes.values, content, opened)
     reference = reference.to(planes.values.device)

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from efdm.data.video import Frame, VideoReader, VideoWriter
 from efdm.errors import SettingError
-from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.color_match import Reference, check_fit, content_bins, count_chunks, match_chunk, replace_valid
-from efdm.style.levels import HALO, TIES, take_ranks
-from efdm.style.options import MatchOptions, check_strength
+from efdm.style.levels import HALO, take_ranks
+from efdm.style.options import MatchOptions, check_match
 from efdm.style.planes import LEVELS_OF, Planes, from_array
 
 CHUNK = 2**24  # values in a chunk
@@ -47,8 +46,7 @@ def match_array(
     ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take more passes, and their ties are always
     ordered by position. Joint matches and float64 need the whole picture.
     """
-    check_choice("ties", ties, tuple(TIES))
-    check_strength(strength, 1)
+    check_match(reference.space, reference.method, strength, ties, tolerance)
     check_fit(content.shape[2] if content.ndim == 3 else 1, reference)
     if reference.method == "joint":
         raise SettingError("a joint match needs the whole picture in memory; use method='channels'", "method")
