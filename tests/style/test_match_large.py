@@ -53,6 +53,13 @@ def test_memory_maps_and_progress(tmp_path: Path) -> None:
     assert {each.total for each in seen} == {8}
 
 
+@pytest.mark.parametrize(("kind", "tolerance"), [("uint8", 0.0), ("uint16", 0.1), ("float32", 0.0)])
+def test_an_array_without_data_is_unchanged(kind: str, tolerance: float) -> None:
+    x, out = np.zeros((9, 7, 3), kind), np.ones((9, 7, 3), kind)
+    match_array(x, prepare_reference(photo("uint8")), out, nodata=0, tolerance=tolerance, rows=4)
+    np.testing.assert_array_equal(out, x)
+
+
 def test_joint_matches_and_other_channels_are_refused() -> None:
     x = photo("uint8")
     with pytest.raises(SettingError, match="joint"):

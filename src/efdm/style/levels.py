@@ -168,7 +168,8 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
 
 
 def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curve:
-    n, bins, weights = counts.sum(), torch.arange(BINS, device=counts.device), counts.double()
+    n = counts.sum().clamp(min=1)  # without valid pixels, the counts are 0
+    bins, weights = torch.arange(BINS, device=counts.device), counts.double()
     mean = (weights * bins).sum() / n
     radius = int(tolerance * ((weights * (bins - mean).square()).sum() / (n - 1).clamp(min=1)).sqrt())
     last = counts.cumsum(0)

@@ -112,6 +112,8 @@ def check_match(
     """Raise unless the options of a colour match are valid and compatible."""
     for name, value, allowed in (("space", space, SPACES), ("method", method, get_args(Method)), ("ties", ties, TIES)):
         check_choice(name, value, tuple(allowed))
+    if isinstance(strength, str):  # "auto" applies to styles
+        raise SettingError(f"strength must be a number from 0 to 1, got {strength!r}", "strength")
     check_strength(strength, 1)
     check_tolerance(tolerance)
     if method == "joint" and space == "luminance":
