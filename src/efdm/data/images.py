@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -296,7 +296,7 @@ def to_pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
     return whole.astype(np.uint16 if depth == "16" else np.uint8)
 
 
-def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:
+def resize(rgb: Tensor, size: Sequence[int]) -> Tensor:
     """Resize ``(..., h, w)`` to ``size`` (height, width), bicubic with anti-aliasing.
 
     Floats are clamped to [0, 1], because bicubic interpolation overshoots at edges, and pass gradients. uint8 stays uint8.

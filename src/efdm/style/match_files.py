@@ -121,7 +121,7 @@ def _mask(path: Path | None, picture: Any) -> Any:
     if path.suffix.lower() == ".npy":
         return open_array(path)
     if isinstance(picture, Picture):
-        return resize(read_mask(path)[None], (picture.rgb.shape[-2], picture.rgb.shape[-1]))[0] >= 0.5
+        return resize(read_mask(path)[None], picture.rgb.shape[-2:])[0] >= 0.5
     return (read_mask(path) >= 0.5).numpy()
 
 

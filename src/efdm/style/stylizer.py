@@ -221,7 +221,7 @@ class Stylizer:
         check()
         return output
 
-    def run(self, rgb: Tensor, shape: tuple[int, int], where: list[Region], options: StylizeOptions) -> Tensor:
+    def run(self, rgb: Tensor, shape: Sequence[int], where: list[Region], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
         generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
         given = match_options(self.network, options.method, options.ties, options.tolerance, generator)
@@ -239,11 +239,11 @@ class Stylizer:
                 return made
             stroke = max(1.0, stroke / 2)
 
-    def _resized(self, rgb: Tensor, size: tuple[int, int]) -> Tensor:
+    def _resized(self, rgb: Tensor, size: Sequence[int]) -> Tensor:
         return resize(rgb, size).to(self.dtype, memory_format=torch.channels_last)
 
     def _match_regions(
-        self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
+        self, depth: int, x: Tensor, size: Sequence[int], where: list[Region], method: str, options: dict[str, object]
     ) -> Tensor:
         """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
         masks = [mask for mask, _ in where if mask is not None]
@@ -258,7 +258,7 @@ class Stylizer:
         return match_channels(x, slice(None)) if MATCHERS[method].channels == "joint" else map_channels(x, match_channels)
 
     def _features(self, picture: Tensor, mask: Tensor | None) -> tuple[PreparedStyle, ...]:
-        size = (picture.shape[-2], picture.shape[-1])
+        size = picture.shape[-2:]
         x = picture.to(self.dtype).contiguous(memory_format=torch.channels_last)
         found = []
         for depth, stride in enumerate(self.network.strides):
@@ -276,8 +276,8 @@ class Stylizer:
     def _recolored(self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None) -> Look:
         pictures, features = [], []
         for picture, selected in zip(look.pictures, look.masks, strict=True):
-            size = (picture.shape[-2], picture.shape[-1])
-            pixels = None if selected is None else style_cells(selected, size, 1)  # the style may have been resized
+            # the style may have been resized
+            pixels = None if selected is None else style_cells(selected, picture.shape[-2:], 1)
             inside = None if mask is None else mask >= 0.5
             pictures.append(recolor(picture, content, style_mask=pixels, content_mask=inside))
             features.append(self._features(pictures[-1], selected))

@@ -76,8 +76,7 @@ def _stylize(
             margin = outputs.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
             moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
-            shape = (padded.shape[-2], padded.shape[-1])
-            made = F.pad(stylizer.run(padded, shape, moved, resolved), [-side for side in margin])
+            made = F.pad(stylizer.run(padded, padded.shape[-2:], moved, resolved), [-side for side in margin])
             made = outputs.blend(now, made[0])
             made = finish(made[None], full, where, resolved)[0]
         before = now
@@ -88,7 +87,7 @@ def _pad_mask(mask: Tensor | None, content: Tensor, margin: Sequence[int]) -> Te
     """Return a mask in the size of a content with a margin."""
     if mask is None:
         return None
-    return F.pad(resize(mask[None, None], (content.shape[-2], content.shape[-1])), margin, mode="replicate")[0, 0]
+    return F.pad(resize(mask[None, None], content.shape[-2:]), margin, mode="replicate")[0, 0]
 
 
 def _prepare_frame(frame: Tensor) -> Tensor:
