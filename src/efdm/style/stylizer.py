@@ -172,29 +172,26 @@ class Stylizer:
         check = check_picture(opened.rgb, "content")
         rgb, opaque = self._load(opened)
         check_strength(options.strength, len(rgb))
-        self.check_memory("content", *working_size(rgb, options.size), len(rgb))
+        shape = working_size(rgb, options.size)
+        self.check_memory("content", *shape, len(rgb))
         where = self.find_regions(rgb, opaque, style, regions, size)
         options = resolve_strength(options, where)
         where = self.recolor_regions(where, rgb, options.preserve_color)
-        output = self._run_or_replay(rgb, style, where, options, check)
+        graph = self._find_graph(rgb, shape, style, where, options)
+        # launched before the check, which waits until the range of the content is on the host
+        replayed = None if graph is None else graph(resize(rgb, shape))
+        check()
+        output = self.run(rgb, shape, where, options) if replayed is None else replayed
         output = finish(output, rgb, where, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
 
-    def _run_or_replay(
-        self, rgb: Tensor, style: object, where: list[Region], options: StylizeOptions, check: Callable[[], None]
-    ) -> Tensor:
-        """Return the output of the network after ``check``, which waits until the range of the content is on the host.
-
-        A CUDA graph is launched before the check, so that it runs during the copy.
-        """
-        shape, look = working_size(rgb, options.size), where[0].look
-
-        def capture() -> Captured:
-            own = [Region(None, look.copy())]  # a copy, whose caches only this graph uses
-            return Captured(lambda x: self.run(x, shape, own, options), self._resized(rgb, shape))
-
+    def _find_graph(
+        self, rgb: Tensor, shape: tuple[int, int], style: object, where: list[Region], options: StylizeOptions
+    ) -> Captured | None:
+        """Return the CUDA graph of a call that repeats an earlier one, or None for other calls."""
+        look = where[0].look
         capturable = (
             rgb.is_cuda
             and len(rgb) * shape[0] * shape[1] <= MAX_PIXELS
@@ -203,23 +200,21 @@ class Stylizer:
             and where[0].mask is None
             and look.masks == (None,)
             and options.stroke == 1
-            and options.ties == StylizeOptions.ties
+            and options.ties is None
             and not isinstance(options.strength, Tensor)
             and options.strength == 1
             and MATCHERS[options.method].channels == "separate"  # joint matchers factorise matrices on the host
             and not torch.is_autocast_enabled("cuda")
         )
-        graph = None
-        if capturable:
-            stream = torch.cuda.current_stream(rgb.device)
-            key = (weakref.ref(look), len(rgb), shape, stream, options.method, options.tolerance)
-            graph = self._graphs.get(key, capture)
-        if graph is None:
-            check()
-            return self.run(rgb, shape, where, options)
-        output = graph(resize(rgb, shape))
-        check()
-        return output
+        if not capturable:
+            return None
+
+        def capture() -> Captured:
+            own = [Region(None, look.copy())]  # a copy, whose caches only this graph uses
+            return Captured(lambda x: self.run(x, shape, own, options), self._resized(rgb, shape))
+
+        stream = torch.cuda.current_stream(rgb.device)
+        return self._graphs.get((weakref.ref(look), len(rgb), shape, stream, options.method, options.tolerance), capture)
 
     def run(self, rgb: Tensor, shape: Sequence[int], where: list[Region], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
