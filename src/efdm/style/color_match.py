@@ -23,7 +23,7 @@ from efdm.style.color import SPACES
 from efdm.style.levels import BINS, TIES, Curve, add_counts, make_curves, map_bins, ordered_bins, to_bins
 from efdm.style.options import Method, check_match
 from efdm.style.pictures import AnyPicture
-from efdm.style.planes import Planes, convert_planes, open_planes
+from efdm.style.planes import Planes, open_planes
 
 SPACE_LEVELS = 65536  # levels per channel of Lab and of luminance
 KEY_LEVELS = 256  # levels to which floats are rounded in order to break ties
@@ -179,14 +179,14 @@ def match_picture(
     if isinstance(reference, Reference):
         space, method = reference.space, reference.method
     check_match(space, method, strength, ties, tolerance)
-    planes, opened = open_planes(content, mask, nodata, device)
+    planes, convert = open_planes(content, mask, nodata, device)
     if not isinstance(reference, Reference):
         reference = prepare_reference(
             reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
         )
     check_fit(len(planes.values), reference)
     if not strength or not planes.pick(planes.values).numel():
-        return convert_planes(planes.values, content, opened)
+        return convert(planes.values)
     reference = reference.to(planes.values.device)
     if reference.method == "joint":
         values = replace_valid(planes, _match_joint(planes, reference, ties, seed), strength)
@@ -196,7 +196,7 @@ def match_picture(
         bins = content_bins(planes, reference.space, ties, seed)
         curves = count_chunks([bins], planes.levels, reference, tolerance)
         values = match_chunk(curves, planes, bins, reference.space, strength)
-    return convert_planes(values, content, opened)
+    return convert(values)
 
 
 def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> list[Curve]:
