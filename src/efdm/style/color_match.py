@@ -60,7 +60,7 @@ class Reference:
     def channels(self) -> int:
         return len(self.counts if self.values is None else self.values)  # type: ignore[arg-type]
 
-    def to(self, device: torch.device) -> Reference:
+    def to(self, device: torch.device | str) -> Reference:
         """Move the reference to a device."""
         moved = {name: x.to(device) for name in ("counts", "values") if (x := getattr(self, name)) is not None}
         return replace(self, **moved)
@@ -219,14 +219,13 @@ def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
 
 
 def content_bins(
-    planes: Planes, space: str, ties: str, seed: int, top: int = 0, rows: tuple[int, int] | None = None
+    planes: Planes, space: str, ties: str, seed: int, top: int = 0, rows: tuple[int, int | None] = (0, None)
 ) -> Tensor:
     """Return the bins ``(c, n)`` of the valid pixels in a space, with equal levels in the order of ``ties``.
 
-    ``top`` is the row at which a chunk starts. With ``rows``, only the pixels of these rows of the chunk are returned.
+    ``top`` is the row at which a chunk starts. Only the pixels of the first to before the last of ``rows`` are returned.
     """
-    inside = planes if rows is None else planes.crop(*rows)
-    part = slice(None) if rows is None else slice(*rows)
+    inside, part = planes.crop(*rows), slice(*rows)
     if space == "rgb":
         return inside.pick(ordered_bins(planes.values, planes.levels, ties, seed, top)[:, part])
     return to_bins(SPACES[space].forward(inside.pick(ordered_unit(planes, ties, seed, top)[:, part])))

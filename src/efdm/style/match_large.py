@@ -70,7 +70,7 @@ def match_array(
             wide, inside = _planes(content, mask, nodata, above, bottom + HALO, device), (top - above, bottom - above)
             yield wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
 
-    curves = count_chunks((bins for _, bins in read()), levels, reference.to(torch.device(device)), tolerance)
+    curves = count_chunks((bins for _, bins in read()), levels, reference.to(device), tolerance)
     for top, (planes, bins) in zip(tops, read(), strict=True):
         _write(out, top, match_chunk(curves, planes, bins, reference.space, strength))
     progress(Progress("matching", 2 * len(tops), 2 * len(tops)))
@@ -100,8 +100,7 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
         sound = source if options.audio == "keep" else None
         writer = VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect)
     with writer:
-        moved = reference.to(torch.device(options.device))
-        curves = count_chunks((bins for _, _, bins in read()), 256, moved, options.tolerance)
+        curves = count_chunks((bins for _, _, bins in read()), 256, reference.to(options.device), options.tolerance)
         for frame, planes, bins in read():
             made = match_chunk(curves, planes, bins, reference.space, options.strength)
             writer.write(made.byte(), frame.time, frame.duration)

@@ -35,8 +35,8 @@ class Planes:
         """Return the valid pixels of ``values`` ``(c, h, w)`` as ``(c, n)``."""
         return values.flatten(1) if self.valid is None else values[:, self.valid]
 
-    def crop(self, first: int, last: int) -> Planes:
-        """Return the rows from ``first`` to before ``last``."""
+    def crop(self, first: int, last: int | None) -> Planes:
+        """Return the rows from ``first`` to before ``last``, or to the end."""
         valid = None if self.valid is None else self.valid[first:last]
         return replace(self, values=self.values[:, first:last], valid=valid)
 
