@@ -108,6 +108,16 @@ def test_floats_in_chunks_equal_the_whole(size: tuple[int, int], monkeypatch: py
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_chunks_on_a_gpu(kind: str) -> None:
+    x, y = (photo("uint8", seed).astype(kind) for seed in (0, 1))
+    out, expected = np.zeros_like(x), np.zeros_like(x)
+    match_array(x, prepare_reference(y), expected, ties="position", rows=25)
+    match_array(x, prepare_reference(y, device="cuda"), out, ties="position", rows=25, device="cuda")
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_float16_and_float64_in_chunks() -> None:
     x, y = (np.random.default_rng(i).random((9, 8)).astype(np.float16) for i in (0, 1))
     out = np.zeros_like(x)

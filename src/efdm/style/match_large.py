@@ -131,7 +131,7 @@ def _match_floats(
         for row, key in zip(upper, keys, strict=True):
             row += torch.bincount(key >> 16, minlength=HALF)
     n = int(upper[0].sum())
-    values = reference.floats().float()
+    values = reference.floats().float().cpu()  # the chunks are counted on the CPU
     groups = upper.any(0).nonzero()[:, 0].split(GROUP)
     for number, group in enumerate(groups):
         slots, first = torch.full((HALF,), -1), torch.zeros(len(upper), GROUP * HALF, dtype=torch.int64)
