@@ -138,7 +138,7 @@ def _match_file(
     if isinstance(made, Picture):
         if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
             return made.save(out, quality=saving.quality)
-        made = to_pixels(made.rgb, None, made.depth)
+        made = to_pixels(made.rgb, None if suffix == ".npy" else made.alpha, made.depth)
     elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
         return to_picture(made).save(out, quality=saving.quality)
     with created_array(out, made.shape, made.dtype) as array:
