@@ -264,6 +264,13 @@ def test_on_a_gpu(kind: str, method: str) -> None:
     np.testing.assert_array_equal(same, match_picture(x, y, ties="position"))
 
 
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan"), "auto"])
+def test_a_strength_outside_0_and_1_is_refused(strength: float) -> None:
+    x = np.zeros((2, 2, 3), np.uint8)
+    with pytest.raises(SettingError, match="strength"):
+        match_picture(x, x, strength=strength)
+
+
 def test_tolerance_gives_similar_levels_the_same_colour() -> None:
     g = torch.Generator().manual_seed(0)
     noise = torch.randint(0, 3, (3, 40, 60), generator=g)

@@ -11,6 +11,7 @@ from web_files import clip
 
 from efdm.data import PictureError, read_picture, write_picture
 from efdm.data.arrays import created_array, is_array_file, open_array
+from efdm.data.images import LEVELS, Depth
 from efdm.errors import SettingError
 from efdm.progress import Progress
 from efdm.style import match_files as module
@@ -74,6 +75,15 @@ def test_sixteen_bits_between_formats(tmp_path: Path, reference: Path) -> None:
     match_files(save(tmp_path / "x.npy", noise(1, "uint16")), [reference], tmp_path / "out.png")
     picture = read_picture(tmp_path / "out.png")
     np.testing.assert_array_equal((picture.rgb * 65535).round().permute(1, 2, 0), expected)
+
+
+@pytest.mark.parametrize("depth", ["8", "16"])
+def test_a_tiff_keeps_the_alpha_of_a_picture(tmp_path: Path, reference: Path, depth: Depth) -> None:
+    alpha, out = torch.rand(1, 20, 24).round(), tmp_path / "out.tif"
+    write_picture(tmp_path / "x.png", torch.rand(3, 20, 24), alpha=alpha, depth=depth)
+    match_files(tmp_path / "x.png", [reference], out)
+    pixels = np.asarray(Image.open(out)) if depth == "8" else pytest.importorskip("tifffile").imread(out)
+    np.testing.assert_array_equal(pixels[..., 3] / LEVELS[depth], alpha[0])
 
 
 def test_large_arrays_are_matched_in_chunks(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +181,7 @@ def test_static_parts_of_a_video_do_not_flicker() -> None:
     other = still.copy()
     other[:20] = 255  # beyond the window of the local mean, nothing may change
     chunks = [(planes, content_bins(planes, "rgb", "smooth", 0)) for planes in map(from_array, (still, other))]
-    match = count_chunks([bins for _, bins in chunks], 256, prepare_reference(noise(3)), 0.0)
-    first, second = (match_chunk(match, planes, bins, "rgb", 1.0)[:, 36:] for planes, bins in chunks)
+    curves = count_chunks([bins for _, bins in chunks], 256, prepare_reference(noise(3)), 0.0)
+    first, second = (match_chunk(curves, planes, bins, "rgb", 1.0)[:, 36:] for planes, bins in chunks)
     assert (first != second).float().mean() < 0.05
     assert (first <= second).all(), "values that share a bin are ranked by time, so they change at most in one direction"

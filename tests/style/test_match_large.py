@@ -9,7 +9,7 @@ import torch
 from efdm.errors import SettingError
 from efdm.progress import Progress
 from efdm.style import match_picture, prepare_reference
-from efdm.style.levels import BINS, LevelMatch, dither
+from efdm.style.levels import BINS, dither, make_curves, map_bins
 from efdm.style.match_large import match_array, read_quantiles
 
 
@@ -53,6 +53,13 @@ def test_memory_maps_and_progress(tmp_path: Path) -> None:
     assert {each.total for each in seen} == {8}
 
 
+@pytest.mark.parametrize(("kind", "tolerance"), [("uint8", 0.0), ("uint16", 0.1), ("float32", 0.0)])
+def test_an_array_without_data_is_unchanged(kind: str, tolerance: float) -> None:
+    x, out = np.zeros((9, 7, 3), kind), np.ones((9, 7, 3), kind)
+    match_array(x, prepare_reference(photo("uint8")), out, nodata=0, tolerance=tolerance, rows=4)
+    np.testing.assert_array_equal(out, x)
+
+
 def test_joint_matches_and_other_channels_are_refused() -> None:
     x = photo("uint8")
     with pytest.raises(SettingError, match="joint"):
@@ -64,15 +71,14 @@ def test_joint_matches_and_other_channels_are_refused() -> None:
 def test_counts_beyond_32_bits() -> None:
     """Counts of 2^33 values in two bins, without the values: the middle of the first bin starts the second level."""
     n = 2**33
-    counter = LevelMatch(torch.tensor([[n // 4, 3 * n // 4, n]]))
-    counter.counts[0, 5], counter.counts[0, 9] = n // 2, n // 2
+    counts = torch.zeros(1, BINS, dtype=torch.int64)
+    counts[0, 5], counts[0, 9] = n // 2, n // 2
+    (curve,) = make_curves(counts, torch.tensor([[n // 4, 3 * n // 4, n]]))
     bins = torch.tensor([[5, 9, 5]], dtype=torch.int32)
-    assert counter.map(bins.clone()).tolist() == [[0, 2, 0]]
-    first = counter._curves[0].first
-    assert first[5] == 2
-    first[5] = n // 8  # as if the values before had been mapped
-    assert counter.map(bins.clone()).tolist() == [[1, 2, 1]]
-    assert counter.counts.shape == (1, BINS)
+    assert map_bins(bins.clone(), [curve]).tolist() == [[0, 2, 0]]
+    assert curve.first[5] == 2
+    curve.first[5] = n // 8  # as if the values before had been mapped
+    assert map_bins(bins.clone(), [curve]).tolist() == [[1, 2, 1]]
 
 
 def test_dither_is_even_and_depends_only_on_the_position() -> None:
@@ -100,6 +106,16 @@ def test_floats_in_chunks_equal_the_whole(size: tuple[int, int], monkeypatch: py
         out = np.zeros_like(x)
         match_array(x, reference, out, mask=mask, strength=strength, rows=25)
         np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_chunks_on_a_gpu(kind: str) -> None:
+    x, y = (photo("uint8", seed).astype(kind) for seed in (0, 1))
+    out, expected = np.zeros_like(x), np.zeros_like(x)
+    match_array(x, prepare_reference(y), expected, ties="position", rows=25)
+    match_array(x, prepare_reference(y, device="cuda"), out, ties="position", rows=25, device="cuda")
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_float16_and_float64_in_chunks() -> None:

@@ -1,7 +1,8 @@
 import dataclasses
 import json
+import shutil
+import zipfile
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -112,14 +113,19 @@ def test_a_run_resumes_without_its_initial_network(style_data: Path, tmp_path: P
     train(wanted, tmp_path / "run", resume=True)
 
 
-def test_reasons_for_skipping_contain_no_folders(tmp_path: Path) -> None:
-    folder, one = tmp_path / "photos", tmp_path / "photos" / "a" / "1.png"
-    reason = partial(training._describe_skipped, str(folder), "a/1.png")
-    assert reason(f"{one} may not be read by you") == "photos/a/1.png may not be read by you"
-    assert reason(f"{folder} does not exist") == "photos/a/1.png does not exist"
-    assert training._describe_skipped("./set.zip", "a/1.png", "set.zip: a/1.png is empty") == "set.zip/a/1.png is empty"
-    assert reason("too many bits") == "photos/a/1.png: too many bits"
-    assert training._describe_skipped(str(one), "1.png", f"{one} is empty") == "1.png is empty"
+def test_reasons_for_skipping_contain_no_folders(style_data: Path, tmp_path: Path) -> None:
+    contents, styles = tmp_path / "photos", tmp_path / "paintings.zip"
+    shutil.copytree(style_data / "content", contents)
+    (contents / "a").mkdir()
+    (contents / "a" / "1.png").touch()
+    with zipfile.ZipFile(styles, "w") as archive:
+        for path in (style_data / "style").iterdir():
+            archive.write(path, path.name)
+        archive.writestr("b/2.png", b"")
+    train(settings(style_data, content=str(contents), style=str(styles), iterations=1), tmp_path / "run", preview_every=0)
+    skipped = json.loads((tmp_path / "run" / "environment.json").read_text())["skipped"]
+    expected = ["content: photos/a/1.png is empty", "style: paintings.zip/b/2.png is empty"]
+    assert [reason.partition(";")[0] for reason in skipped] == expected
 
 
 def test_batches_are_the_same_wherever_a_run_starts(style_data: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -258,7 +258,7 @@ def to_pixels(rgb: Tensor, alpha: Tensor | None, depth: Depth) -> Array:
     return whole.astype(np.uint16 if depth == "16" else np.uint8)
 
 
-def resize(rgb: Tensor, size: tuple[int, int]) -> Tensor:
+def resize(rgb: Tensor, size: Sequence[int]) -> Tensor:
     """Resize ``(..., h, w)`` to ``size`` (height, width), bicubic with anti-aliasing.
 
     Floats are clamped to [0, 1], because bicubic interpolation overshoots at edges, and pass gradients. uint8 stays uint8.

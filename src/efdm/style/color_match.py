@@ -12,19 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from efdm.errors import SettingError
 from efdm.ops import PreparedStyle, efdm, match_jointly
-from efdm.ops.choices import check_choice
 from efdm.style.color import SPACES
-from efdm.style.levels import TIES, LevelMatch, add_counts, ordered_bins, to_bins
-from efdm.style.options import Method, check_match_tolerance, check_strength
+from efdm.style.levels import BINS, TIES, Curve, add_counts, make_curves, map_bins, ordered_bins, to_bins
+from efdm.style.options import Method, check_match
 from efdm.style.pictures import AnyPicture
-from efdm.style.planes import Planes, convert_planes, open_planes
+from efdm.style.planes import Planes, open_planes
 
 SPACE_LEVELS = 65536  # levels per channel of Lab and of luminance
 KEY_LEVELS = 256  # levels to which floats are rounded in order to break ties
@@ -61,7 +60,7 @@ class Reference:
     def channels(self) -> int:
         return len(self.counts if self.values is None else self.values)  # type: ignore[arg-type]
 
-    def to(self, device: torch.device) -> Reference:
+    def to(self, device: torch.device | str) -> Reference:
         """Move the reference to a device."""
         moved = {name: x.to(device) for name in ("counts", "values") if (x := getattr(self, name)) is not None}
         return replace(self, **moved)
@@ -108,10 +107,7 @@ def prepare_reference(
     >>> reference.counts.shape
     torch.Size([3, 256])
     """
-    check_choice("space", space, tuple(SPACES))
-    check_choice("method", method, get_args(Method))
-    if method == "joint" and space == "luminance":
-        raise SettingError("luminance is one channel, which cannot be matched jointly; use rgb or lab", ("space", "method"))
+    check_match(space, method)
     listed: list[Any] = [*pictures] if isinstance(pictures, list | tuple) else [pictures]
     masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(listed)
     if not listed or len(masks) != len(listed):
@@ -180,17 +176,17 @@ def match_picture(
     >>> match_picture(x, y, ties="position")
     array([[  5,   6,   7, 200]], dtype=uint8)
     """
-    check_choice("ties", ties, tuple(TIES))
-    check_strength(strength, 1)
-    planes, opened = open_planes(content, mask, nodata, device)
+    if isinstance(reference, Reference):
+        space, method = reference.space, reference.method
+    check_match(space, method, strength, ties, tolerance)
+    planes, convert = open_planes(content, mask, nodata, device)
     if not isinstance(reference, Reference):
         reference = prepare_reference(
             reference, space=space, method=method, masks=reference_mask, nodata=nodata, device=device
         )
     check_fit(len(planes.values), reference)
-    check_match_tolerance(tolerance, reference.method)
     if not strength or not planes.pick(planes.values).numel():
-        return convert_planes(planes.values, content, opened)
+        return convert(planes.values)
     reference = reference.to(planes.values.device)
     if reference.method == "joint":
         values = replace_valid(planes, _match_joint(planes, reference, ties, seed), strength)
@@ -198,22 +194,23 @@ def match_picture(
         values = replace_valid(planes, _match_floats(planes, reference, ties, seed, tolerance), strength)
     else:
         bins = content_bins(planes, reference.space, ties, seed)
-        match = count_chunks([bins], planes.levels, reference, tolerance)
-        values = match_chunk(match, planes, bins, reference.space, strength)
-    return convert_planes(values, content, opened)
+        curves = count_chunks([bins], planes.levels, reference, tolerance)
+        values = match_chunk(curves, planes, bins, reference.space, strength)
+    return convert(values)
 
 
-def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> LevelMatch:
-    """Return the match of chunks that form one distribution, given the bins of each."""
-    match = LevelMatch(reference.at(levels if reference.space == "rgb" else SPACE_LEVELS), tolerance)
+def count_chunks(chunks: Iterable[Tensor], levels: int, reference: Reference, tolerance: float) -> list[Curve]:
+    """Return the curves that match chunks, which form one distribution, given the bins of each."""
+    wanted = reference.at(levels if reference.space == "rgb" else SPACE_LEVELS)
+    counts = wanted.new_zeros(len(wanted), BINS)
     for bins in chunks:
-        match.count(bins)
-    return match
+        add_counts(counts, bins)
+    return make_curves(counts, wanted, tolerance)
 
 
-def match_chunk(match: LevelMatch, planes: Planes, bins: Tensor, space: str, strength: float) -> Tensor:
+def match_chunk(curves: Sequence[Curve], planes: Planes, bins: Tensor, space: str, strength: float) -> Tensor:
     """Return the matched values of a chunk. Chunks must be passed in the order in which they were counted."""
-    return replace_valid(planes, from_space(match.map(bins), planes, space), strength)
+    return replace_valid(planes, from_space(map_bins(bins, curves), planes, space), strength)
 
 
 def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
@@ -222,14 +219,13 @@ def ordered_unit(planes: Planes, ties: str, seed: int, top: int = 0) -> Tensor:
 
 
 def content_bins(
-    planes: Planes, space: str, ties: str, seed: int, top: int = 0, rows: tuple[int, int] | None = None
+    planes: Planes, space: str, ties: str, seed: int, top: int = 0, rows: tuple[int, int | None] = (0, None)
 ) -> Tensor:
     """Return the bins ``(c, n)`` of the valid pixels in a space, with equal levels in the order of ``ties``.
 
-    ``top`` is the row at which a chunk starts. With ``rows``, only the pixels of these rows of the chunk are returned.
+    ``top`` is the row at which a chunk starts. Only the pixels of the first to before the last of ``rows`` are returned.
     """
-    inside = planes if rows is None else planes.crop(*rows)
-    part = slice(None) if rows is None else slice(*rows)
+    inside, part = planes.crop(*rows), slice(*rows)
     if space == "rgb":
         return inside.pick(ordered_bins(planes.values, planes.levels, ties, seed, top)[:, part])
     return to_bins(SPACES[space].forward(inside.pick(ordered_unit(planes, ties, seed, top)[:, part])))
@@ -280,7 +276,7 @@ def _match_joint(planes: Planes, reference: Reference, ties: str, seed: int) -> 
     if reference.space != "rgb" or not planes.levels:
         return from_space(matched, planes, reference.space)
     bins = to_bins(matched)
-    return count_chunks([bins], planes.levels, reference, 0.0).map(bins)
+    return map_bins(bins, count_chunks([bins], planes.levels, reference, 0.0))
 
 
 def check_fit(channels: int, reference: Reference) -> None:

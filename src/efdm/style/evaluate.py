@@ -163,7 +163,7 @@ def evaluate(
                 progress(Progress(label, done, total, {"this image": inner.done / inner.total}))
 
             output, seconds = _timed(candidate, content, style, part, device)
-            features = metrics.extract(resize(output, (references[0].images.shape[-2], references[0].images.shape[-1])))
+            features = metrics.extract(resize(output, references[0].images.shape[-2:]))
             measures = {k: _rounded_or_none(float(v)) for k, v in metrics.measure(features, *references).items()}
             paths = _paths(candidate, size, *stem)
             timed = candidate.label in warm and candidate.metadata["kind"] != "unchanged"

@@ -7,7 +7,7 @@ several chunks, pictures or frames add up, so a chunk is mapped exactly without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -117,37 +117,28 @@ class Curve(NamedTuple):
     packed: Tensor  # twice the lowest level of every bin, plus 1 if the bin is divided between levels
 
 
-class LevelMatch:
-    """Match chunks exactly with a reference: call `count` with every chunk, then `map` with every chunk in the same order.
+def make_curves(counts: Tensor, reference: Tensor, tolerance: float = 0.0) -> list[Curve]:
+    """Return the curve of every channel, from the bins ``counts`` ``(c, BINS)`` to the levels ``reference`` ``(c, levels)``.
 
-    ``counts`` ``(c, levels)`` of the reference are resampled to the number of counted values: rank ``r`` of ``n`` gets the
-    order statistic ``floor((r + 1/2) m / n)`` of the ``m`` values of the reference, as in `efdm.ops.efdm` with
-    ``sizes="nearest"``. Values in the same bin are ranked by position. With a tolerance, a bin gets the mean over the ranks
-    of all bins within that many standard deviations, rounded to a level.
+    The reference is resampled to the number of counted values: rank ``r`` of ``n`` gets the order statistic
+    ``floor((r + 1/2) m / n)`` of the ``m`` values of the reference, as in `efdm.ops.efdm` with ``sizes="nearest"``. Values
+    in the same bin are ranked by position. With a tolerance, a bin gets the mean over the ranks of all bins within that many
+    standard deviations, rounded to a level. May overwrite the counts.
     """
+    make = partial(_tolerant_curve, tolerance=tolerance) if tolerance else _curve
+    return [make(*channel) for channel in zip(counts, reference, strict=True)]
 
-    def __init__(self, counts: Tensor, tolerance: float = 0.0) -> None:
-        self.reference, self.tolerance = counts, tolerance
-        self.counts = torch.zeros(len(counts), BINS, dtype=torch.int64, device=counts.device)
-        self._curves: dict[int, Curve] = {}
 
-    def count(self, bins: Tensor) -> None:
-        """Add the bins ``(c, n)`` of a chunk."""
-        add_counts(self.counts, bins)
+def map_bins(bins: Tensor, curves: Sequence[Curve]) -> Tensor:
+    """Return the matched levels ``(c, n)``, int32, of a chunk. Chunks are mapped in the order in which they were counted.
 
-    def map(self, bins: Tensor) -> Tensor:
-        """Return the matched levels ``(c, n)``, int32, of a chunk. May overwrite the bins."""
-        compiled = _compiled(bins)
-        if not compiled:
-            return torch.stack([_map_bins(each, self._curve(row)) for row, each in enumerate(bins)])
-        _each_row(lambda row: compiled.to_levels(*(each.numpy() for each in (bins[row], *self._curve(row)))), *bins.shape)
-        return bins
-
-    def _curve(self, row: int) -> Curve:
-        if row not in self._curves:
-            make = partial(_tolerant_curve, tolerance=self.tolerance) if self.tolerance else _curve
-            self._curves[row] = make(self.counts[row], self.reference[row])
-        return self._curves[row]
+    May overwrite the bins. The curves advance to the ranks of the next chunk.
+    """
+    compiled = _compiled(bins)
+    if not compiled:
+        return torch.stack([_map_row(*channel) for channel in zip(bins, curves, strict=True)])
+    _each_row(lambda row: compiled.to_levels(*(each.numpy() for each in (bins[row], *curves[row]))), *bins.shape)
+    return bins
 
 
 def _each_row(work: Callable[[int], None], rows: int, n: int) -> None:
@@ -177,7 +168,8 @@ def _curve(counts: Tensor, reference: Tensor) -> Curve:
 
 
 def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curve:
-    n, bins, weights = counts.sum(), torch.arange(BINS, device=counts.device), counts.double()
+    n = counts.sum().clamp(min=1)  # without valid pixels, the counts are 0
+    bins, weights = torch.arange(BINS, device=counts.device), counts.double()
     mean = (weights * bins).sum() / n
     radius = int(tolerance * ((weights * (bins - mean).square()).sum() / (n - 1).clamp(min=1)).sqrt())
     last = counts.cumsum(0)
@@ -191,7 +183,7 @@ def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curv
     return Curve(index, last - counts, 2 * means.round().int())
 
 
-def _map_bins(bins: Tensor, curve: Curve) -> Tensor:
+def _map_row(bins: Tensor, curve: Curve) -> Tensor:
     packed = curve.packed.index_select(0, bins)
     out = packed >> 1
     divided = (packed & 1).nonzero()[:, 0]  # only values in bins that are divided between levels need their rank

@@ -83,7 +83,7 @@ def emptiness(pictures: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the share of pixels close to the median colour, ``(b,)``, of pictures ``(b, 3, h, w)`` inside a mask."""
     pixels = pictures.flatten(2)
     if mask is not None:
-        pixels = pictures[..., style_cells(mask, (pictures.shape[-2], pictures.shape[-1]), 1)]
+        pixels = pictures[..., style_cells(mask, pictures.shape[-2:], 1)]
     pixels = pixels[..., :: -(-pixels.shape[-1] // SAMPLES)]
     return ((pixels - pixels.median(-1, keepdim=True).values).abs().amax(1) < SAME_COLOR).float().mean(-1)
 
@@ -119,7 +119,7 @@ def normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[floa
     return tuple(w / sum(values) for w in values)
 
 
-def coverage(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
+def coverage(mask: Tensor, size: Sequence[int], stride: int) -> Tensor:
     """Return the fraction of each ``stride`` x ``stride`` cell that a mask ``(h, w)`` covers in an image of ``size``."""
     share = mask[None, None].float()
     if mask.shape != size:
@@ -127,7 +127,7 @@ def coverage(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
     return F.avg_pool2d(share, stride, ceil_mode=True)[0, 0]  # cells at the border average over the pixels inside
 
 
-def region_cells(masks: Sequence[Tensor], size: tuple[int, int], stride: int) -> list[Tensor]:
+def region_cells(masks: Sequence[Tensor], size: Sequence[int], stride: int) -> list[Tensor]:
     """Return masks on the cells of a feature map, each cell assigned to at most one mask.
 
     A cell belongs to the mask that covers most of it; where masks overlap, the last one applies. A mask too thin to own a
@@ -156,7 +156,7 @@ def without_overlap(masks: Sequence[Tensor]) -> list[Tensor]:
     return visible[::-1]
 
 
-def style_cells(mask: Tensor, size: tuple[int, int], stride: int) -> Tensor:
+def style_cells(mask: Tensor, size: Sequence[int], stride: int) -> Tensor:
     """Return a style mask on a feature map: cells that are at least half covered, or else every touched cell."""
     share = coverage(mask, size, stride)
     return share >= 0.5 if (share >= 0.5).any() else share > 0
@@ -166,7 +166,7 @@ def checked_mask(mask: AnyMask | None, picture: Tensor, role: str) -> Tensor | N
     """Return a mask as floats in [0, 1] on the picture's device. Only files are resized to the picture."""
     if mask is None:
         return None
-    size = (picture.shape[-2], picture.shape[-1])
+    size = tuple(picture.shape[-2:])
     if isinstance(mask, str | os.PathLike):
         mask = resize(read_mask(mask)[None], size)[0]
     mask = mask if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))

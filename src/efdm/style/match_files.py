@@ -121,7 +121,7 @@ def _mask(path: Path | None, picture: Any) -> Any:
     if path.suffix.lower() == ".npy":
         return open_array(path)
     if isinstance(picture, Picture):
-        return resize(read_mask(path)[None], (picture.rgb.shape[-2], picture.rgb.shape[-1]))[0] >= 0.5
+        return resize(read_mask(path)[None], picture.rgb.shape[-2:])[0] >= 0.5
     return (read_mask(path) >= 0.5).numpy()
 
 
@@ -138,7 +138,7 @@ def _match_file(
     if isinstance(made, Picture):
         if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
             return made.save(out, quality=saving.quality)
-        made = to_pixels(made.rgb, None, made.depth)
+        made = to_pixels(made.rgb, None if suffix == ".npy" else made.alpha, made.depth)
     elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
         return to_picture(made).save(out, quality=saving.quality)
     with created_array(out, made.shape, made.dtype) as array:

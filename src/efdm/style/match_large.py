@@ -15,11 +15,10 @@ from torch import Tensor
 
 from efdm.data.video import Frame, VideoReader, VideoWriter
 from efdm.errors import SettingError
-from efdm.ops.choices import check_choice
 from efdm.progress import Progress, Report, ignore
 from efdm.style.color_match import Reference, check_fit, content_bins, count_chunks, match_chunk, replace_valid
-from efdm.style.levels import HALO, TIES, take_ranks
-from efdm.style.options import MatchOptions, check_strength
+from efdm.style.levels import HALO, take_ranks
+from efdm.style.options import MatchOptions, check_match
 from efdm.style.planes import LEVELS_OF, Planes, from_array
 
 CHUNK = 2**24  # values in a chunk
@@ -47,8 +46,7 @@ def match_array(
     ``np.memmap`` are read and written chunk by chunk. float16 and float32 in RGB take more passes, and their ties are always
     ordered by position. Joint matches and float64 need the whole picture.
     """
-    check_choice("ties", ties, tuple(TIES))
-    check_strength(strength, 1)
+    check_match(reference.space, reference.method, strength, ties, tolerance)
     check_fit(content.shape[2] if content.ndim == 3 else 1, reference)
     if reference.method == "joint":
         raise SettingError("a joint match needs the whole picture in memory; use method='channels'", "method")
@@ -72,9 +70,9 @@ def match_array(
             wide, inside = _planes(content, mask, nodata, above, bottom + HALO, device), (top - above, bottom - above)
             yield wide.crop(*inside), content_bins(wide, reference.space, ties, seed, above, inside)
 
-    match = count_chunks((bins for _, bins in read()), levels, reference.to(torch.device(device)), tolerance)
+    curves = count_chunks((bins for _, bins in read()), levels, reference.to(device), tolerance)
     for top, (planes, bins) in zip(tops, read(), strict=True):
-        _write(out, top, match_chunk(match, planes, bins, reference.space, strength))
+        _write(out, top, match_chunk(curves, planes, bins, reference.space, strength))
     progress(Progress("matching", 2 * len(tops), 2 * len(tops)))
 
 
@@ -102,10 +100,9 @@ def match_video(source: Path, reference: Reference, out: Path, options: MatchOpt
         sound = source if options.audio == "keep" else None
         writer = VideoWriter(out, fps=reader.fps, sound_of=sound, aspect=reader.aspect)
     with writer:
-        moved = reference.to(torch.device(options.device))
-        match = count_chunks((bins for _, _, bins in read()), 256, moved, options.tolerance)
+        curves = count_chunks((bins for _, _, bins in read()), 256, reference.to(options.device), options.tolerance)
         for frame, planes, bins in read():
-            made = match_chunk(match, planes, bins, reference.space, options.strength)
+            made = match_chunk(curves, planes, bins, reference.space, options.strength)
             writer.write(made.byte(), frame.time, frame.duration)
     return writer.frames
 
@@ -134,7 +131,7 @@ def _match_floats(
         for row, key in zip(upper, keys, strict=True):
             row += torch.bincount(key >> 16, minlength=HALF)
     n = int(upper[0].sum())
-    values = reference.floats().float()
+    values = reference.floats().float().cpu()  # the chunks are counted on the CPU
     groups = upper.any(0).nonzero()[:, 0].split(GROUP)
     for number, group in enumerate(groups):
         slots, first = torch.full((HALF,), -1), torch.zeros(len(upper), GROUP * HALF, dtype=torch.int64)

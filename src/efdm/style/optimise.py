@@ -110,8 +110,8 @@ class Optimiser:
     title: str
     style_taps: tuple[str, ...]
     style_loss: Callable[[Tensor], Loss]
-    content_tap: str  # "" for no content term
-    content_weight: float
+    content_tap: str
+    content_weight: float  # 0: no content term
     unit: Literal["value", "spread"]  # content loss as MSE, or as a fraction of the content features' variance
     solver: Callable[[Tensor, Callable[[], Tensor], int, float, Callback], None]
     lr: float
@@ -171,20 +171,18 @@ def _optimise(content: Tensor, style: Tensor, row: Optimiser, encoder: VGG, step
     # published learning rates are for pixels in units of ImageNet's standard deviation
     unit = torch.tensor(IMAGENET_STD, dtype=content.dtype, device=content.device).view(1, 3, 1, 1)
     pixels = (content / unit).contiguous().requires_grad_()  # L-BFGS flattens its parameters
-    content_taps = (row.content_tap,) if row.content_tap and row.content_weight else ()
     with torch.no_grad():
-        losses = [row.style_loss(f) for f in encoder.taps(style, row.style_taps)]
-        references = encoder.taps(content, content_taps)
-        units = [1.0 if row.unit == "value" else float(r.var().clamp_min(1e-12)) for r in references]
-    order = sorted({*row.style_taps, *content_taps}, key=lambda tap: tap[4:])  # by depth, as the encoder returns them
+        losses = list(zip(row.style_taps, map(row.style_loss, encoder.taps(style, row.style_taps)), strict=True))
+        if row.content_weight:
+            (wanted,) = encoder.taps(content, (row.content_tap,))
+            scale = 1.0 if row.unit == "value" else float(wanted.var().clamp_min(1e-12))
+            losses.append((row.content_tap, lambda found: row.content_weight * F.mse_loss(found, wanted) / scale))
+    order = sorted({tap for tap, _ in losses}, key=lambda tap: tap[4:])  # by depth, as the encoder returns them
 
     def loss() -> Tensor:
         images = (pixels * unit).contiguous(memory_format=torch.channels_last)  # faster convolutions
         features = dict(zip(order, encoder.taps(images, order), strict=True))
-        parts = [f(features[t]) for f, t in zip(losses, row.style_taps, strict=True)]
-        for reference, scale in zip(references, units, strict=True):
-            parts.append(row.content_weight * F.mse_loss(features[row.content_tap], reference) / scale)
-        return torch.stack(parts).sum()
+        return torch.stack([part(features[tap]) for tap, part in losses]).sum()
 
     row.solver(pixels, loss, steps, row.lr, callback)
     return (pixels.detach() * unit).clamp(0, 1)

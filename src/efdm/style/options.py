@@ -98,21 +98,27 @@ class MatchOptions:
     device: Any = "cpu"
 
     def __post_init__(self) -> None:
-        tables = {"space": SPACES, "method": get_args(Method), "ties": TIES, "audio": get_args(Audio)}
-        for name, table in tables.items():
-            check_choice(name, getattr(self, name), tuple(table))
-        check_strength(self.strength, 1)
-        check_match_tolerance(self.tolerance, self.method)
+        check_match(self.space, self.method, self.strength, self.ties, self.tolerance)
+        check_choice("audio", self.audio, get_args(Audio))
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `match_picture` with a prepared reference, except the mask."""
         return {name: getattr(self, name) for name in ("strength", "ties", "tolerance", "nodata", "seed", "device")}
 
 
-def check_match_tolerance(tolerance: float, method: Method) -> None:
-    """Raise unless ``tolerance`` is >= 0, and 0 for a joint match."""
+def check_match(
+    space: str, method: Method, strength: float = 1.0, ties: str = MatchOptions.ties, tolerance: float = 0.0
+) -> None:
+    """Raise unless the options of a colour match are valid and compatible."""
+    for name, value, allowed in (("space", space, SPACES), ("method", method, get_args(Method)), ("ties", ties, TIES)):
+        check_choice(name, value, tuple(allowed))
+    if isinstance(strength, str):  # "auto" applies to styles
+        raise SettingError(f"strength must be a number from 0 to 1, got {strength!r}", "strength")
+    check_strength(strength, 1)
     check_tolerance(tolerance)
-    if tolerance and method == "joint":
+    if method == "joint" and space == "luminance":
+        raise SettingError("luminance is one channel, which cannot be matched jointly; use rgb or lab", ("space", "method"))
+    if method == "joint" and tolerance:
         raise SettingError("a joint match has no tolerance; use method='channels', or tolerance=0", ("tolerance", "method"))
 
 

@@ -7,7 +7,7 @@ so the network may run on a smaller image without loss of sharpness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -28,7 +28,7 @@ ROWS = 256  # rows of the output computed in one step
 
 def plain(content: Tensor, stylized: Tensor) -> Tensor:
     """Return the stylized image, resized to the content."""
-    return resize(stylized, _size(content))
+    return resize(stylized, content.shape[-2:])
 
 
 def guided(content: Tensor, stylized: Tensor) -> Tensor:
@@ -45,29 +45,25 @@ def guided(content: Tensor, stylized: Tensor) -> Tensor:
     matrix = torch.linalg.solve(covariance, joint, left=False).permute(0, 3, 4, 1, 2)
     offset = mean_y - (matrix * mean_x[:, None]).sum(2)
     maps = mean(torch.cat([matrix.flatten(1, 2), offset], 1))
-    return _in_strips(content, lambda rows, top: _read_plane(maps, rows, top, _size(content)))
+    return _in_strips(content, lambda rows, top: _read_plane(maps, rows, top, content.shape[-2:]))
 
 
 def grid(content: Tensor, stylized: Tensor) -> Tensor:
     """Apply a bilateral grid of affine maps over position and brightness, so dark and bright neighbours can differ."""
     x, y = _for_fitting(content, stylized)
-    h, w = _size(x)
+    h, w = x.shape[-2:]
     shape = (LEVELS, _cells(h, w), _cells(w, h))
     maps = torch.stack([_fit_grid(p, q, shape) for p, q in zip(x, y, strict=True)])
-    return _in_strips(content, lambda rows, top: _read_grid(maps, rows, top, _size(content)))
+    return _in_strips(content, lambda rows, top: _read_grid(maps, rows, top, content.shape[-2:]))
 
 
 PHOTOREAL: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"none": plain, "guided": guided, "grid": grid}
 
 
-def _size(picture: Tensor) -> tuple[int, int]:
-    return picture.shape[-2], picture.shape[-1]
-
-
 def _for_fitting(content: Tensor, stylized: Tensor) -> tuple[Tensor, Tensor]:
-    h, w = _size(content)
+    h, w = content.shape[-2:]
     # no larger than either image: upsampling blurs, and maps fitted to a blurred image lose contrast
-    size = short_side_size(h, w, min(FIT_SIDE, h, w, *_size(stylized)))
+    size = short_side_size(h, w, min(FIT_SIDE, h, w, *stylized.shape[-2:]))
     return resize(content, size), resize(stylized, size)
 
 
@@ -93,7 +89,7 @@ def _box(values: Tensor, radius: int) -> Tensor:
     return F.avg_pool2d(rows, (side, 1), 1, (radius, 0), count_include_pad=False)
 
 
-def _read_plane(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
+def _read_plane(maps: Tensor, rows: Tensor, top: int, size: Sequence[int]) -> Tensor:
     y, x = ((2 * torch.arange(side, device=rows.device) + 1) / side - 1 for side in size)
     plane = torch.stack(torch.meshgrid(x, y[top : top + rows.shape[-2]], indexing="xy"), -1)
     return F.grid_sample(maps, plane.expand(len(rows), -1, -1, -1), padding_mode="border", align_corners=False)
@@ -148,7 +144,7 @@ def _blurred(sums: Tensor, shape: tuple[int, int, int]) -> Tensor:
     return F.avg_pool3d(F.avg_pool3d(cube, 2, 1), 2, 1).flatten(2)[0].T  # (1, 1) / 2 twice
 
 
-def _read_grid(maps: Tensor, rows: Tensor, top: int, size: tuple[int, int]) -> Tensor:
+def _read_grid(maps: Tensor, rows: Tensor, top: int, size: Sequence[int]) -> Tensor:
     y, x = (torch.linspace(-1, 1, side, device=rows.device) for side in size)
     plane = torch.stack(torch.meshgrid(x, y[top : top + rows.shape[-2]], indexing="xy"), -1).expand(len(rows), -1, -1, -1)
     place = torch.cat([plane, 2 * rows.mean(-3)[..., None] - 1], -1)[:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from operator import index
 from pathlib import Path
@@ -71,6 +72,31 @@ def open_picture(given: AnyPicture) -> Picture:
     if hasattr(given, "read"):
         return to_picture(decode(given, str(getattr(given, "name", "the file"))))
     return from_image(given) if isinstance(given, Image.Image) else _from_array(given)
+
+
+def check_picture(given: Tensor, role: str) -> Callable[[], None]:
+    """Raise unless ``given`` is an RGB float tensor. The returned function raises unless its values are in [0, 1].
+
+    Some tolerance allows for the overshoot of resizing. A GPU copies the range of the values to the host asynchronously, so
+    work launched before the call does not wait for the copy.
+    """
+    shape = tuple(given.shape)
+    if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
+        raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
+    if not given.is_floating_point():
+        raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
+    extremes = torch.stack(given.aminmax()).to("cpu", non_blocking=given.is_cuda)
+    copied = torch.cuda.current_stream(given.device).record_event() if given.is_cuda else None
+
+    def check() -> None:
+        if copied is not None:
+            copied.synchronize()
+        low, high = extremes.tolist()
+        if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
+            hint = f"; try {role} / 255" if high > 1.1 else ""
+            raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
+
+    return check
 
 
 def convert_back(rgb: Tensor, given: AnyPicture, opened: Picture) -> Any:

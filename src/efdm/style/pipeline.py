@@ -71,7 +71,7 @@ def run_network(
     this is the paper's trade-off. With several stages, blending after each would give nearly full style at strength 0.5.
     ``start`` replaces the content in the stages that are matched.
     """
-    size = (content.shape[-2], content.shape[-1])
+    size = content.shape[-2:]
     blended = isinstance(strength, Tensor) or strength != 1
     unmatched, x = content, content if start is None else start
     for depth in range(len(network.stages)):
@@ -108,7 +108,7 @@ def spans(length: int, tile: int, margin: int, grid: int, strides: Sequence[int]
         yield padded, core, inner
 
 
-def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: tuple[int, int]) -> Tensor:
+def run_stage(network: StyleNetwork, depth: int, x: Tensor, size: Sequence[int]) -> Tensor:
     """Return the output of stage ``depth`` for an image of ``size``. The decoder follows the last stage."""
     module = [*network.stages, network.decoder][depth]
     strides = (1, *network.strides, 1)[depth : depth + 2]

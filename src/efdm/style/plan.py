@@ -98,7 +98,9 @@ def plan_files(
     looks = make_looks(found, weights, mix, [Path(p) for p in content_masks], [Path(p) for p in style_masks])
     first = given[0]
     if is_video(given, out):
-        _check_video(out, looks)
+        if len(looks) != 1:
+            raise ValueError("a video takes one look: one style, or several that are mixed")
+        video_format(out)
         check_overwrite([out], [first, *looks[0].files()])
         return Plan(first, out, looks, (), options, tuple(notes), saving)
     contents, about = find_contents(given, out)
@@ -195,12 +197,6 @@ def make_folder(out: Path) -> None:
         raise ValueError(f"the folder {out} cannot be created ({error.strerror}); choose another one") from error
     if not os.access(out, os.W_OK):
         raise ValueError(f"the folder {out} is not writable; choose another one")
-
-
-def _check_video(out: Path, looks: Sequence[LookSpec]) -> None:
-    if len(looks) != 1:
-        raise ValueError("a video takes one look: one style, or several that are mixed")
-    video_format(out)
 
 
 def check_overwrite(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:

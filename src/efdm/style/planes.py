@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ class Planes:
         """Return the valid pixels of ``values`` ``(c, h, w)`` as ``(c, n)``."""
         return values.flatten(1) if self.valid is None else values[:, self.valid]
 
-    def crop(self, first: int, last: int) -> Planes:
-        """Return the rows from ``first`` to before ``last``."""
+    def crop(self, first: int, last: int | None) -> Planes:
+        """Return the rows from ``first`` to before ``last``, or to the end."""
         valid = None if self.valid is None else self.valid[first:last]
         return replace(self, values=self.values[:, first:last], valid=valid)
 
@@ -70,8 +71,13 @@ def _make_planes(values: Tensor, levels: int, valid: Tensor | None, nodata: floa
     return Planes(values, levels, None if good is None or good.all() else good)
 
 
-def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu") -> tuple[Planes, Any]:
-    """Return the planes of a picture, and the opened picture for `convert_planes`."""
+def open_planes(
+    given: AnyPicture, mask: Any = None, nodata: float | None = None, device: Any = "cpu"
+) -> tuple[Planes, Callable[[Tensor], Any]]:
+    """Return the planes of a picture, and a function that converts matched values to the type of ``given``.
+
+    A picture file gives a `Picture`, an array file an array.
+    """
     valid = None if mask is None else (mask.cpu() if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))) > 0
     opened: Any = given
     if isinstance(given, str | os.PathLike) and Path(given).exists() and is_array_file(given):
@@ -82,25 +88,18 @@ def open_planes(given: AnyPicture, mask: Any = None, nodata: float | None = None
         if opened.dtype.name not in KINDS or opened.ndim not in (2, 3):
             found = f"{opened.dtype} of shape {opened.shape}"
             raise TypeError(f"the array contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
-        return from_array(opened, valid, nodata, device), opened
+        planes = from_array(opened, valid, nodata, device)
+        return planes, lambda values: values.permute(1, 2, 0).cpu().numpy().astype(opened.dtype).reshape(opened.shape)
     if isinstance(opened, Tensor):
         if opened.ndim != 3 or not (opened.dtype == torch.uint8 or opened.is_floating_point()):
             found = f"{opened.dtype} of shape {tuple(opened.shape)}"
             raise TypeError(f"the tensor contains {found}; expected (channels, h, w) of uint8 or floats")
         levels = 256 if opened.dtype == torch.uint8 else 0
         wide = torch.int32 if levels else torch.promote_types(opened.dtype, torch.float32)
-        return _make_planes(opened.detach().to(device, wide), levels, valid, nodata), opened
+        return _make_planes(opened.detach().to(device, wide), levels, valid, nodata), lambda values: values.to(opened)
     if opened.alpha is not None:  # transparent pixels have no colour
         visible = opened.alpha[0] > 0
         valid = visible if valid is None else visible & valid
-    levels = LEVELS[opened.depth] + 1
-    return _make_planes((opened.rgb * (levels - 1)).round().int().to(device), levels, valid, nodata), opened
-
-
-def convert_planes(values: Tensor, given: AnyPicture, opened: Any) -> Any:
-    """Return matched values in the type of ``given``: a `Picture` for a picture file, an array for an array file."""
-    if isinstance(opened, np.ndarray):
-        return values.permute(1, 2, 0).cpu().numpy().astype(opened.dtype).reshape(opened.shape)
-    if isinstance(opened, Tensor):
-        return values.to(opened)
-    return convert_back(values.cpu().float() / LEVELS[opened.depth], given, opened)
+    top = LEVELS[opened.depth]
+    planes = _make_planes((opened.rgb * top).round().int().to(device), top + 1, valid, nodata)
+    return planes, lambda values: convert_back(values.cpu().float() / top, given, opened)

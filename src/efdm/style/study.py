@@ -170,7 +170,7 @@ def make_study(
         for label, (render, _) in renders.items():
             progress(Progress("rendering", done * len(renders) + len(outputs), len(pairs) * len(renders)))
             output = render(pair, content, style).clamp(0, 1)
-            outputs[label] = _write(folder, resize(output, (content.shape[-2], content.shape[-1])))
+            outputs[label] = _write(folder, resize(output, content.shape[-2:]))
         shown = [tuple(outputs)] if question == "favourite" else list(combinations(outputs, 2))
         for labels in shown:
             some = {label: outputs[label] for label in labels}

@@ -32,7 +32,7 @@ from efdm.style.look import (
 )
 from efdm.style.options import StylizeOptions, check_strength
 from efdm.style.photoreal import PHOTOREAL
-from efdm.style.pictures import AnyPicture, Size, convert_back, open_picture, working_size
+from efdm.style.pictures import AnyPicture, Size, check_picture, convert_back, open_picture, working_size
 from efdm.style.pipeline import LARGE, fade, map_channels, match_options, run_network, run_stage
 from efdm.style.replay import MAX_PIXELS, Captured, Graphs
 from efdm.training import PRECISIONS
@@ -168,45 +168,30 @@ class Stylizer:
             if regions is None and style is not None and not isinstance(style, Look):
                 style = self.prepare(style, size=size)
             return [self.stylize(one, style, regions=regions, options=options) for one in content]
-        generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
-        match_with = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         opened = open_picture(content)
         check = check_picture(opened.rgb, "content")
         rgb, opaque = self._load(opened)
         check_strength(options.strength, len(rgb))
-        self.check_memory("content", *working_size(rgb, options.size), len(rgb))
+        shape = working_size(rgb, options.size)
+        self.check_memory("content", *shape, len(rgb))
         where = self.find_regions(rgb, opaque, style, regions, size)
         options = resolve_strength(options, where)
         where = self.recolor_regions(where, rgb, options.preserve_color)
-        output = self._run_or_replay(rgb, style, where, match_with, options, check)
+        graph = self._find_graph(rgb, shape, style, where, options)
+        # launched before the check, which waits until the range of the content is on the host
+        replayed = None if graph is None else graph(resize(rgb, shape))
+        check()
+        output = self.run(rgb, shape, where, options) if replayed is None else replayed
         output = finish(output, rgb, where, options)
         return convert_back(output if opened.rgb.ndim == 4 else output[0], content, opened)
 
     __call__ = stylize
 
-    def _run_or_replay(
-        self,
-        rgb: Tensor,
-        style: object,
-        where: list[Region],
-        match_with: dict[str, Any],
-        options: StylizeOptions,
-        check: Callable[[], None],
-    ) -> Tensor:
-        """Return the output of the network after ``check``, which waits until the range of the content is on the host.
-
-        A CUDA graph is launched before the check, so that it runs during the copy.
-        """
-        shape, look = working_size(rgb, options.size), where[0].look
-
-        def match(where: list[Region]) -> Callable[..., Tensor]:
-            return partial(self.match_regions, where=where, method=options.method, options=match_with)
-
-        def capture() -> Captured:
-            each = partial(match([Region(None, look.copy())]), size=shape)  # a copy, whose caches only this graph uses
-            x = self._resized(rgb, shape)
-            return Captured(lambda x: run_network(self.network, x, each).clamp(0, 1), x)
-
+    def _find_graph(
+        self, rgb: Tensor, shape: tuple[int, int], style: object, where: list[Region], options: StylizeOptions
+    ) -> Captured | None:
+        """Return the CUDA graph of a call that repeats an earlier one, or None for other calls."""
+        look = where[0].look
         capturable = (
             rgb.is_cuda
             and len(rgb) * shape[0] * shape[1] <= MAX_PIXELS
@@ -215,44 +200,45 @@ class Stylizer:
             and where[0].mask is None
             and look.masks == (None,)
             and options.stroke == 1
-            and options.ties == StylizeOptions.ties
+            and options.ties is None
             and not isinstance(options.strength, Tensor)
             and options.strength == 1
             and MATCHERS[options.method].channels == "separate"  # joint matchers factorise matrices on the host
             and not torch.is_autocast_enabled("cuda")
         )
-        graph = None
-        if capturable:
-            stream = torch.cuda.current_stream(rgb.device)
-            key = (weakref.ref(look), len(rgb), shape, stream, options.method, *match_with.items())
-            graph = self._graphs.get(key, capture)
-        if graph is None:
-            check()
-            return self.run(rgb, shape, match(where), options)
-        output = graph(resize(rgb, shape))
-        check()
-        return output
+        if not capturable:
+            return None
 
-    def run(self, rgb: Tensor, shape: tuple[int, int], match: Callable[..., Tensor], options: StylizeOptions) -> Tensor:
+        def capture() -> Captured:
+            own = [Region(None, look.copy())]  # a copy, whose caches only this graph uses
+            return Captured(lambda x: self.run(x, shape, own, options), self._resized(rgb, shape))
+
+        stream = torch.cuda.current_stream(rgb.device)
+        return self._graphs.get((weakref.ref(look), len(rgb), shape, stream, options.method, options.tolerance), capture)
+
+    def run(self, rgb: Tensor, shape: Sequence[int], where: list[Region], options: StylizeOptions) -> Tensor:
         """Return the output of the network for the content resized to ``shape``, after passes at smaller sizes."""
+        generator = torch.Generator(self.device).manual_seed(options.seed) if options.ties == "random" else None
+        given = match_options(self.network, options.method, options.ties, options.tolerance, generator)
         made: Tensor | None = None
         stroke = options.stroke
         while True:
             size = (max(1, round(shape[0] / stroke)), max(1, round(shape[1] / stroke)))
-            each, start = partial(match, size=size), None
+            match: Any = partial(self._match_regions, size=size, where=where, method=options.method, options=given)
+            start = None
             if made is not None:
-                each, start = partial(_refine, match=each), self._resized(made, size)
-            part: Any = 1.0 if stroke > 1 else options.strength
-            made = run_network(self.network, self._resized(rgb, size), each, part, start).clamp(0, 1).float()
+                match, start = partial(_refine, match=match), self._resized(made, size)
+            strength: Any = 1.0 if stroke > 1 else options.strength
+            made = run_network(self.network, self._resized(rgb, size), match, strength, start).clamp(0, 1).float()
             if stroke == 1:
                 return made
             stroke = max(1.0, stroke / 2)
 
-    def _resized(self, rgb: Tensor, size: tuple[int, int]) -> Tensor:
+    def _resized(self, rgb: Tensor, size: Sequence[int]) -> Tensor:
         return resize(rgb, size).to(self.dtype, memory_format=torch.channels_last)
 
-    def match_regions(
-        self, depth: int, x: Tensor, size: tuple[int, int], where: list[Region], method: str, options: dict[str, object]
+    def _match_regions(
+        self, depth: int, x: Tensor, size: Sequence[int], where: list[Region], method: str, options: dict[str, object]
     ) -> Tensor:
         """Match the features after stage ``depth`` of a content of ``size`` to the looks of its regions."""
         masks = [mask for mask, _ in where if mask is not None]
@@ -267,7 +253,7 @@ class Stylizer:
         return match_channels(x, slice(None)) if MATCHERS[method].channels == "joint" else map_channels(x, match_channels)
 
     def _features(self, picture: Tensor, mask: Tensor | None) -> tuple[PreparedStyle, ...]:
-        size = (picture.shape[-2], picture.shape[-1])
+        size = picture.shape[-2:]
         x = picture.to(self.dtype).contiguous(memory_format=torch.channels_last)
         found = []
         for depth, stride in enumerate(self.network.strides):
@@ -285,8 +271,8 @@ class Stylizer:
     def _recolored(self, look: Look, recolor: Callable[..., Tensor], content: Tensor, mask: Tensor | None) -> Look:
         pictures, features = [], []
         for picture, selected in zip(look.pictures, look.masks, strict=True):
-            size = (picture.shape[-2], picture.shape[-1])
-            pixels = None if selected is None else style_cells(selected, size, 1)  # the style may have been resized
+            # the style may have been resized
+            pixels = None if selected is None else style_cells(selected, picture.shape[-2:], 1)
             inside = None if mask is None else mask >= 0.5
             pictures.append(recolor(picture, content, style_mask=pixels, content_mask=inside))
             features.append(self._features(pictures[-1], selected))
@@ -346,28 +332,3 @@ def finish(output: Tensor, content: Tensor, where: list[Region], options: Styliz
 
 def _refine(depth: int, x: Tensor, match: Callable[[int, Tensor], Tensor]) -> Tensor:
     return torch.lerp(x, match(depth, x), REFINEMENT)
-
-
-def check_picture(given: Tensor, role: str) -> Callable[[], None]:
-    """Raise unless ``given`` is an RGB float tensor. The returned function raises unless its values are in [0, 1].
-
-    Some tolerance allows for the overshoot of resizing. A GPU copies the range of the values to the host asynchronously, so
-    work launched before the call does not wait for the copy.
-    """
-    shape = tuple(given.shape)
-    if given.ndim not in (3, 4) or shape[-3] != 3 or 0 in shape:
-        raise ValueError(f"{role} must be RGB with shape (3, h, w) or (b, 3, h, w), got {shape}")
-    if not given.is_floating_point():
-        raise TypeError(f"{role} must be floats in [0, 1], got {given.dtype}; try {role} / 255")
-    extremes = torch.stack(given.aminmax()).to("cpu", non_blocking=given.is_cuda)
-    copied = torch.cuda.current_stream(given.device).record_event() if given.is_cuda else None
-
-    def check() -> None:
-        if copied is not None:
-            copied.synchronize()
-        low, high = extremes.tolist()
-        if not -0.1 <= low <= high <= 1.1:  # also rejects NaN
-            hint = f"; try {role} / 255" if high > 1.1 else ""
-            raise ValueError(f"{role} must be in [0, 1], got values from {low:.3g} to {high:.3g}{hint}")
-
-    return check

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from efdm.data import Crops, ImageSet, draw_crops, take_crops, write_picture
+from efdm.data.folders import without_folders
 from efdm.data.sheets import sheet
 from efdm.models import NETWORKS, StyleNetwork, build
 from efdm.models.weights import load_network, load_normalised_encoder, save_network
@@ -148,11 +149,11 @@ class StyleTask(Task[StyleNetwork]):
         return f"{self.contents.fingerprint()} {self.styles.fingerprint()}"
 
     def environment(self) -> Record:
-        sets = {"content": (self.settings.content, self.contents), "style": (self.settings.style, self.styles)}
+        sets = {"content": self.contents, "style": self.styles}
         skipped = [
-            f"{role}: {_describe_skipped(source, *each)}"
-            for role, (source, images) in sets.items()
-            for each in images.skipped
+            f"{role}: {Path(getattr(self.settings, role)).resolve().name}/{reason}"
+            for role, images in sets.items()
+            for _, reason in without_folders(images.skipped)
         ]
         return {**super().environment(), "contents": len(self.contents), "styles": len(self.styles), "skipped": skipped}
 
@@ -216,12 +217,3 @@ def _compiled(objective: nn.Module) -> nn.Module:
         return torch.compile(objective)  # type: ignore[return-value]
     teacher.compile(dynamic=False)
     return objective
-
-
-def _describe_skipped(source: str, name: str, reason: str) -> str:
-    """Return which image of a folder or zip was skipped, and why, without the path of the folder."""
-    folder = Path(source).resolve().name
-    known = name if name == folder else f"{folder}/{name}"  # a single image is its own source
-    inside = reason.removeprefix(str(Path(source))).removeprefix(": ")  # a message starts with the path; ": " follows a zip
-    rest = inside.removeprefix("/").removeprefix(name)
-    return known + (rest if rest.startswith(" ") else f": {reason}")

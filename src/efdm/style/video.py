@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,9 +22,8 @@ from efdm.style.color import luminance
 from efdm.style.look import AnyMask, Look
 from efdm.style.motion import box_blur, estimate_motion, match_exposure, warp
 from efdm.style.options import StylizeOptions, Temporal, check_strength
-from efdm.style.pictures import working_size
-from efdm.style.pipeline import match_options
-from efdm.style.stylizer import Region, Stylizer, check_picture, finish, resolve_strength
+from efdm.style.pictures import check_picture, working_size
+from efdm.style.stylizer import Region, Stylizer, finish, resolve_strength
 
 MEMORY = 0.8  # weight of the previous output where the content is unchanged
 UNCHANGED = 6 / 255  # local change at which the weight of the past drops to 1 / e; larger than noise and misalignment
@@ -63,7 +61,6 @@ def _stylize(
     regions: Sequence[tuple[AnyMask, Look]] | None,
     options: StylizeOptions,
 ) -> Iterator[Tensor]:
-    match_with = match_options(stylizer.network, options.method, tolerance=options.tolerance)
     before: Tensor | None = None
     for frame in frames:
         with torch.inference_mode():  # not around the yield, where it would affect the caller
@@ -79,9 +76,7 @@ def _stylize(
             margin = outputs.align(now)
             padded = F.pad(now[None], margin, mode="replicate")
             moved = [Region(_pad_mask(mask, now, margin), part) for mask, part in where]
-            match = partial(stylizer.match_regions, where=moved, method=options.method, options=match_with)
-            shape = (padded.shape[-2], padded.shape[-1])
-            made = F.pad(stylizer.run(padded, shape, match, resolved), [-side for side in margin])
+            made = F.pad(stylizer.run(padded, padded.shape[-2:], moved, resolved), [-side for side in margin])
             made = outputs.blend(now, made[0])
             made = finish(made[None], full, where, resolved)[0]
         before = now
@@ -92,7 +87,7 @@ def _pad_mask(mask: Tensor | None, content: Tensor, margin: Sequence[int]) -> Te
     """Return a mask in the size of a content with a margin."""
     if mask is None:
         return None
-    return F.pad(resize(mask[None, None], (content.shape[-2], content.shape[-1])), margin, mode="replicate")[0, 0]
+    return F.pad(resize(mask[None, None], content.shape[-2:]), margin, mode="replicate")[0, 0]
 
 
 def _prepare_frame(frame: Tensor) -> Tensor:
