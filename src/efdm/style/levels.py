@@ -126,7 +126,11 @@ def make_curves(counts: Tensor, reference: Tensor, tolerance: float = 0.0) -> li
     standard deviations, rounded to a level. May overwrite the counts.
     """
     make = partial(_tolerant_curve, tolerance=tolerance) if tolerance else _curve
-    return [make(*channel) for channel in zip(counts, reference, strict=True)]
+    if not _compiled(counts):
+        return [make(*channel) for channel in zip(counts, reference, strict=True)]
+    curves: dict[int, Curve] = {}
+    _each_row(lambda row: curves.update({row: make(counts[row], reference[row])}), *counts.shape)
+    return [curves[row] for row in range(len(counts))]
 
 
 def map_bins(bins: Tensor, curves: Sequence[Curve]) -> Tensor:
