@@ -204,7 +204,8 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
         (torch.zeros(3, 8, 8, dtype=torch.int32), {}, "content / 255"),
         (PICTURE * 255, {}, "content / 255"),
         (torch.full((3, 8, 8), torch.nan), {}, "from nan to nan$"),
-        (PICTURE, {"style": None}, "style is missing"),
+        (PICTURE, {"style": None}, "pass either a style, or regions"),
+        (PICTURE, {"style": PICTURE, "regions": [(EVERYWHERE, PICTURE)]}, "pass either a style, or regions"),
         (PICTURE, {"style": "stary"}, "'starry'"),
         (PICTURE, {"method": "adian"}, "did you mean 'adain'"),
         (PICTURE, {"preserve_color": "yes"}, "'none', 'content', 'luminance'"),
@@ -225,7 +226,7 @@ PICTURE, BATCH, EVERYWHERE = torch.rand(3, 8, 8), torch.rand(2, 3, 8, 8), torch.
 )
 def test_wrong_arguments_of_stylize(stylizer: Stylizer, content: Tensor, arguments: dict[str, object], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        stylizer.stylize(content, **{"style": PICTURE, **arguments})
+        stylizer.stylize(content, **{"style": None if "regions" in arguments else PICTURE, **arguments})
 
 
 @pytest.mark.parametrize(

@@ -287,8 +287,8 @@ class Stylizer:
         size: Size,
     ) -> list[Region]:
         """Return a look for each region of the contents ``(b, 3, h, w)``, or one look for all of their opaque pixels."""
-        if regions is None and style is None:
-            raise ValueError("style is missing; pass a style, or regions with a style each")
+        if (regions is None) == (style is None):
+            raise ValueError("pass either a style, or regions with a style each")
         found = []
         for mask, part in [(None, style)] if regions is None else regions:
             look = part if isinstance(part, Look) else self.prepare(part, size=size)
