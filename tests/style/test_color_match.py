@@ -115,6 +115,8 @@ def test_masks_and_no_data(kind: str) -> None:
     holes = match_picture(x, y, nodata=None if kind == "float32" else 0)
     np.testing.assert_array_equal(holes[10:], x[10:])
     np.testing.assert_array_equal(ordered(holes[:10]), ordered(y[14:]))
+    with pytest.raises(SettingError, match="list of references is empty"):
+        prepare_reference([])
     with pytest.raises(SettingError, match="no pixels"):
         match_picture(x, y, reference_mask=np.zeros((24, 20)))
     with pytest.raises(SettingError, match=r"24 x 20"):

@@ -110,7 +110,9 @@ def prepare_reference(
     check_match(space, method)
     listed: list[Any] = [*pictures] if isinstance(pictures, list | tuple) else [pictures]
     masks = masks if isinstance(pictures, list | tuple) and masks is not None else [masks] * len(listed)
-    if not listed or len(masks) != len(listed):
+    if not listed:
+        raise SettingError("the list of references is empty; pass at least one picture", "reference")
+    if len(masks) != len(listed):
         raise SettingError(f"expected a mask or None for each of {len(listed)} references, got {len(masks)}", "masks")
     each = (open_planes(picture, mask, nodata, device)[0] for picture, mask in zip(listed, masks, strict=True))
     found = reduce(add, (_reference(planes, space, method) for planes in each))
