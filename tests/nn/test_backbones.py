@@ -219,6 +219,7 @@ def test_gradient_checkpointing_mixes_with_the_same_gradients(name: str, order: 
         ("efficientnet_lite0", {}, ("blocks.1", "blocks.2", "blocks.4")),
         ("convnext_atto", {}, ("stages.0", "stages.1", "stages.2")),
         ("regnetx_002", {}, ("s1", "s2", "s3")),
+        ("tresnet_m", {}, ("body.layer1", "body.layer2", "body.layer3")),  # 16 pixels become channels of the first layer
         ("swin_tiny_patch4_window7_224", {"img_size": 64}, ("layers.0", "layers.1", "layers.2")),
         ("vit_tiny_patch16_224", {"img_size": 64}, ()),
     ],

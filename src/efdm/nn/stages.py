@@ -215,9 +215,12 @@ def stages_at(model: nn.Module, strides: Sequence[int] = STRIDES) -> tuple[str, 
 
     hooks = [model.get_submodule(name).register_forward_hook(partial(measure, name)) for name in family.stages(model)]
     try:
-        first = next(model.parameters())
+        like = next(model.parameters())
         with eval_mode(model):
-            model(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
+            try:
+                model(like.new_zeros(1, *shape))
+            except RuntimeError:  # the model moves pixels into channels before its first convolution
+                model(like.new_zeros(1, 3, *shape[1:]))
     finally:
         for hook in hooks:
             hook.remove()
