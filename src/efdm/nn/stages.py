@@ -92,7 +92,6 @@ FAMILIES: Mapping[tuple[str, str], Family] = {
     ("torchvision", "SwinTransformer"): Family(_children("features", start=1, step=2), -1),
     ("timm", "ConvMixer"): Family(_children("blocks")),
     ("timm", "Hiera"): Family(lambda m: [*_feature_info(m)], -1),
-    ("timm", "Levit"): Family(_children("stages"), -1, stem="stem"),
     ("timm", "VOLO"): Family(lambda m: [*_feature_info(m)], -1, stem="patch_embed"),
     ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 }  # fmt: skip
@@ -112,7 +111,8 @@ def _family_from_feature_info(model: nn.Module) -> Family | None:
         return None
     tokens = len(names) > 1 and len(set(names.values())) == 1  # the resolution of a transformer's blocks does not change
     last = tokens or getattr(model, "output_fmt", "NCHW") in ("NHWC", "NLC")
-    return Family(_named(*names), -1 if last else None, _prefix_tokens)
+    last = last or getattr(model, "use_conv", True) is False  # LeViT has tokens, its variants with convolutions NCHW
+    return Family(_named(*names), -1 if last else None, _prefix_tokens, stem="stem")
 
 
 def stages_of(model: nn.Module) -> dict[str, str]:
