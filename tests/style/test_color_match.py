@@ -115,6 +115,7 @@ def test_masks_and_no_data(kind: str) -> None:
     holes = match_picture(x, y, nodata=None if kind == "float32" else 0)
     np.testing.assert_array_equal(holes[10:], x[10:])
     np.testing.assert_array_equal(ordered(holes[:10]), ordered(y[14:]))
+    np.testing.assert_array_equal(match_picture(x, y, mask=mask.astype("u2")), match_picture(x, y, mask=mask))
     with pytest.raises(SettingError, match="list of references is empty"):
         prepare_reference([])
     with pytest.raises(SettingError, match="no pixels"):
@@ -287,3 +288,13 @@ def test_tolerance_gives_similar_levels_the_same_colour() -> None:
     for wrong in ({"tolerance": -1.0}, {"tolerance": 0.1, "method": "joint"}):
         with pytest.raises(SettingError, match="tolerance"):
             match_picture(content, reference, **wrong)
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda x: torch.from_numpy(x)[None]], ids=["array", "tensor"])
+def test_no_data_is_compared_in_the_dtype_of_the_content(form: Any) -> None:
+    """float16 stores -9999 as -10000."""
+    x, y = np.linspace(-1, 1, 64, dtype="f2").reshape(8, 8), np.linspace(0, 1, 64, dtype="f2").reshape(8, 8)
+    x[:2] = -9999
+    made = np.asarray(match_picture(form(x), form(y), nodata=-9999)).reshape(8, 8)
+    assert (made[:2] == x[0, 0]).all()
+    assert made[2:].min() >= 0

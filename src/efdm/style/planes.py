@@ -52,6 +52,8 @@ def from_array(array: Any, valid: Tensor | None = None, nodata: float | None = N
     """
     pixels = np.atleast_3d(np.asarray(array))
     levels = LEVELS_OF.get(pixels.dtype.name, 0)
+    if nodata is not None and not levels:
+        nodata = pixels.dtype.type(nodata).item()  # as the array stores it: float16 has no 9999
     pixels = np.require(pixels, pixels.dtype.newbyteorder("="), ["C", "W"])  # as torch needs them; other arrays are copied
     kind = torch.int32 if levels else torch.float64 if pixels.dtype == np.float64 else torch.float32
     planar = torch.from_numpy(pixels).permute(2, 0, 1).to(device, kind, copy=True, memory_format=torch.contiguous_format)
@@ -78,7 +80,7 @@ def open_planes(
 
     A picture file gives a `Picture`, an array file an array.
     """
-    valid = None if mask is None else (mask.cpu() if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask))) > 0
+    valid = None if mask is None else mask.cpu() > 0 if isinstance(mask, Tensor) else torch.from_numpy(np.array(mask) > 0)
     opened: Any = given
     if isinstance(given, str | os.PathLike) and Path(given).exists() and is_array_file(given):
         opened = open_array(given)
@@ -96,6 +98,7 @@ def open_planes(
             raise TypeError(f"the tensor contains {found}; expected (channels, h, w) of uint8 or floats")
         levels = 256 if opened.dtype == torch.uint8 else 0
         wide = torch.int32 if levels else torch.promote_types(opened.dtype, torch.float32)
+        nodata = nodata if nodata is None or levels else torch.tensor(nodata, dtype=opened.dtype).item()
         return _make_planes(opened.detach().to(device, wide), levels, valid, nodata), lambda values: values.to(opened)
     if opened.alpha is not None:  # transparent pixels have no colour
         visible = opened.alpha[0] > 0
