@@ -48,9 +48,3 @@ def test_the_wrong_option_is_named(parse: object, setting: str) -> None:
     with pytest.raises(SettingError) as caught:
         parse()
     assert caught.value.settings == (setting,)
-
-
-@pytest.mark.parametrize("name", ["lr", "options.alpha"])
-def test_a_setting_is_given_once(name: str) -> None:
-    with pytest.raises(SettingError, match=f"{name} is given twice"):
-        parse_settings([f"{name}=0.1", f"{name}=0.2"])

@@ -86,14 +86,11 @@ def _setting_types(task: str) -> dict[str, Any]:
 
 def parse_settings(words: Sequence[str], task: str = "dg") -> dict[str, Any]:
     """Parse NAME=VALUE pairs. Tuples are comma-separated; a method's options are ``options.NAME=VALUE`` or a JSON object."""
-    hints, changes, seen = _setting_types(task), dict[str, Any](), set[str]()
+    hints, changes = _setting_types(task), dict[str, Any]()
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise SettingError(f"expected NAME=VALUE such as lr=0.01, got {word!r}", "set")
-        if name in seen:
-            raise SettingError(f"{name} is given twice; remove one of them", "set")
-        seen.add(name)
         if name.startswith(OPTION):
             changes["options"] = {**changes.get("options", {}), name.removeprefix(OPTION): _json_or_text(text)}
             continue
