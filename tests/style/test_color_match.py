@@ -298,3 +298,11 @@ def test_no_data_is_compared_in_the_dtype_of_the_content(form: Any) -> None:
     made = np.asarray(match_picture(form(x), form(y), nodata=-9999)).reshape(8, 8)
     assert (made[:2] == x[0, 0]).all()
     assert made[2:].min() >= 0
+
+
+def test_a_constant_channel_stays_constant_with_a_tolerance() -> None:
+    flat, y = np.full((64, 64), 7, np.uint8), np.random.default_rng(0).integers(0, 255, (64, 64)).astype(np.uint8)
+    assert len(np.unique(match_picture(flat, y))) > 200
+    made = np.unique(match_picture(flat, y, tolerance=0.1))
+    assert len(made) == 1
+    assert abs(int(made[0]) - y.mean()) <= 1

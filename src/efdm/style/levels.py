@@ -175,7 +175,8 @@ def _tolerant_curve(counts: Tensor, reference: Tensor, tolerance: float) -> Curv
     n = counts.sum().clamp(min=1)  # without valid pixels, the counts are 0
     bins, weights = torch.arange(BINS, device=counts.device), counts.double()
     mean = (weights * bins).sum() / n
-    radius = int(tolerance * ((weights * (bins - mean).square()).sum() / (n - 1).clamp(min=1)).sqrt())
+    deviation = ((weights * (bins - mean).square()).sum() / (n - 1).clamp(min=1)).sqrt()
+    radius = max(int(tolerance * deviation), BINS // len(reference))  # at least a level, inside which ties spread values
     last = counts.cumsum(0)
     ranks = torch.stack([(last - counts)[(bins - radius).clamp(min=0)], last[(bins + radius).clamp(max=BINS - 1)]])
     # sums over the order statistics of the reference are piecewise linear in the share of the ranks
