@@ -71,6 +71,10 @@ def _feature_info(model: nn.Module) -> dict[str, int]:
     return dict(zip(names, (row["reduction"] for row in rows), strict=True)) if all(n in modules for n in names) else {}
 
 
+def _listed_in_feature_info(model: nn.Module) -> list[str]:
+    return list(_feature_info(model))
+
+
 _RESNET = _named("layer1", "layer2", "layer3", "layer4")
 _VGG = _children("features", nn.MaxPool2d)
 
@@ -91,8 +95,8 @@ FAMILIES: Mapping[tuple[str, str], Family] = {
     ("timm", "VisionTransformer"): Family(_children("blocks"), -1, _prefix_tokens),
     ("torchvision", "SwinTransformer"): Family(_children("features", start=1, step=2), -1),
     ("timm", "ConvMixer"): Family(_children("blocks")),
-    ("timm", "Hiera"): Family(lambda m: [*_feature_info(m)], -1),
-    ("timm", "VOLO"): Family(lambda m: [*_feature_info(m)], -1, stem="patch_embed"),
+    ("timm", "Hiera"): Family(_listed_in_feature_info, -1),
+    ("timm", "VOLO"): Family(_listed_in_feature_info, -1, stem="patch_embed"),
     ("efdm", "PlainVGG"): Family(_named("stage1", "stage2", "stage3", "stage4", "stage5")),
 }  # fmt: skip
 
@@ -109,9 +113,11 @@ def _family_from_feature_info(model: nn.Module) -> Family | None:
     names = _feature_info(model)
     if not names:
         return None
-    tokens = len(names) > 1 and len(set(names.values())) == 1  # the resolution of a transformer's blocks does not change
-    last = tokens or getattr(model, "output_fmt", "NCHW") in ("NHWC", "NLC")
-    last = last or getattr(model, "use_conv", True) is False  # LeViT has tokens, its variants with convolutions NCHW
+    last = (
+        (len(names) > 1 and len(set(names.values())) == 1)  # the resolution of a transformer's blocks does not change
+        or getattr(model, "output_fmt", "NCHW") in ("NHWC", "NLC")
+        or getattr(model, "use_conv", True) is False  # LeViT has tokens, its variants with convolutions NCHW
+    )
     return Family(_named(*names), -1 if last else None, _prefix_tokens, stem="stem")
 
 
