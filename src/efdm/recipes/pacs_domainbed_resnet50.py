@@ -2,7 +2,7 @@
 
 claim     EFDMix is better than ERM under DomainBed's protocol.
 command   efdm dg run pacs_domainbed_resnet50 --data PACS --weights resnet50.safetensors -o runs/domainbed
-time      not measured: no ImageNet weights of ResNet-50 were available here
+time      not measured: torchvision's ImageNet weights of ResNet-50 were not available here
 expected  published: EFDMix 87.9 (paper); ERM 86.7 with the oracle and 85.5 with training-domain validation (DomainBed)
 runs      120 (4 methods x (4 domains + 6 pairs of domains) x 3 seeds)
 
