@@ -55,7 +55,7 @@ class Predictions:
 
     def accuracy(self, by: Literal["domain", "label"]) -> dict[str, tuple[int, int]]:
         """Return (correct, total) for every domain or true class."""
-        return {name: count_correct(group) for name, group in self._grouped(by).items()}
+        return {name: correct_and_total(group) for name, group in self._grouped(by).items()}
 
     def confusion(self) -> dict[str, dict[str, int]]:
         """Return the confusion matrix: how often each class was predicted for each true class."""
@@ -69,7 +69,7 @@ class Predictions:
         return groups
 
 
-def count_correct(predictions: Sequence[Prediction]) -> tuple[int, int]:
+def correct_and_total(predictions: Sequence[Prediction]) -> tuple[int, int]:
     """Return the number of correct predictions and the number of all predictions."""
     return sum(p.is_correct for p in predictions), len(predictions)
 
@@ -159,7 +159,7 @@ def _json(predictions: Predictions, rows: list[dict[str, Any]]) -> str:
     content: dict[str, Any] = {"classes": predictions.classes, "train_domains": predictions.train_domains}
     if predictions.labels == "folders":
         content["accuracy"] = {
-            "all": count_correct(predictions.found),
+            "all": correct_and_total(predictions.found),
             "domains": predictions.accuracy("domain"),
             "classes": predictions.accuracy("label"),
         }

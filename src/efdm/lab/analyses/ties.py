@@ -32,12 +32,15 @@ PANELS = {"output": "after the stage", "activation": "last activation in the sta
 
 
 def with_prelu(model: nn.Module) -> nn.Module:
-    """Return a copy of the model with PReLU in place of every ReLU and ReLU6, and unchanged weights."""
+    """Return a copy of the model with PReLU in place of every ReLU and ReLU6, and unchanged weights.
+
+    The slopes have PyTorch's initial value; the paper gives none.
+    """
     model = copy.deepcopy(model)
     for module in list(model.modules()):
         for name, child in list(module._modules.items()):  # named_children skips a second name of the same module
             if isinstance(child, RELUS):
-                setattr(module, name, nn.PReLU(init=0.25).to(device_of(model)).train(child.training))  # paper's slope
+                setattr(module, name, nn.PReLU().to(device_of(model)).train(child.training))
     return model
 
 

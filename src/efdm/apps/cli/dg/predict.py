@@ -18,7 +18,7 @@ from efdm.apps.cli.progress import show_progress
 from efdm.apps.cli.recognition_options import MODEL_HELP
 from efdm.apps.cli.report import print_accuracy
 from efdm.dg.classifier import load_classifier
-from efdm.dg.predictions import Columns, Labels, Predictions, check_path, count_correct, predict_files, save_predictions
+from efdm.dg.predictions import Columns, Labels, Predictions, check_path, correct_and_total, predict_files, save_predictions
 from efdm.text import plural
 
 
@@ -61,7 +61,7 @@ def _print_predictions(predictions: Predictions, columns: Columns, out: Path | N
             print_text(f"  {count:6}  {label}")
     if predictions.labels == "folders":
         domains = predictions.accuracy("domain")
-        total = {"all": count_correct(predictions.found)} if len(domains) > 1 else {}
+        total = {"all": correct_and_total(predictions.found)} if len(domains) > 1 else {}
         print_accuracy("these pictures", {name or "all": counts for name, counts in (domains | total).items()})
         if trained_on := [domain for domain in domains if domain in predictions.train_domains]:
             print_warning(f"accuracy on training domains ({', '.join(trained_on)}) says nothing about new domains")
