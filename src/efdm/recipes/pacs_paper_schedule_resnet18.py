@@ -2,7 +2,7 @@
 
 claim     ERM < MixStyle < EFDMix with random partners.
 command   efdm dg run pacs_paper_schedule_resnet18 --data PACS --weights resnet18.safetensors -o runs/paper18 --lanes 4
-time      about 18 s a run on one H200, after a minute to read and compile
+time      16 to 42 s a run on one H200, depending on what else ran there, after a minute to read and compile
 expected  published averages: ERM 79.5, MixStyle 82.6, EFDMix 83.4. Measured (5 seeds): erm 78.3, mixstyle 82.6,
           efdmix-flow 82.8; efdmix was not run
 runs      80 (4 methods x 4 domains x 5 seeds)

@@ -2,7 +2,7 @@
 
 claim     equal values come from ReLU; with PReLU, histogram matching (hm) and the tie rules agree with efdmix.
 command   efdm dg run pacs_prelu_resnet18 --data PACS --weights resnet18.safetensors -o runs/prelu18 --lanes 4
-time      about 9 s a run on one H200, after a minute to read and compile
+time      about 9 s a run on one H200 (hm 15 s), longer beside other runs, after a minute to read and compile
 expected  no published numbers in the main paper. Measured (5 seeds): erm 78.9, adamean 80.0, adastd 79.7, mixstyle 78.5,
           hm 79.1, efdmix 79.3, efdmix-flow 81.5, efdmix-random 79.1, efdmix-neighbor 79.2
 runs      180 (9 methods x 4 domains x 5 seeds)

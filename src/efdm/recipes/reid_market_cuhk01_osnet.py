@@ -2,7 +2,7 @@
 
 claim     ERM < MixStyle < EFDMix in both directions: trained on Market-1501 and tested on CUHK01, and vice versa.
 command   efdm reid run reid_market_cuhk01_osnet --data market=market1501.zip --data cuhk01=cuhk01.zip -o runs/reid --lanes 4
-time      about 35 s a run on one H200, after a minute to read and compile
+time      35 to 65 s a run on one H200, after a minute to read and compile
 expected  mAP with ERM 15.9 on CUHK01 and 7.2 on Market-1501; with EFDMix 15.4 and 8.3; no difference is significant. The
           paper has no numbers for these sets, and starts from ImageNet
 runs      30 (5 methods x 2 directions x 3 seeds)
