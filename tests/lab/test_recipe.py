@@ -35,13 +35,17 @@ def test_packaged_recipes(name: str) -> None:
     assert str(len(jobs)) == described["runs"].split()[0]
     assert len({planned.run for planned, _ in jobs}) == len(jobs)
     for _, settings in jobs:
-        recipe.kind.task.check(settings)
+        recipe.task_row.task.check(settings)
     for changes in (recipe.settings, *recipe.rows.values()):
         for stage in changes.get("stages", ()):
             find_stage(_built(recipe.settings["backbone"]), stage)
     columns = {*domains, AVERAGE}
     if recipe.task == "reid":
-        columns = {f"{recipe.rules.column(cell)} {score}" for cell in recipe.rules.cells(domains) for score in recipe.scores}
+        columns = {
+            f"{recipe.protocol_row.column(cell)} {score}"
+            for cell in recipe.protocol_row.cells(domains)
+            for score in recipe.scores
+        }
     assert all(set(line.values) <= columns for line in recipe.published)
     assert not recipe.published or {line.row for line in recipe.published} & set(recipe.rows)
     back = Recipe(**json.loads(json.dumps(as_json(recipe))))

@@ -53,4 +53,4 @@ def test_committed_records_keep_their_identities(recipe: Path) -> None:
     study = read_study(recipe.parent)
     assert {record["run"] for record in read_records(recipe.with_name(FILE))} <= {planned.run for planned in study.plan}
     for planned in study.plan:
-        assert identity(study.recipe.kind.settings(**planned.settings)) == planned.run
+        assert identity(study.recipe.task_row.settings(**planned.settings)) == planned.run

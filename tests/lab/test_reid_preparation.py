@@ -61,7 +61,7 @@ def test_cells_are_the_pairs_of_sets() -> None:
     assert len(cells) == len(set(cells)) == 6
     assert Cell(("a",), ("b",)) in cells
     back = replace(recipe, protocol="leave-one-out")
-    assert recipe.rules.column(cells[0]) == "a → b"
+    assert recipe.protocol_row.column(cells[0]) == "a → b"
     assert next(p.cell.train for p, _ in expand(back, ["a", "b", "c"], seeds=[0], methods=["erm"])) == ("b", "c")
 
 

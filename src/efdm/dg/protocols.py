@@ -53,7 +53,7 @@ class Protocol:
 
     about: str
     cells: Callable[[Sequence[str]], list[Cell]]  # the runs for a list of domains
-    listed: Literal["test", "train"]  # the side of a cell that names its column in a table
+    columns: Literal["test", "train"]  # the domains of a cell that are a column of a table
     heading: Literal["domain", "direction"] = "domain"  # of a column; a direction is "training → test domains"
     scored: Literal["all", "rest"] = "all"  # "rest" excludes the split "val" of a test domain
     split: Callable[[Any, int], Any] | None = None  # returns the data with the splits of a seed; None keeps its splits
@@ -65,12 +65,12 @@ class Protocol:
         """Return the name of the column of a cell."""
         if self.heading == "direction":
             return f"{' + '.join(cell.train)} → {' + '.join(cell.test)}"
-        (domain,) = getattr(cell, self.listed)
+        (domain,) = getattr(cell, self.columns)
         return str(domain)
 
     def validation_cells(self, domains: Sequence[str]) -> list[Cell]:
         """Return the additional cells for leave-one-domain-out cross-validation, with every pair of domains left out."""
-        if self.listed != "test":
+        if self.columns != "test":
             raise SettingError("the protocol has no second training domain to leave out; use another rule", "selections")
         return leave_out(domains, 2)
 

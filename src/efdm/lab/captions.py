@@ -32,14 +32,14 @@ def accuracy_sentences(
     study: Study, made: Numbers, selection: str, score: str, std: str, published: Sequence[Published]
 ) -> list[str]:
     """Return the caption of a table of accuracies or other scores, ``made``, with lines of ``published`` numbers."""
-    recipe, protocol, rule = study.recipe, study.recipe.rules, SELECTIONS[selection]
-    columns = {"test": "test domain", "train": "training domain"}[protocol.listed]
+    recipe, protocol, rule = study.recipe, study.recipe.protocol_row, SELECTIONS[selection]
+    columns = {"test": "test domain", "train": "training domain"}[protocol.columns]
     columns = "training data → test data" if protocol.heading == "direction" else columns
     finished = f"{len(study.plan) - len(study.missing)} of {len(study.plan)} runs have finished"
     return [
         f"{recipe.data}, {recipe.protocol}: {protocol.about}. Columns: {columns}.",
         *(
-            recipe.kind.measures(study.plan)
+            recipe.task_row.measures(study.plan)
             or [f"Accuracy in %{score_words(study, score, rule.scored or protocol.scored)}."]
         ),
         f"Selection: {selection} ({rule.about}).",
@@ -60,7 +60,7 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
     except_for = f" (the official test pictures for {', '.join(sorted(official))})" if official else ""
     if official and official == tested:
         scored, except_for = "official", ""
-    (which, but), several = PICTURES[scored], "" if study.recipe.rules.listed == "test" else "s together"
+    (which, but), several = PICTURES[scored], "" if study.recipe.protocol_row.columns == "test" else "s together"
     return {
         "pooled": f" over {which} pictures of the test domain{several}{but}{except_for}",
         "mean of domains": f", the mean over test domains, each over {which} pictures{but}{except_for}",
@@ -70,7 +70,7 @@ def score_words(study: Study, score: str, scored: str = "") -> str:
 
 def spread_words(study: Study, std: str) -> str:
     """Return a sentence on the spread after the ±, and on averages."""
-    averages = study.recipe.rules.heading == "domain"
+    averages = study.recipe.protocol_row.heading == "domain"
     if len({planned.seed for planned in study.plan}) == 1:
         return "One seed; the average is over domains." if averages else "One seed."
     over = "; averages are over domains within each seed" if averages else ""
@@ -110,7 +110,9 @@ def _value_text(value: Any) -> str:
 def row_sentences(study: Study) -> list[str]:
     """Return a sentence for each row whose name is not its method with default options, or those of the first draw."""
     first = next(iter(hparam_grid(study.recipe)))
-    rows = {p.row: _method_text(p.settings, study.recipe.kind.methods) for p in reported_runs(study) if p.hparams == first}
+    rows = {
+        p.row: _method_text(p.settings, study.recipe.task_row.methods) for p in reported_runs(study) if p.hparams == first
+    }
     return [f"{row}: {words}." for row, words in rows.items() if words != row]
 
 

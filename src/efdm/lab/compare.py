@@ -86,7 +86,7 @@ def holm(differences: Iterable[Difference]) -> list[Difference]:
 def comparison_parts(study: Study, selection: str = "last", score: str = "") -> dict[str, Numbers]:
     """Return the numbers that are compared: those of every direction, by name, or all in one part for their averages."""
     made = numbers(study, selection, score or study.recipe.scores[0])
-    if study.recipe.rules.heading == "direction":
+    if study.recipe.protocol_row.heading == "direction":
         return {column: replace(made, columns=[column]) for column in made.columns}
     return {"": made}
 

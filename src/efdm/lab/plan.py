@@ -62,11 +62,11 @@ def expand(
         check_choice("columns", column, domains)
     if fixed := sorted({*FIXED, "method", *recipe.grid, *(DRAWN if recipe.draws else ())} & set(changes)):
         raise SettingError(f"{', '.join(fixed)} cannot be overridden: the recipe sets it; write your own recipe", fixed)
-    protocol = recipe.rules
+    protocol = recipe.protocol_row
     cells = protocol.cells(domains)
     if any(SELECTIONS[name].pairs == "needed" for name in recipe.selections):
         cells += protocol.validation_cells(domains)
-    cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, protocol.listed))]
+    cells = [c for c in cells if columns is None or set(columns) & set(getattr(c, protocol.columns))]
     rows = [row for row in recipe.rows if methods is None or row in methods]
     grid = enumerate(hparam_grid(recipe).items())
     made = []
@@ -100,14 +100,14 @@ def display(value: Any) -> str:
 def _settings(
     recipe: Recipe, row: str, cell: Cell, seed: int, hparams: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> RecognitionSettings:
-    protocol, own = recipe.rules, recipe.rows[row]
+    protocol, own = recipe.protocol_row, recipe.rows[row]
     method = own.get("method", row)
     # stored size and splits determine the pictures, so they are part of the data set's name and of the identity
     stored = f", kept at {recipe.picture_size} px" if recipe.picture_size and "size" not in changes else ""
-    side = getattr(cell, protocol.listed)
+    side = getattr(cell, protocol.columns)
     column = recipe.columns.get(side[0], {}) if len(side) == 1 else {}
-    return recipe.kind.settings(**{
-        **recipe.kind.method_settings(method, cell),
+    return recipe.task_row.settings(**{
+        **recipe.task_row.method_settings(method, cell),
         **protocol.settings_for(cell),
         **recipe.settings,
         **column,
@@ -126,7 +126,7 @@ def merged(before: Iterable[Planned], more: Iterable[Planned], recipe: Recipe) -
     """Return both plans merged, without duplicates. Raise a SettingError if runs of a row were started differently."""
     found = {planned.place: planned for planned in before}
     alike = {_group(planned, recipe): planned for planned in found.values()}
-    varying = {*FIXED, *recipe.kind.settings.movable} - {"data"}
+    varying = {*FIXED, *recipe.task_row.settings.movable} - {"data"}
     for planned in more:
         same = found.setdefault(planned.place, planned)
         if same.run == planned.run:

@@ -83,7 +83,7 @@ def sweep_settings(recipe: Recipe, out: Path, changes: Mapping[str, Any], method
     settings = {**recipe.settings, **changes}
     machine = device_settings(settings, runs="many")
     if not (out / sweep.RECIPE).exists():  # a started sweep does not need the weights again
-        check_backbone(settings, recipe.kind.settings)
+        check_backbone(settings, recipe.task_row.settings)
     return {**changes, **machine}
 
 

@@ -91,16 +91,16 @@ class Recipe:
         if not isinstance(self.methods, Mapping):
             object.__setattr__(self, "methods", {row: {} for row in self.methods})
         if not self.selections:
-            object.__setattr__(self, "selections", self.kind.default_selections)
+            object.__setattr__(self, "selections", self.task_row.default_selections)
         if not self.scores:
-            object.__setattr__(self, "scores", self.kind.default_scores(self.rules))
+            object.__setattr__(self, "scores", self.task_row.default_scores(self.protocol_row))
         self._check()
 
     def _check(self) -> None:
         choices = {
             "std": ((self.std,), STDS),
-            "selections": (self.selections, self.kind.selections),
-            "scores": (self.scores, self.kind.scores),
+            "selections": (self.selections, self.task_row.selections),
+            "scores": (self.scores, self.task_row.scores),
         }
         for argument, (names, allowed) in choices.items():
             for name in names:
@@ -110,10 +110,10 @@ class Recipe:
         if self.grid and self.draws:
             raise SettingError("a recipe has a grid or draws, not both", ("grid", "draws"))
         for row, changes in self.rows.items():
-            check_method("method", changes.get("method", row), self.kind.methods)
+            check_method("method", changes.get("method", row), self.task_row.methods)
         in_grid = [{name: value} for name, values in self.grid.items() for value in values]
         for changes in (self.settings, *in_grid, *self.rows.values(), *self.columns.values()):
-            self.kind.check_changes(changes)
+            self.task_row.check_changes(changes)
         for row in (name for chain in (*self.orders, *self.contrasts, *self.separate_contrasts) for name in chain):
             check_choice("row", row, self.rows)
 
@@ -124,16 +124,16 @@ class Recipe:
         return self.methods
 
     @property
-    def kind(self) -> LabTask:
+    def task_row(self) -> LabTask:
         """The row of `TASKS`."""
         check_choice("task", self.task, TASKS)
         return TASKS[self.task]
 
     @property
-    def rules(self) -> Protocol:
+    def protocol_row(self) -> Protocol:
         """The row of the task's protocols."""
-        check_choice("protocol", self.protocol, self.kind.protocols)
-        return self.kind.protocols[self.protocol]
+        check_choice("protocol", self.protocol, self.task_row.protocols)
+        return self.task_row.protocols[self.protocol]
 
 
 @cache

@@ -69,7 +69,7 @@ def accuracy_table(study: Study, selection: str = "last", score: str = "", std: 
 
 def score_groups(recipe: Recipe) -> list[tuple[str, ...]]:
     """Return the scores of each table. A table of directions has all scores and no averages over columns."""
-    return [recipe.scores] if recipe.rules.heading == "direction" else [(score,) for score in recipe.scores]
+    return [recipe.scores] if recipe.protocol_row.heading == "direction" else [(score,) for score in recipe.scores]
 
 
 def _score_suffix(study: Study, score: str) -> str:
@@ -137,7 +137,7 @@ def comparison_table(
         recipe = replace(recipe, orders=(), contrasts=recipe.separate_contrasts)
     score = score or recipe.scores[0]
     made = numbers(study, selection, score)
-    by_direction = recipe.rules.heading == "direction"
+    by_direction = recipe.protocol_row.heading == "direction"
     by_part = compared(comparison_parts(study, selection, score), recipe.orders, recipe.contrasts)
     found = {f"{part}: " if part else "": differences for part, differences in by_part.items()}
     count = sum(map(len, found.values()))

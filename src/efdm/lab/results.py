@@ -50,9 +50,9 @@ class Numbers:
 def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Numbers:
     """Return the scores of the records that a selection rule chooses. A number needs every run that the rule depends on."""
     check_choice("selection", selection, study.recipe.selections)
-    kind = study.recipe.kind
-    check_choice("score", score, kind.scores)
-    rule, protocol = SELECTIONS[selection], study.recipe.rules
+    scores = study.recipe.task_row.scores
+    check_choice("score", score, scores)
+    rule, protocol = SELECTIONS[selection], study.recipe.protocol_row
     groups: dict[tuple[str, str, int], list[Planned]] = {}  # the candidate runs of each number
     for planned in reported_runs(study):
         row = row_name(planned) if rule.among == "nothing" else planned.row
@@ -68,7 +68,7 @@ def numbers(study: Study, selection: str = "last", score: str = "pooled") -> Num
         candidates = _candidates(study, rule, group, protocol.scored)
         if candidates is not None:
             hparams, record = rule.choose(candidates)
-            found[row][column][seed] = kind.scores[score](record, candidates.cell, rule.scored or protocol.scored)
+            found[row][column][seed] = scores[score](record, candidates.cell, rule.scored or protocol.scored)
             chosen[row].setdefault(column, {})[seed] = hparams
     return Numbers(rows, columns, found, wanted, chosen)
 
@@ -87,7 +87,7 @@ def reported_runs(study: Study) -> list[Planned]:
 
 def _is_pair(study: Study, cell: Cell) -> bool:
     """Return True for a run that leaves out a second domain, which only cross-validation needs."""
-    return study.recipe.rules.listed == "test" and len(cell.test) > 1
+    return study.recipe.protocol_row.columns == "test" and len(cell.test) > 1
 
 
 def _candidates(study: Study, rule: Selection, group: list[Planned], scored: str) -> Candidates | None:

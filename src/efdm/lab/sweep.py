@@ -152,7 +152,9 @@ def run(
         diverged: list[DivergedError] = []
         for same, of_seed in _by_splits(recipe, waiting.values(), pictures):
             try:
-                train_runs(recipe.kind.task, same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished)
+                train_runs(
+                    recipe.task_row.task, same, of_seed, out / RUNS, lanes=lanes, progress=progress, finished=finished
+                )
             except DivergedError as error:  # raised when the other runs have finished
                 diverged.append(error)
         if diverged:
@@ -166,22 +168,22 @@ def run(
 
 def _by_splits(recipe: Recipe, runs: Iterable[Settings], data: Any) -> Iterator[tuple[list[Settings], Any]]:
     """Yield all runs with their pictures together, or seed by seed if every seed has its own splits."""
-    split = recipe.rules.split
+    split = recipe.protocol_row.split
     for seed, same in groupby(runs, key=lambda settings: settings.seed if split else 0):
         yield list(same), split(data, seed) if split else data
 
 
 def _check_runs(recipe: Recipe, runs: Sequence[Settings], data: Any) -> None:
     """Raise for problems that would stop a sweep midway or prevent its tables."""
-    if recipe.rules.split is None:
+    if recipe.protocol_row.split is None:
         _check_val(recipe, runs, data)
         if any(SELECTIONS[name].val == "test" for name in recipe.selections):
             check_unseen(data)
     for same, pictures in _by_splits(recipe, runs, data):
         for settings in same:
-            recipe.kind.task.check(settings)
+            recipe.task_row.task.check(settings)
             try:
-                recipe.kind.sampler(settings, pictures)
+                recipe.task_row.sampler(settings, pictures)
             except ValueError as error:
                 names = error.settings if isinstance(error, SettingError) else ("batch",)
                 raise SettingError(f"{run_label(settings)}: {error}", names) from error

@@ -118,7 +118,7 @@ TASKS: Mapping[str, LabTask] = {
         method_settings=_dg_method_settings,
         protocols=PROTOCOLS,
         scores=SCORES,
-        default_scores=lambda protocol: ("pooled",) if protocol.listed == "test" else ("pooled", "mean of domains"),
+        default_scores=lambda protocol: ("pooled",) if protocol.columns == "test" else ("pooled", "mean of domains"),
         task=dg.training.ClassifierTask,
         sampler=dg.training.sampler,
     ),
