@@ -30,6 +30,8 @@ def test_common_and_differing_settings() -> None:
     for words in ("tiny", "lr 0.001", "cosine schedule", "sgd", "batch 8 to 64"):
         assert words in caption
     assert "Iterations: 30 for erm; 60 for efdmix." in caption
+    two = small(methods=["erm"], settings={"iterations": 1600}, columns={"art": {"iterations": 800}})
+    assert "iterations 800 or 1,600" in " ".join(accuracy_table(studied(two, lambda *_: 50.0)).caption)
 
 
 def test_rows_with_other_names_or_options() -> None:

@@ -95,9 +95,9 @@ def _setting_text(study: Study, row: str, name: str) -> str:
     """Return a row's value of a setting, or all its values if columns or the grid differ."""
     values = [p.settings[name] for p in reported_runs(study) if p.row == row and name in p.settings]
     by_text = {_value_text(value): value for value in values}
-    if len(by_text) > 2 and all(isinstance(value, int | float) for value in values):
+    if all(isinstance(value, int | float) for value in values):
         ordered = sorted(by_text, key=lambda text: by_text[text])
-        return f"{ordered[0]} to {ordered[-1]}"
+        return f"{ordered[0]} to {ordered[-1]}" if len(ordered) > 2 else " or ".join(ordered)
     return " or ".join(sorted(by_text))
 
 
@@ -145,12 +145,13 @@ def _by_frequency(count: Counter[str]) -> str:
 def _published_sentences(study: Study, published: Sequence[Published], std: str) -> list[str]:
     if not published:
         return []
-    ours = {_comparable_name(str(planned.settings.get("backbone", ""))) for planned in study.plan}
-    other = sorted({line.backbone for line in published if _comparable_name(line.backbone) not in ours})
-    network = f"another backbone ({', '.join(other)}), so they are not directly comparable" if other else "the same backbone"
+    ours = sorted({str(planned.settings.get("backbone", "")) for planned in study.plan})
+    known = set(map(_comparable_name, ours))
+    other = sorted({line.backbone for line in published if _comparable_name(line.backbone) not in known})
+    differ = f"another backbone ({', '.join(other)}) than ours ({', '.join(ours)}), so they are not directly comparable"
     spreads = any(spread is not None for line in published for _, spread in line.values.values())
     note = [f"Their ± is the {STDS[PUBLISHED_STD].words}."] if spreads and std != PUBLISHED_STD else []
-    return [f"Published numbers are for {network}.", *note]
+    return [f"Published numbers are for {differ if other else 'the same backbone'}.", *note]
 
 
 def _comparable_name(name: str) -> str:
