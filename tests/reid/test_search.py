@@ -74,6 +74,12 @@ def test_files_of_a_published_layout(model: torch.nn.Module, market: Path) -> No
         assert "0000_c1s1_000001_00.png" in names
 
 
+def test_other_versions_of_the_pictures_are_not_searched(model: torch.nn.Module, tmp_path: Path) -> None:
+    write_person(make_market(tmp_path, people=2, size=SIZE) / "gt_bbox" / "0002_c1s1_000002_00.png", 2, 1, 0, SIZE)
+    found = search_files(model, tmp_path / "query", tmp_path, size=SIZE, top=100)
+    assert {hit.name.split("/")[0] for hit in found.hits(0)} == {"bounding_box_test"}
+
+
 def test_files_below_a_folder_or_zip_are_queries(model: torch.nn.Module, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "people.zip", "w") as archive:
         for person in ("ann", "bob"):
