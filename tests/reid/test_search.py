@@ -109,6 +109,11 @@ def test_pictures_without_names_of_a_layout_are_searched(model: torch.nn.Module,
         search_files(model, tmp_path / "gallery" / "damaged.png", tmp_path / "gallery", size=SIZE)
 
 
+def test_a_wrong_query_is_reported_before_the_gallery_is_read(model: torch.nn.Module, tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"nobody\.png does not exist"):
+        search_files(model, tmp_path / "nobody.png", tmp_path / "gallery", size=SIZE)
+
+
 def test_a_named_layout_is_required_to_fit(market: Path) -> None:
     with pytest.raises(PictureError, match="cuhk01"):
         read_pictures(market, "cuhk01", size=SIZE)

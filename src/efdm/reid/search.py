@@ -148,11 +148,12 @@ def search_files(
     pictures are listed in ``skipped`` of the sets.
     """
     run = functools.partial(search, model, size=size, top=top, progress=progress)
-    pictures = read_pictures(gallery, layout, size=size, progress=progress)
+    read = functools.partial(read_pictures, layout=layout, size=size, progress=progress)
     try:
         inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
     except ValueError:
-        return run(read_pictures(query, layout, size=size, progress=progress), pictures)
+        return run(read(query), read(gallery))  # an error in the query is reported before a large gallery is read
+    pictures = read(gallery)
     if inside == ".":
         return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
