@@ -45,7 +45,7 @@ def test_another_split_without_damaged_and_missing_pictures(paths: dict[str, Pat
     for probe in probes[1:4]:
         probe.unlink()
     found = read_sets(paths, size=SIZE, damaged="skip").with_split(4)["grid"]  # trains on people 5, 6 and 1
-    assert [found.names[i].split("/")[1][:4] for i in found.select("train").tolist()] == ["0001", "0005", "0006", "0005", "0006"]
+    assert found.people[found.select("train")].tolist() == [1, 5, 6, 5, 6]
     assert found.counts()["query"]["pictures"] == 0
 
 
