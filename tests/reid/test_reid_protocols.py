@@ -66,6 +66,8 @@ def test_a_gallery_without_queries_is_an_incomplete_copy() -> None:
     assert default_protocol(data) == "official"  # not a protocol that would score the training pictures
     with pytest.raises(SettingError, match="no published queries; complete the copy"):
         make_trials(data)
+    with pytest.raises(SettingError, match=r"no published queries; list_query\.txt not found; complete the copy"):
+        make_trials(replace(data, notes=["list_query.txt not found"]))
 
 
 @pytest.mark.parametrize("protocol", ["official", "person-camera"])

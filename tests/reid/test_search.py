@@ -74,6 +74,12 @@ def test_files_of_a_published_layout(model: torch.nn.Module, market: Path) -> No
         assert "0000_c1s1_000001_00.png" in names
 
 
+def test_other_versions_of_the_pictures_are_not_searched(model: torch.nn.Module, tmp_path: Path) -> None:
+    write_person(make_market(tmp_path, people=2, size=SIZE) / "gt_bbox" / "0002_c1s1_000002_00.png", 2, 1, 0, SIZE)
+    found = search_files(model, tmp_path / "query", tmp_path, size=SIZE, top=100)
+    assert {hit.name.split("/")[0] for hit in found.hits(0)} == {"bounding_box_test"}
+
+
 def test_files_below_a_folder_or_zip_are_queries(model: torch.nn.Module, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "people.zip", "w") as archive:
         for person in ("ann", "bob"):
@@ -101,6 +107,11 @@ def test_pictures_without_names_of_a_layout_are_searched(model: torch.nn.Module,
     assert [name for name, _ in found.gallery.skipped] == ["damaged.png"]
     with pytest.raises(PictureError, match=r"damaged\.png holds no readable pictures: .*not a picture"):
         search_files(model, tmp_path / "gallery" / "damaged.png", tmp_path / "gallery", size=SIZE)
+
+
+def test_a_wrong_query_is_reported_before_the_gallery_is_read(model: torch.nn.Module, tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"nobody\.png does not exist"):
+        search_files(model, tmp_path / "nobody.png", tmp_path / "gallery", size=SIZE)
 
 
 def test_a_named_layout_is_required_to_fit(market: Path) -> None:

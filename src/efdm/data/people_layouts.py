@@ -66,8 +66,7 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     if not 0 <= split < row.splits:
         raise SettingError(f"split must be from 0 to {row.splits - 1} for {layout}, got {split}", "split")
     matches = _match(path, sources, row.pattern)
-    others = [source.name for source in sources if source.name not in matches]
-    strays = [name for name in others if not set(row.beside) & set(PurePosixPath(name).parts[:-1])]
+    strays = [source.name for source in sources if source.name not in matches and not is_beside(source.name, row)]
     total = len(matches) + len(strays)
     if not matches or len(strays) > FEW * total:
         wrong = f"{len(strays)} of {plural(total, 'picture')} are not named as in {layout}: {first_few(strays)}"
@@ -84,6 +83,11 @@ def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:
     return Found(divided, skipped, notes + _people_in_both(divided), layout)
 
 
+def is_beside(name: str, row: Layout) -> bool:
+    """Return True for a file in one of the folders ``row.beside``, such as ``gt_bbox`` of Market-1501."""
+    return not set(row.beside).isdisjoint(PurePosixPath(name).parts[:-1])
+
+
 def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
     """Return a phrase for each split in ``counts`` that has another number of pictures than the published set."""
     published = zip(SPLITS, LAYOUTS[layout].published, strict=False)
@@ -91,9 +95,13 @@ def missing(layout: str, counts: Mapping[str, int]) -> list[str]:
 
 
 def _recognise(path: Path, sources: Sequence[Source]) -> str:
-    """Return the layout that matches most of about a thousand names, the first one if several match equally many."""
+    """Return the layout that explains most of about a thousand names, the first one if several explain equally many."""
     sources = sources[:: max(1, len(sources) // 1000)]
-    counts = {name: len(_match(path, sources, row.automatic or row.pattern)) for name, row in LAYOUTS.items()}
+    counts = {}
+    for name, row in LAYOUTS.items():
+        matches = _match(path, sources, row.automatic or row.pattern)
+        # CUHK03 has two versions of every picture, and the first one may be incomplete
+        counts[name] = sum(own.name in matches or is_beside(own.name, row) for own in sources) if matches else 0
     best = max(counts, key=counts.__getitem__)
     if not counts[best]:
         examples = "; ".join(f"{name} {row.example}" for name, row in LAYOUTS.items() if row.splits < 20)

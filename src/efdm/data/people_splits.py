@@ -107,7 +107,7 @@ def _find_file(path: Path, file: str) -> Source | None:
 
 
 def _read_published(source: Source, read: Any, split: int) -> Any:
-    with reading(f"{source.path}: {source.name}", "is not the published file"):
+    with reading(str(source), "is not the published file"):
         return read(source, split)
 
 

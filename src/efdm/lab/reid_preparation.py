@@ -42,9 +42,9 @@ class FileSets(PersonSets):
         """Return the sets with one of their published splits. Sets with a single split are unchanged."""
         sets = dict(self.sets)
         for name in (name for name, layout in self.layouts.items() if LAYOUTS[layout].splits > 1):
-            index = {file: i for i, file in enumerate(sets[name].names)}
-            shots = find_people(self.paths[name], self.layouts[name], split).shots
-            at = {part: torch.tensor(sorted(index[s.name] for s in shots if part in s.splits)) for part in SPLITS}
+            parts = {shot.name: shot.splits for shot in find_people(self.paths[name], self.layouts[name], split).shots}
+            files = [parts.get(file, ()) for file in sets[name].names]
+            at = {part: torch.tensor([part in own for own in files]).nonzero()[:, 0] for part in SPLITS}
             sets[name] = replace(sets[name], splits=at)
         return FileSets(sets, paths=self.paths, layouts=self.layouts)
 

@@ -72,7 +72,8 @@ def official(data: PersonSet, seed: int) -> list[Trial]:
     if missing := [name for name, at in zip(("queries", "gallery"), trial, strict=True) if not len(at)]:
         others = " or ".join(name for name in PROTOCOLS if name != "official")
         remedy = f"complete the copy, or choose {others}, which divide the training pictures"
-        raise SettingError(f"{data.name} has no published {' and '.join(missing)}; {remedy}", "protocol")
+        wrong = "; ".join([f"{data.name} has no published {' and '.join(missing)}", *data.notes])
+        raise SettingError(f"{wrong}; {remedy}", "protocol")
     return [trial]
 
 

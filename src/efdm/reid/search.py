@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from efdm.data.folders import find_pictures
 from efdm.data.images import Picture, PictureError, StrPath, resize
 from efdm.data.people import UNNAMED, PersonSet, read_shots
-from efdm.data.people_layouts import find_people
+from efdm.data.people_layouts import LAYOUTS, find_people, is_beside
 from efdm.data.people_splits import Found, Shot
 from efdm.data.sheets import sheet
 from efdm.progress import Report, ignore
@@ -144,14 +144,16 @@ def search_files(
     """Rank the pictures of a folder or zip for a query picture, or for all pictures of a folder or zip.
 
     ``query`` may be a part of the gallery, such as ``people.zip/0001``. People are identified by file names as in
-    ``layout``; pictures with other names are searched as well. Unreadable pictures are listed in ``skipped`` of the sets.
+    ``layout``; pictures with other names are searched as well, except in folders that do not belong to the set. Unreadable
+    pictures are listed in ``skipped`` of the sets.
     """
     run = functools.partial(search, model, size=size, top=top, progress=progress)
-    pictures = read_pictures(gallery, layout, size=size, progress=progress)
+    read = functools.partial(read_pictures, layout=layout, size=size, progress=progress)
     try:
         inside = Path(query).resolve().relative_to(Path(gallery).resolve()).as_posix()
     except ValueError:
-        return run(read_pictures(query, layout, size=size, progress=progress), pictures)
+        return run(read(query), read(gallery))  # an error in the query is reported before a large gallery is read
+    pictures = read(gallery)
     if inside == ".":
         return run(pictures, pictures)
     queries = [i for i, name in enumerate(pictures.names) if name == inside or name.startswith(f"{inside}/")]
@@ -178,6 +180,11 @@ def read_pictures(path: StrPath, layout: str, *, size: tuple[int, int], progress
     named = {shot.name: shot for shot in found.shots}
     # pictures with other names belong to the gallery
     others = ("gallery",) if any("gallery" in shot.splits for shot in found.shots) else ("train",)
-    shots = [named.get(source.name, Shot(source, UNKNOWN, UNKNOWN, others)) for source in sources]
+    row = LAYOUTS.get(found.layout)
+    shots = [
+        named.get(source.name, Shot(source, UNKNOWN, UNKNOWN, others))
+        for source in sources
+        if source.name in named or not (row and is_beside(source.name, row))  # such as copies of the query
+    ]
     name = folder.stem if found.layout in UNNAMED else found.layout
     return read_shots(name, shots, size, progress=progress)
