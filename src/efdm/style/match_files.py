@@ -136,9 +136,9 @@ def _match_file(
             return match_array(content, reference, array, progress=progress, **given)
     made, suffix = match_picture(content, reference, **given), out.suffix.lower()
     if isinstance(made, Picture):
-        if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
+        if suffix != ".npy":
             return made.save(out, quality=saving.quality)
-        made = to_pixels(made.rgb, None if suffix == ".npy" else made.alpha, made.depth)
+        made = to_pixels(made.rgb, None, made.depth)
     elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
         return to_picture(made).save(out, quality=saving.quality)
     with created_array(out, made.shape, made.dtype) as array:
