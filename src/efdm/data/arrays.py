@@ -17,6 +17,7 @@ from efdm.errors import requires
 TIFF = (".tif", ".tiff")
 ARRAYS = (".npy", *TIFF)
 KINDS = ("uint8", "uint16", "float16", "float32", "float64")
+UNASSOCIATED_ALPHA = 2  # value of the tag ExtraSamples
 DAMAGED = "is not a NumPy or TIFF file or is damaged"
 
 
@@ -31,6 +32,13 @@ def is_array_file(path: StrPath) -> bool:
     with reading(path, DAMAGED), _import_tifffile().TiffFile(path) as file:
         page = file.pages[0]
         return page.dtype != np.uint8 or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
+
+
+def is_deep_rgba(path: StrPath) -> bool:
+    """Return True for TIFF with 16-bit RGB and alpha, whose fourth channel is no colour."""
+    with reading(path, DAMAGED), _import_tifffile().TiffFile(path) as file:
+        page = file.pages[0]
+        return page.dtype == np.uint16 and page.photometric.name == "RGB" and page.extrasamples == (UNASSOCIATED_ALPHA,)
 
 
 def open_array(path: StrPath) -> NDArray[Any]:

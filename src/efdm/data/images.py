@@ -182,7 +182,7 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
     """Write ``rgb`` ``(3, h, w)`` and ``alpha`` ``(1, h, w)`` in [0, 1], in the format of the file's extension.
 
     Missing folders are created, and the file is replaced atomically. JPEG and BMP have no alpha, so the picture is
-    composited over white. PNG and TIFF store 16 bits per channel. Values outside [0, 1] are clamped; NaN raises `ValueError`.
+    composited over white. PNG and TIFF store 16 bits. Values outside [0, 1] are clamped; NaN raises `ValueError`.
     """
     write_bytes(path, encode_picture(path, rgb, alpha=alpha, depth=depth, quality=quality))
 
