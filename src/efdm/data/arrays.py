@@ -50,13 +50,22 @@ def open_array(path: StrPath) -> NDArray[Any]:
         else:
             with _import_tifffile().TiffFile(path) as file:
                 series = file.series[0]
-                array = series.asarray() if series.dataoffset is None else _import_tifffile().memmap(path, mode="r")
+                array = _decode(series, path) if series.dataoffset is None else _import_tifffile().memmap(path, mode="r")
             if series.axes.endswith("SYX") and array.ndim == 3:
                 array = np.moveaxis(array, 0, -1)
     if array.dtype.name not in KINDS or array.ndim not in (2, 3) or not array.size:
         found = f"{array.dtype} of shape {array.shape}"
         raise PictureError(f"{path} contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
     return array
+
+
+def _decode(series: Any, path: StrPath) -> NDArray[Any]:
+    try:
+        return series.asarray()
+    except ValueError as error:
+        if "imagecodecs" not in str(error):
+            raise
+        raise PictureError(f"{path} is compressed; run: pip install imagecodecs, or save it without compression") from error
 
 
 def _import_tifffile() -> Any:
