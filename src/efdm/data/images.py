@@ -47,6 +47,10 @@ class Picture:
     alpha: Tensor | None = None
     depth: Depth = "8"
 
+    def __repr__(self) -> str:
+        height, width = self.rgb.shape[-2:]
+        return f"Picture({height} x {width}, {self.depth} bits{'' if self.alpha is None else ', alpha'})"
+
     def save(self, path: StrPath, *, quality: int = 95) -> None:
         """Write the picture in the format of the file's extension, as `write_picture` does."""
         write_picture(path, self.rgb, alpha=self.alpha, depth=self.depth, quality=quality)
