@@ -44,7 +44,7 @@ def test_stdin_and_stdout(place: Path, command) -> None:
     image = Image.open(io.BytesIO(result.stdout_bytes))
     assert (image.format, image.size) == ("WEBP", (24, 20))
     assert "to stdout" in command("clip.mp4", "-o", "-", code=2).output
-    assert command("contents", "-o", "-", code=2).stderr.startswith("stdout.png is a single file")
+    assert command("contents", "-o", "-", code=2).stderr.startswith("stdout is a single file")
     result = command("-", "-o", "-", input=b"no picture", code=2)
     assert result.stdout_bytes == b""
     assert result.stderr.splitlines()[-1].startswith("stdin is not a picture"), "without the folder of its copy"

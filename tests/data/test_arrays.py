@@ -3,12 +3,14 @@
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from efdm.data.arrays import is_array_file, open_array
+from efdm.data.ffmpeg import DEEP, encode16
 from efdm.data.images import PictureError
 
 ARRAY = np.random.default_rng(0).integers(0, 60_000, (9, 8, 3), dtype=np.uint16)
@@ -35,3 +37,12 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, save: Callable[..., 
                 open_array(tmp_path / name)
             damaged -= 1
     assert damaged > 50
+
+
+@pytest.mark.skipif(find_spec("imagecodecs") is not None, reason="imagecodecs is installed")
+def test_a_compressed_tiff_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tifffile")
+    monkeypatch.setitem(DEEP, "TIFF", ("le", {"compression_algo": "lzw"}))
+    (tmp_path / "a.tif").write_bytes(encode16(ARRAY, "TIFF"))
+    with pytest.raises(PictureError, match=r"a\.tif is compressed; run: pip install imagecodecs"):
+        open_array(tmp_path / "a.tif")

@@ -257,3 +257,8 @@ def test_resize_takes_batches_and_stays_in_range() -> None:
         resize(same, (0, 5))
     for shape, expected in (((40, 60), (20, 30)), ((60, 40), (30, 20)), ((7, 7), (20, 20)), ((30, 31), (20, 21))):
         assert resize_short_side(torch.rand(3, *shape), 20).shape == (3, *expected)
+
+
+def test_the_repr_of_a_picture_is_short() -> None:
+    assert repr(images_file.Picture(torch.rand(3, 40, 60))) == "Picture(40 x 60, 8 bits)"
+    assert repr(images_file.Picture(torch.rand(3, 4, 6), torch.rand(1, 4, 6), "16")) == "Picture(4 x 6, 16 bits, alpha)"

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -47,6 +48,15 @@ def test_round_trip_is_exact(tmp_path: Path, depth: str) -> None:
     assert torch.equal(torch.cat([a.rgb, a.alpha]), first)
     write_picture(tmp_path / "b.png", a.rgb, alpha=a.alpha, depth=a.depth)
     assert (tmp_path / "b.png").read_bytes() == (tmp_path / "a.png").read_bytes()
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_tiff_stores_16_bits(tmp_path: Path, channels: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 65536, (9, 7, channels), dtype=np.uint16)
+    values = torch.from_numpy(pixels / 65535).permute(2, 0, 1)
+    write_picture(tmp_path / "a.tif", values[:3], alpha=values[3:] if channels == 4 else None, depth="16")
+    np.testing.assert_array_equal(pytest.importorskip("tifffile").imread(tmp_path / "a.tif"), pixels)
+    assert Image.open(tmp_path / "a.tif").mode == ("RGB" if channels == 3 else "RGBA")
 
 
 def test_values_are_clamped_and_rounded(tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ def test_a_tiff_keeps_the_alpha_of_a_picture(tmp_path: Path, reference: Path, de
     np.testing.assert_array_equal(pixels[..., 3] / LEVELS[depth], alpha[0])
 
 
+def test_a_16_bit_tiff_keeps_its_alpha(tmp_path: Path, reference: Path) -> None:
+    pytest.importorskip("tifffile")
+    rgba = np.concatenate([noise(1, "uint16"), noise(2, "uint16")[..., :1]], axis=2)
+    x, out = save(tmp_path / "x.tif", rgba), tmp_path / "out.tif"
+    for each in (reference, x):
+        match_files(x, [each], out)
+        np.testing.assert_array_equal(open_array(out)[..., 3], rgba[..., 3])
+
+
 def test_large_arrays_are_matched_in_chunks(tmp_path: Path, reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = save(tmp_path / "x.npy", noise(1))
     match_files(x, [reference], tmp_path / "whole.npy")

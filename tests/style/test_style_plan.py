@@ -59,6 +59,13 @@ def test_results_are_not_used_as_contents() -> None:
             target.touch()
 
 
+def test_results_among_several_contents_are_not_used() -> None:
+    touch(Path(), ["out/photo__glass.png"])
+    plan = plan_files(["out", "photo.png", "contents"], ["glass"], "out")  # as with * in a shell
+    assert targets(plan) == [f"out/{c}__glass.png" for c in ("photo", "a", "sub/b")]
+    assert plan.notes == ("out skipped; it is the folder of the results",)
+
+
 def test_equal_names_from_two_folders_are_numbered() -> None:
     styles = [Source("x.png", "x", Path(f"{i}/x.png")) for i in range(2)]
     assert [look.name for look in make_looks(styles, [], "none", [], [])] == ["x", "x-2"]

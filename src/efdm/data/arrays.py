@@ -17,6 +17,7 @@ from efdm.errors import requires
 TIFF = (".tif", ".tiff")
 ARRAYS = (".npy", *TIFF)
 KINDS = ("uint8", "uint16", "float16", "float32", "float64")
+UNASSOCIATED_ALPHA = 2  # value of the tag ExtraSamples
 DAMAGED = "is not a NumPy or TIFF file or is damaged"
 
 
@@ -33,6 +34,13 @@ def is_array_file(path: StrPath) -> bool:
         return page.dtype != np.uint8 or len(page.shape) > 3 or page.samplesperpixel not in (1, 3, 4)
 
 
+def is_deep_rgba(path: StrPath) -> bool:
+    """Return True for TIFF with 16-bit RGB and alpha, whose fourth channel is no colour."""
+    with reading(path, DAMAGED), _import_tifffile().TiffFile(path) as file:
+        page = file.pages[0]
+        return page.dtype == np.uint16 and page.photometric.name == "RGB" and page.extrasamples == (UNASSOCIATED_ALPHA,)
+
+
 def open_array(path: StrPath) -> NDArray[Any]:
     """Return the array of a file, memory-mapped for ``.npy`` and uncompressed TIFF."""
     array: NDArray[Any]
@@ -42,13 +50,22 @@ def open_array(path: StrPath) -> NDArray[Any]:
         else:
             with _import_tifffile().TiffFile(path) as file:
                 series = file.series[0]
-                array = series.asarray() if series.dataoffset is None else _import_tifffile().memmap(path, mode="r")
+                array = _decode(series, path) if series.dataoffset is None else _import_tifffile().memmap(path, mode="r")
             if series.axes.endswith("SYX") and array.ndim == 3:
                 array = np.moveaxis(array, 0, -1)
     if array.dtype.name not in KINDS or array.ndim not in (2, 3) or not array.size:
         found = f"{array.dtype} of shape {array.shape}"
         raise PictureError(f"{path} contains {found}; expected (h, w) or (h, w, channels) of {', '.join(KINDS)}")
     return array
+
+
+def _decode(series: Any, path: StrPath) -> NDArray[Any]:
+    try:
+        return series.asarray()
+    except ValueError as error:
+        if "imagecodecs" not in str(error):
+            raise
+        raise PictureError(f"{path} is compressed; run: pip install imagecodecs, or save it without compression") from error
 
 
 def _import_tifffile() -> Any:

@@ -1,4 +1,4 @@
-"""FFmpeg through PyAV: the module, imported on first use, and PNG with 16 bits per channel.
+"""FFmpeg through PyAV: the module, imported on first use, and PNG and TIFF with 16 bits per channel.
 
 Pillow reads 16-bit colour as 8 bits and cannot write it.
 """
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from efdm.errors import requires
 
 PNG = b"\x89PNG\r\n\x1a\n"
+# name in Pillow -> byte order and options of FFmpeg's encoder; uncompressed TIFF can be read by every program
+DEEP: dict[str, tuple[str, dict[str, str]]] = {"PNG": ("be", {}), "TIFF": ("le", {"compression_algo": "raw"})}
 
 
 def load_av() -> Any:
@@ -38,12 +40,13 @@ def decode_png16(data: bytes) -> NDArray[np.uint16]:
     return frame.to_ndarray(format="rgba64le" if has_alpha else "rgb48le")
 
 
-def encode_png16(pixels: NDArray[np.uint16]) -> bytes:
-    """Return pixels ``(h, w, 3 or 4)`` as a PNG file."""
-    av = load_av()
+def encode16(pixels: NDArray[np.uint16], name: str) -> bytes:
+    """Return pixels ``(h, w, 3 or 4)`` as a file of a row of `DEEP`."""
+    av, (order, options) = load_av(), DEEP[name]
     height, width, channels = pixels.shape
-    name = {3: "rgb48", 4: "rgba64"}[channels]
-    codec = av.CodecContext.create("png", "w")
-    codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, f"{name}be", Fraction(1)
-    frame = av.VideoFrame.from_ndarray(pixels, format=f"{name}le").reformat(format=f"{name}be")
+    kind = {3: "rgb48", 4: "rgba64"}[channels]
+    codec = av.CodecContext.create(name.lower(), "w")
+    codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, f"{kind}{order}", Fraction(1)
+    codec.options = options
+    frame = av.VideoFrame.from_ndarray(pixels, format=f"{kind}le").reformat(format=f"{kind}{order}")
     return b"".join(bytes(packet) for packet in (*codec.encode(frame), *codec.encode(None)))

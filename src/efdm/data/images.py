@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from efdm.data.ffmpeg import decode_png16, encode_png16, is_png16
+from efdm.data.ffmpeg import DEEP, decode_png16, encode16, is_png16
 from efdm.data.picture_formats import INSTALLED, LOSSLESS, LOSSY, PLUGINS, WITHOUT_ALPHA, WRITABLE, find_reader
 from efdm.data.profiles import Array, convert_to_srgb
 from efdm.errors import DISK_FULL, MissingExtraError, SettingError, describe_os_error
@@ -46,6 +46,10 @@ class Picture:
     rgb: Tensor
     alpha: Tensor | None = None
     depth: Depth = "8"
+
+    def __repr__(self) -> str:
+        height, width = self.rgb.shape[-2:]
+        return f"Picture({height} x {width}, {self.depth} bits{'' if self.alpha is None else ', alpha'})"
 
     def save(self, path: StrPath, *, quality: int = 95) -> None:
         """Write the picture in the format of the file's extension, as `write_picture` does."""
@@ -182,7 +186,7 @@ def write_picture(path: StrPath, rgb: Tensor, *, alpha: Tensor | None = None, de
     """Write ``rgb`` ``(3, h, w)`` and ``alpha`` ``(1, h, w)`` in [0, 1], in the format of the file's extension.
 
     Missing folders are created, and the file is replaced atomically. JPEG and BMP have no alpha, so the picture is
-    composited over white. Only PNG stores 16 bits per channel. Values outside [0, 1] are clamped; NaN raises `ValueError`.
+    composited over white. PNG and TIFF store 16 bits. Values outside [0, 1] are clamped; NaN raises `ValueError`.
     """
     write_bytes(path, encode_picture(path, rgb, alpha=alpha, depth=depth, quality=quality))
 
@@ -203,12 +207,12 @@ def encode_picture(
         raise ValueError(f"alpha has shape {tuple(alpha.shape)}, expected {(1, *rgb.shape[1:])}")
     if alpha is not None and name in WITHOUT_ALPHA:
         rgb, alpha = on_white(rgb, alpha), None
-    deep = depth == "16" and name == "PNG"
+    deep = depth == "16" and name in DEEP
     pixels = to_pixels(rgb, alpha, "16" if deep else "8")
     out = io.BytesIO()
     try:
         if deep:
-            return encode_png16(pixels)
+            return encode16(pixels, name)
         options = {"quality": quality, **LOSSY[name]} if name in LOSSY else LOSSLESS
         Image.fromarray(pixels).save(out, name, **options)
         return out.getvalue()

@@ -131,9 +131,10 @@ def find(name: str, path: str | Path | None = None) -> Path:
     if path is not None:
         raise MissingWeights(f"file not found: {path}, for {what}")
     or_path = f", or pass its path as {weight.argument}" if weight.argument else ""
+    if shipped is not None and not weight.sha256:
+        raise MissingWeights(f"{what} is not in the package yet; see docs/models/{weight.card}{or_path}", weight.argument)
     if shipped is not None:
-        remedy = "reinstall efdm" if weight.sha256 else f"see docs/models/{weight.card}"  # no checksum: not shipped yet
-        raise MissingWeights(f"{what} is missing: no file {shipped}; {remedy}{or_path}", weight.argument)
+        raise MissingWeights(f"{what} is missing: no file {shipped}; reinstall efdm{or_path}", weight.argument)
     download = f"download {weight.files[0]} from {weight.source} into {folders()[0]}"
     needed = f"{what} needs the file {' or '.join(weight.files)}: {download}, or set {FOLDER_VARIABLE} to its folder"
     raise MissingWeights(needed + or_path, weight.argument)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from efdm.data import WRITABLE, Picture, PictureError, Source, read_mask, resize
-from efdm.data.arrays import ARRAYS, created_array, is_array_file, open_array
+from efdm.data.arrays import ARRAYS, TIFF, created_array, is_array_file, is_deep_rgba, open_array
 from efdm.data.bulk import Factory, Job, Output, Process, open_job
 from efdm.data.folders import VIDEOS, is_video, list_paths
 from efdm.data.images import to_picture, to_pixels
@@ -103,7 +103,7 @@ def read_references(references: Sequence[PathLike], options: MatchOptions) -> Re
         if each.suffix.lower() in VIDEOS:
             raise PictureError(f"{each} is a video; expected a picture, such as one of its frames")
         if each.is_file() and is_array_file(each):
-            pictures.append(partial(open_array, each))
+            pictures.append(partial(_open_array, each))
         else:
             pictures += [source.read for source in find_styles([each])[0]]
     masks: Sequence[Path | None] = options.reference_masks
@@ -113,6 +113,12 @@ def read_references(references: Sequence[PathLike], options: MatchOptions) -> Re
         raise SettingError("expected at least one reference", "reference")
     opened = ((read(), mask) for read, mask in zip(pictures, masks or [None] * len(pictures), strict=True))  # one at a time
     return reduce(add, (prepare_reference(picture, masks=_mask(mask, picture), **named) for picture, mask in opened))
+
+
+def _open_array(path: Path) -> Any:
+    """Return the array of a file, or 16-bit RGBA as a picture, whose alpha is not matched."""
+    array = open_array(path)
+    return to_picture(array) if path.suffix.lower() in TIFF and is_deep_rgba(path) else array
 
 
 def _mask(path: Path | None, picture: Any) -> Any:
@@ -129,16 +135,17 @@ def _match_file(
     source: Source, reference: Reference, out: Path, options: MatchOptions, saving: Saving, progress: Report
 ) -> None:
     is_array = source.member is None and is_array_file(source.path)
-    content: Any = open_array(source.path) if is_array else source.read()
+    content: Any = _open_array(source.path) if is_array else source.read()
     given = {**options.arguments(), "mask": _mask(options.mask, content)}
-    if is_array and content.size > LARGE.get(content.dtype.name, content.size) and reference.method == "channels":
+    large = not isinstance(content, Picture) and content.size > LARGE.get(content.dtype.name, content.size)
+    if large and reference.method == "channels":
         with created_array(out, content.shape, content.dtype) as array:
             return match_array(content, reference, array, progress=progress, **given)
     made, suffix = match_picture(content, reference, **given), out.suffix.lower()
     if isinstance(made, Picture):
-        if suffix != ".npy" and (suffix not in ARRAYS or made.depth == "8"):
+        if suffix != ".npy":
             return made.save(out, quality=saving.quality)
-        made = to_pixels(made.rgb, None if suffix == ".npy" else made.alpha, made.depth)
+        made = to_pixels(made.rgb, None, made.depth)
     elif suffix not in ARRAYS and made.dtype.name in LEVELS_OF and made.shape[2:] == (3,):
         return to_picture(made).save(out, quality=saving.quality)
     with created_array(out, made.shape, made.dtype) as array:

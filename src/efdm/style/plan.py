@@ -118,9 +118,9 @@ def find_contents(given: Sequence[Path], out: Path) -> tuple[list[Source], list[
     found: list[Source] = []
     notes: list[str] = []
     for path in given:
-        special = path.exists() and not path.is_file() and not path.is_dir()
-        if len(given) > 1 and (special or path.suffix.lower() in VIDEOS):
-            notes.append(f"{path} skipped; {'it is a pipe or a device' if special else 'pass a video by itself'}")
+        reason = _reason_to_skip(path, out) if len(given) > 1 else ""
+        if reason:
+            notes.append(f"{path} skipped; {reason}")
             continue
         pictures, about = scan_pictures(path, without=out)
         found, notes = found + pictures, notes + about
@@ -128,6 +128,15 @@ def find_contents(given: Sequence[Path], out: Path) -> tuple[list[Source], list[
         raise PictureError("; ".join(notes))
     stems = make_unique(source.stem for source in found)
     return [replace(source, stem=stem) for source, stem in zip(found, stems, strict=True)], notes
+
+
+def _reason_to_skip(path: Path, out: Path) -> str:
+    """Return why one of several contents, such as those of ``*`` in a shell, is skipped, or "" if it is not."""
+    if path.suffix.lower() in VIDEOS:
+        return "pass a video by itself"
+    if path.is_dir():
+        return "it is the folder of the results" if path.resolve() == out.resolve() else ""
+    return "it is a pipe or a device" if path.exists() and not path.is_file() else ""
 
 
 def find_styles(given: Sequence[PathLike]) -> tuple[list[Source], list[str]]:

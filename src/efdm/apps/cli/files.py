@@ -100,7 +100,7 @@ def piped(contents: Sequence[Path], out: Path, format: str) -> Iterator[tuple[li
         try:
             yield paths, target
         except SettingError as error:
-            raise SettingError(_hide_copies(str(error)), error.settings) from error
+            raise SettingError(_hide_copies(str(error)).replace(target.name, "stdout"), error.settings) from error
         if target.exists():
             sys.stdout.buffer.write(target.read_bytes())
 
