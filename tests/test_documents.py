@@ -77,6 +77,11 @@ def test_lightning_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     plain.load_state_dict(model.state_dict())
 
 
+def test_the_lightning_example_repairs_torchvision_first() -> None:
+    code = "\n".join(blocks((ROOT / "docs/guide/your-training-script.md").read_text(), "py"))
+    assert code.index("allow_torchvision()") < code.index("import lightning")  # lightning imports torchvision
+
+
 def commands(text: str = README) -> list[str]:
     return [line for block in blocks(text, "bash") for line in block.splitlines() if line.strip()]
 

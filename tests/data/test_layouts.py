@@ -85,6 +85,13 @@ def test_other_layouts_are_refused(tmp_path: Path, names: list[str]) -> None:
     assert LAYOUT in str(caught.value)
 
 
+def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "PACS.tar.gz"
+    archive.touch()
+    with pytest.raises(PictureError, match=r"PACS\.tar\.gz is neither a folder nor a zip; unpack it"):
+        find_items(archive)
+
+
 def lists(root: Path) -> Path:
     """Write lists like those of DomainNet, with the last three of ten pictures for the test."""
     touch(root, PLAIN)

@@ -226,6 +226,8 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         run(RECIPE, small_set(), tmp_path)
     with pytest.raises(ValueError, match="holds no runs of a recipe"):
         read_study(tmp_path)
+    with pytest.raises(ValueError, match="nowhere does not exist"):
+        read_study(tmp_path / "nowhere")
     (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(ValueError, match="holds a single run"):
         run(RECIPE, small_set(), tmp_path)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from training import numbered_vgg
 
 from efdm import EFDMix, mix_after
+from efdm.errors import SettingError
 from efdm.models import backbones
 from efdm.models.backbones import BACKBONES, build_backbone, weights_checksum
 from efdm.models.weights import FOLDER_VARIABLE, MissingWeights
@@ -190,8 +191,9 @@ def test_checkpoints_that_do_not_fit(state: dict[str, Tensor], tmp_path: Path) -
         ),
         (other_size, r"layer1.0.conv1.weight has shape \(1, 2, 3, 3\), expected \(64, 64, 3, 3\)"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(SettingError, match=message) as caught:
             build_backbone(SMALL, 3, weights=saved(wrong, tmp_path / "w.safetensors"))
+        assert caught.value.settings == ("weights", "backbone")
 
 
 def test_torchvision_resnet_loads_into_timm(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def find_items(source: StrPath | Sequence[StrPath]) -> tuple[list[Item], Skipped
     sources = [part for path in sources for part in _zips_of_domains(path) or [path]]
     items, outside = list[Item](), Skipped()
     for path in sources:
+        if path.is_file() and path.suffix.lower() != ".zip":
+            raise PictureError(f"{path} is neither a folder nor a zip; unpack it if it is an archive; {LAYOUT}")
         found = find_pictures(path)
         # a zip of one domain may start with the classes, so its own name is the domain
         only_classes = len(sources) > 1 and all(item.name.count("/") == 1 for item in found)

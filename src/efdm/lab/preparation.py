@@ -63,7 +63,7 @@ def prepare_sweep(
     that of `load_domains`. Device, precision and speed have defaults for this machine.
     """
     if pacs and recipe.data != PACS:
-        raise SettingError(f"{' and '.join(pacs)} apply to PACS only; the data of {recipe.name} is {recipe.data}", [*pacs])
+        raise SettingError(f"only PACS has {' and '.join(pacs)}; the data of {recipe.name} is {recipe.data}", [*pacs])
     sweep.check_sources(recipe, sources)
     check_outside(out, sources)
     if domains:

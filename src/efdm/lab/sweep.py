@@ -269,6 +269,8 @@ def _merged(before: Stored, more: Stored, folder: Path) -> Stored:
 
 def _read(folder: Path) -> Stored:
     path = folder / RECIPE
+    if not folder.exists():
+        raise SettingError(f"{folder} does not exist; check the name")
     if (folder / SETTINGS).exists():
         raise SettingError(f"{folder} holds a single run; expected a folder of `run`, with all runs of a recipe")
     if not path.is_file():

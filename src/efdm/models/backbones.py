@@ -162,7 +162,7 @@ def build_backbone(name: str, classes: int, *, weights: str | os.PathLike[str] =
             where = f"file not found: {os.fspath(weights)}, here or in {folders()[0]}"
             raise MissingWeights(f"{where}; weights must be 'random', 'timm' or the path of a checkpoint", "weights")
         state = _strip_prefixes(read(file), model.state_dict())
-        with naming_file(file):
+        with naming_file(file, "weights", "backbone"):
             _load(model, name, state if row is None else row.rename(state))
     return model
 

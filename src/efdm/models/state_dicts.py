@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from efdm.errors import SettingError
 from efdm.text import first_few
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -40,9 +41,9 @@ def rename_layers(state: Mapping[str, Tensor], names: Mapping[str, str]) -> dict
 
 
 @contextmanager
-def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Prefix the message of a ValueError in the ``with`` block with the file."""
+def naming_file(path: str | os.PathLike[str], *settings: str) -> Iterator[None]:
+    """Prefix the message of a ValueError in the ``with`` block with the file, and name the settings that can resolve it."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise SettingError(f"{path}: {error}", settings) from error

@@ -111,7 +111,7 @@ def test_a_partial_copy_of_pacs_has_another_name(tmp_path: Path) -> None:
         ({"--device": "tpuu"}, "tpuu"),
         ({"--set": "rate=1"}, "'rate'"),
         ({"--set": "backbone=tinny"}, "did you mean 'tiny'"),
-        ({"--split": "own"}, "PACS only"),
+        ({"--split": "own"}, "only PACS has split;"),
         ({"--lists": "x", "--copy": "partial"}, "(--lists, --copy)"),
         ({"--iterations": 3, "--set": "iterations=2"}, "(--iterations)"),
         ({"--out": __file__}, "is a file"),

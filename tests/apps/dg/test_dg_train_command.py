@@ -111,6 +111,9 @@ def test_an_interrupted_run_resumes(pictures: Path, tmp_path: Path, monkeypatch:
     assert "--resume" in run(*command, code=2).output
     other = draw(tmp_path / "other", ("day", "night", "rain"), ("cat", "cow", "dog"), 2)
     assert str(tmp_path / "run") in run("train", "--resume", "--data", other, "-o", tmp_path / "run", code=2).output
+    other = draw(tmp_path / "fewer", ("day", "rain"), ("cat", "dog"), 2)
+    output = run("train", "--resume", "--data", other, "-o", tmp_path / "run", code=2).output
+    assert "'night' is not one of 'day', 'rain' (--data)" in " ".join(output.split())
     result = run("train", "--resume", "--data", pictures, "-o", tmp_path / "run", "--lr", 9, code=2)
     assert re.search(r"lr\b.*0\.001.* 9\.0", result.output)
     assert "trained efdmix-flow" in run(*hint.split()[2:]).output

@@ -16,7 +16,7 @@ from efdm.apps.cli.printing import print_error, print_message
 from efdm.errors import OutOfMemoryError, describe_os_error, is_out_of_memory
 
 # settings that some commands take from other options
-ELSEWHERE = {"train_domains": "--data", "test_domains": "--test", "model": "--candidate"}
+ELSEWHERE = {"domains": "--data", "train_domains": "--data", "test_domains": "--test", "model": "--candidate"}
 EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
 
 
