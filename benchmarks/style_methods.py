@@ -2,20 +2,20 @@
 
     python benchmarks/style_methods.py --content content-train.zip --style style-train.zip \
         --test-content content-val.zip --test-style style-val.zip --vgg vgg16.safetensors \
-        [--official decoder.pth] [--iterations 12000] [--jobs 3] [--out runs/methods]
+        [--official decoder.pth] [--methods efdm adain] [--iterations 12000] [--jobs 3] [--out runs/methods]
     python benchmarks/style_methods.py --table [--out runs/methods]
 
-All decoders have the same data and budget. Several are trained at a time on one GPU. Repeat an interrupted command to
-continue it. The record `comparison.json` holds the curve of every method, content LPIPS against style distance over style
-weights and strengths, and the difference between EFDM and every other method at equal content and at equal style. The
-error of a difference is its standard deviation over bootstrap samples of pairs and seeds.
+All decoders have the same data and budget. Several are trained at a time on one GPU, and each is evaluated when it is
+trained. Repeat an interrupted command to continue it. `measures.jsonl` has a line for every decoder, so the work can be
+divided over several machines. The record `comparison.json` holds the curve of every method, content LPIPS against style
+distance over style weights and strengths, and the difference between EFDM and every other complete method at equal content
+and at equal style. The error of a difference is its standard deviation over bootstrap samples of pairs and seeds.
 """
 
 import argparse
-import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -27,6 +27,7 @@ from efdm.environment import environment
 from efdm.style.evaluate import read_records
 from efdm.style.report import groups
 from efdm.training.device import default_device
+from efdm.training.files import append_line, read_lines, write_json
 from efdm.training.folder import CHECKPOINT, DONE
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -38,6 +39,7 @@ RUNS = {
 STRENGTHS = (0.5, 0.75, 1.0)
 AT_EQUAL_CONTENT = ("style_distance", "skewness_error", "kurtosis_error", "infinity_norm_error")
 LEVELS = 9  # values of x, evenly over the range that two curves share; they are compared at all but the ends
+MEASURES = "measures.jsonl"
 SAMPLES = 500  # of the bootstrap
 
 
@@ -45,8 +47,8 @@ def run_name(method: str, weight: float, seed: int) -> str:
     return f"{method}-w{weight:g}-s{seed}"
 
 
-def names() -> list[str]:
-    return [run_name(m, w, s) for m, (weights, seeds) in RUNS.items() for w, s in product(weights, seeds)]
+def names(methods: Iterable[str]) -> list[str]:
+    return [run_name(m, w, s) for m in methods for w, s in product(*RUNS[m])]
 
 
 def efdm(*words: object) -> None:
@@ -68,29 +70,27 @@ def train(name: str, options: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-def evaluate(options: argparse.Namespace) -> None:
-    networks = {name: options.out / name / "network.safetensors" for name in names()}
-    if options.official:
-        networks["official"] = options.official
+def evaluate(name: str, network: Path, options: argparse.Namespace) -> None:
+    """Append the measures of a network, ``(strengths, pairs)`` each."""
+    folder = options.out / "evaluation" / name
+    if name in measured(options.out):
+        return
     efdm(
-        "evaluate", "style", "-o", options.out / "evaluation", "--content", options.test_content, "--style",
-        options.test_style, "--strength", ",".join(map(str, STRENGTHS)), "--pairs", options.pairs, "--vgg", options.vgg,
-        *(word for name, file in networks.items() for word in ("--network", f"{name}={file}")),
+        "evaluate", "style", "-o", folder, "--content", options.test_content, "--style", options.test_style,
+        "--strength", ",".join(map(str, STRENGTHS)), "--pairs", options.pairs, "--vgg", options.vgg,
+        "--network", f"{name}={network}",
     )  # fmt: skip
+    found = [group for group in groups(read_records(folder)) if "model" in group.candidate]
+    found.sort(key=lambda group: group.candidate["strength"])
+    values = {m: [group.values(m) for group in found] for m in ("lpips", *AT_EQUAL_CONTENT)}
+    where = environment(default_device())
+    append_line(options.out / MEASURES, {"network": name, "iterations": options.iterations, **values, "environment": where})
 
 
 def measured(folder: Path) -> dict[str, dict[str, Array]]:
     """Return the measures of every network, ``(strengths, pairs)`` each."""
-    found: dict[str, list[Any]] = {}
-    for group in groups(read_records(folder)):
-        if "model" in group.candidate:
-            found.setdefault(group.candidate["model"], []).append(group)
-    curves = {}
-    for name, several in found.items():
-        several.sort(key=lambda group: group.candidate["strength"])
-        measures = ("lpips", *AT_EQUAL_CONTENT)
-        curves[name] = {m: np.array([group.values(m) for group in several]) for m in measures}
-    return curves
+    lines = read_lines(folder / MEASURES) if (folder / MEASURES).exists() else []
+    return {line["network"]: {m: np.array(line[m]) for m in ("lpips", *AT_EQUAL_CONTENT)} for line in lines}
 
 
 def best(curves: list[tuple[Array, Array]], levels: Array) -> Array:
@@ -134,7 +134,8 @@ def compare(data: dict[str, dict[str, Array]]) -> dict[str, Any]:
 
     result: dict[str, Any] = {}
     measures = [*(("lpips", y) for y in AT_EQUAL_CONTENT), ("style_distance", "lpips")]
-    for (x, y), other in product(measures, [method for method in RUNS if method != "efdm"]):
+    complete = [method for method in RUNS if set(names([method])) <= data.keys()]
+    for (x, y), other in product(measures, complete[1:] if "efdm" in complete else ()):
         at = (other, x, y, shared_levels(data, other, x))
         whole = difference(*at, slice(None), lambda seeds: seeds)
         samples = [difference(*at, generator.integers(count, size=count), redraw) for _ in range(SAMPLES)]
@@ -151,20 +152,27 @@ def main() -> None:
         parser.add_argument(f"--{name}", default="")
     for name, default in {"iterations": 12_000, "batch": 8, "size": 256, "short-side": 288, "jobs": 3, "pairs": 60}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--methods", nargs="+", choices=tuple(RUNS), default=tuple(RUNS))
     parser.add_argument("--out", type=Path, default=Path("runs/methods"))
-    parser.add_argument("--table", action="store_true", help="compare existing records without training")
+    parser.add_argument("--table", action="store_true", help="compare existing measures without training")
     options = parser.parse_args()
+
+    def run(name: str) -> None:
+        train(name, options)
+        evaluate(name, options.out / name / "network.safetensors", options)
+
     if not options.table:
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(lambda name: train(name, options), names()))
-        evaluate(options)
-    data = measured(options.out / "evaluation")
+            list(pool.map(run, names(options.methods)))
+        if options.official:
+            evaluate("official", options.official, options)
+    data = measured(options.out)
     curves = {
         name: {measure: values.mean(1).round(4).tolist() for measure, values in run.items()} for name, run in data.items()
     }
     record: dict[str, Any] = {"environment": environment(default_device()), "strengths": STRENGTHS, "curves": curves}
     record["comparison"] = compare(data)
-    (options.out / "comparison.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_json(options.out / "comparison.json", record)
     for name, row in record["comparison"].items():
         print(f"{name}: {row['mean']:+.4f} ± {row['error']:.4f}")
 
