@@ -18,11 +18,11 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     ("dtype", "n", "name"),
     [
-        (torch.float32, 512, "cpu_network"),
-        (torch.float32, 513, "cpu_radix"),
-        (torch.float16, 128, "cpu_network"),
-        (torch.float16, 129, "cpu_radix"),
-        (torch.bfloat16, 129, "cpu_radix"),
+        (torch.float32, 800, "cpu_network"),
+        (torch.float32, 801, "cpu_radix"),
+        (torch.float16, 200, "cpu_network"),
+        (torch.float16, 201, "cpu_radix"),
+        (torch.bfloat16, 201, "cpu_radix"),
         (torch.float64, 4096, "torch"),
     ],
 )

@@ -105,7 +105,7 @@ def test_after_fork() -> None:
 def test_compiled_code_is_cached_on_disk() -> None:
     np = pytest.importorskip("numpy")
     radix, network = (import_module(f"efdm.kernels.cpu_{name}") for name in ("radix", "network"))
-    calls = [(radix.content_key, np.uint32(5), 0x7F800000), (network.exchange, np.zeros(9, "u8"), np.ones(9, "u8"))]
+    calls = [(radix.content_key, np.uint32(5), 0x7F800000), (network.sort_lanes, np.zeros(3 * network.LANES, "u8"))]
     for compiled, *arguments in calls:
         compiled(*arguments)
         fresh = radix._jit(compiled.py_func)

@@ -21,10 +21,10 @@ from efdm.kernels.cpu_threads import parallel_rows
 from efdm.kernels.floats import INFINITY_BITS
 from efdm.kernels.reference import order_dtype
 
-# By element size in bytes: longest rows for the network. Its time relative to the radix sort, for 500 rows or more: 0.1 at
-# length 64, 0.4 at 256, 0.7 at 512, 1.0 at 800; for 16-bit types, whose keys have fewer digits, 0.4 at 64, 0.7 at 100, 1.1
-# at 200. Fewer than 16 rows do not fill the vectors of the network.
-MAX_NETWORK_LENGTH = {4: 512, 2: 128}
+# By element size in bytes: longest rows for the network. Its time relative to the radix sort, for 1000 rows: 0.1 at length
+# 64, 0.2 at 256, 0.6 at 512, 0.9 at 784, 1.1 at 1024; for 16-bit types, whose keys have fewer digits, 0.4 at 64, 0.7 at
+# 128, 0.8 at 196, 1.0 at 256. Fewer than 16 rows do not fill the vectors of the network.
+MAX_NETWORK_LENGTH = {4: 800, 2: 200}
 MAX_ROW_LENGTH = 2**31 - 1  # a position shares a 64-bit word with a 32-bit key
 MIN_BUCKETED_BYTES = 1 << 22  # rows that are sorted in buckets; for 3 rows of float32, in 0.9 of the time at this size
 MAX_SCRATCH_BYTES = 1 << 23  # largest buffer of each dtype that a thread keeps between calls

@@ -8,27 +8,37 @@ cost more than a short row itself. A word holds a key and its position, so all w
 from __future__ import annotations
 
 import numpy as np
-from numba import uint64
+from llvmlite import ir
+from numba import types, uint64
+from numba.extending import intrinsic
 
 from efdm.kernels.cpu_radix import POSITION, SHIFT, _jit, content_key, inverse, lerp, mix, mix_backward, take  # noqa: F401
 
-LANES = 96  # rows of a block, whose words should fit the second-level cache
+LANES = 16  # rows of a block, whose words should fit the first-level cache
 LINE = 64 // 8  # words per cache line
 
 
-@_jit
-def exchange(low, high):
-    # a separate function of two arrays, because the compiler does not vectorize it inside the loops of `sort_lanes`
-    for i in range(low.size):
-        a, b = low[i], high[i]
-        low[i] = min(a, b)
-        high[i] = max(a, b)
+@intrinsic
+def exchange(typing_context, words, low, high):
+    """Sort the pairs ``words[low + lane]``, ``words[high + lane]`` in all lanes."""
+
+    def generate(context, builder, signature, arguments):
+        array, *starts = arguments
+        data, block = context.make_array(words)(context, builder, array).data, ir.VectorType(ir.IntType(64), LANES)
+        places = [builder.bitcast(builder.gep(data, [start]), block.as_pointer()) for start in starts]
+        a, b = (builder.load(place, align=8) for place in places)
+        ordered = builder.icmp_unsigned("<", a, b)
+        builder.store(builder.select(ordered, a, b), places[0], align=8)
+        builder.store(builder.select(ordered, b, a), places[1], align=8)
+        return context.get_dummy_value()
+
+    return types.void(words, types.uint64, types.uint64), generate
 
 
 @_jit
-def sort_lanes(words, lanes):
-    """Sort ``words[i * lanes + lane]`` over ``i`` in every lane by Batcher's merge exchange (Knuth, 5.2.2, algorithm M)."""
-    n = words.size // lanes
+def sort_lanes(words):
+    """Sort ``words[i * LANES + lane]`` over ``i`` in every lane by Batcher's merge exchange (Knuth, 5.2.2, algorithm M)."""
+    n = words.size // LANES
     half = 1
     while 2 * half < n:
         half *= 2
@@ -37,42 +47,35 @@ def sort_lanes(words, lanes):
         begin, distance, next_distance = 0, run, half
         while distance > 0:
             for first in range(begin, n - distance, 2 * run):
-                last = min(first + run, n - distance)
-                low, high = first * lanes, (first + distance) * lanes
-                exchange(words[low : last * lanes], words[high : (last + distance) * lanes])
+                for i in range(first, min(first + run, n - distance)):
+                    exchange(words, uint64(i * LANES), uint64((i + distance) * LANES))
             begin, distance, next_distance = run, next_distance - run, next_distance // 2
         run //= 2
 
 
 @_jit
-def workspace(x, lanes):
+def workspace(x):
     """Allocate words for a block, aligned to cache lines because unaligned vectors take twice as long, and for a row."""
-    words = np.empty(x.shape[1] * lanes + LINE, np.uint64)
+    words = np.empty(x.shape[1] * LANES + LINE, np.uint64)
     skipped = (-(words.ctypes.data // 8)) % LINE
-    return words[skipped : skipped + x.shape[1] * lanes], np.empty(x.shape[1], np.uint64)
+    return words[skipped : skipped + x.shape[1] * LANES], np.empty(x.shape[1], np.uint64)
 
 
 @_jit
 def sort_block(x, infinity, words, row):
-    """Sort the rows of ``x``. The low half of ``words[i * lanes + lane]`` is then the position of rank ``i``."""
-    lanes = x.shape[0]
-    for lane in range(lanes):
+    """Sort up to LANES rows ``x``. The low half of ``words[i * LANES + lane]`` is then the position of rank ``i``."""
+    for lane in range(x.shape[0]):
         for i in range(row.size):  # a separate loop, which is vectorized; the scatter below is not
             row[i] = (content_key(x[lane, i], infinity) << SHIFT) | uint64(i)
         for i in range(row.size):
-            words[i * lanes + lane] = row[i]
-    sort_lanes(words, lanes)
+            words[i * LANES + lane] = row[i]
+    sort_lanes(words)
 
 
 @_jit
 def blocks(first, last):
-    """Return the first row of each block and the number of rows per block: whole cache lines, about LANES rows.
-
-    Blocks may overlap.
-    """
-    rows = last - first
-    count = (rows + LANES - 1) // LANES
-    lanes = min(rows, (rows + count * LINE - 1) // (count * LINE) * LINE)
+    """Return the first row of each block and the number of rows per block. Blocks may overlap."""
+    lanes = min(last - first, LANES)
     return np.minimum(np.arange(first, last, lanes), last - lanes), lanes
 
 
@@ -80,20 +83,20 @@ def blocks(first, last):
 def gather_sorted(y, words, out):
     for lane in range(y.shape[0]):
         for i in range(y.shape[1]):
-            out[lane, i] = y[lane, words[i * y.shape[0] + lane] & POSITION]
+            out[lane, i] = y[lane, words[i * LANES + lane] & POSITION]
 
 
 @_jit
 def scatter_by_rank(words, values, out):
     for lane in range(out.shape[0]):
         for i in range(out.shape[1]):
-            out[lane, words[i * out.shape[0] + lane] & POSITION] = values[lane, i]
+            out[lane, words[i * LANES + lane] & POSITION] = values[lane, i]
 
 
 @_jit
 def match_sorted(x, values, out, infinity, first, last):
     starts, lanes = blocks(first, last)
-    words, row = workspace(x, lanes)
+    words, row = workspace(x)
     for a in starts:
         b = a + lanes
         sort_block(x[a:b], infinity, words, row)
@@ -103,7 +106,7 @@ def match_sorted(x, values, out, infinity, first, last):
 @_jit
 def sort_match(x, y, out, infinity, first, last):
     starts, lanes = blocks(first, last)
-    words, row = workspace(x, lanes)
+    words, row = workspace(x)
     values = np.empty_like(y[:lanes])
     for a in starts:
         b = a + lanes
@@ -116,7 +119,7 @@ def sort_match(x, y, out, infinity, first, last):
 @_jit
 def sort_rows(y, out, infinity, first, last):
     starts, lanes = blocks(first, last)
-    words, row = workspace(y, lanes)
+    words, row = workspace(y)
     for a in starts:
         b = a + lanes
         sort_block(y[a:b], infinity, words, row)
@@ -126,13 +129,13 @@ def sort_rows(y, out, infinity, first, last):
 @_jit
 def sort_rank(x, values, ranks, infinity, first, last):
     starts, lanes = blocks(first, last)
-    words, row = workspace(x, lanes)
+    words, row = workspace(x)
     for a in starts:
         sort_block(x[a : a + lanes], infinity, words, row)
         # `gather_sorted` and `scatter_by_rank` fused: a second pass over the words takes a tenth of the time
         for lane in range(lanes):
             for i in range(x.shape[1]):
-                position = words[i * lanes + lane] & POSITION
+                position = words[i * LANES + lane] & POSITION
                 values[a + lane, i] = x[a + lane, position]
                 ranks[a + lane, position] = i
 
@@ -149,22 +152,22 @@ def rows_of_sample(sample, channels, first, last):
 
 @_jit
 def fill_block(x, first, last, infinity, words):
-    lanes, channels = last - first, x.shape[2]
+    channels = x.shape[2]
     for sample in range(first // channels, (last - 1) // channels + 1):
         lane, begin, count = rows_of_sample(sample, channels, first, last)
         for i in range(x.shape[1]):
-            values, block = x[sample, i], words[i * lanes + lane : i * lanes + lane + count]
+            values, block = x[sample, i], words[i * LANES + lane : i * LANES + lane + count]
             for k in range(count):
                 block[k] = (content_key(values[begin + k], infinity) << SHIFT) | uint64(i)
 
 
 @_jit
 def read_block(x, first, last, words, values, order):
-    lanes, channels = last - first, x.shape[2]
+    channels = x.shape[2]
     for sample in range(first // channels, (last - 1) // channels + 1):
         lane, begin, count = rows_of_sample(sample, channels, first, last)
         for i in range(x.shape[1]):
-            block = words[i * lanes + lane : i * lanes + lane + count]
+            block = words[i * LANES + lane : i * LANES + lane + count]
             for k in range(count):
                 position = block[k] & POSITION
                 values[sample, i, begin + k] = x[sample, position, begin + k]
@@ -175,10 +178,10 @@ def read_block(x, first, last, words, values, order):
 def sort_channels_last(x, values, order, infinity, first, last):
     """Write the sorted values and the position that each value had."""
     starts, lanes = blocks(first, last)
-    words, _ = workspace(x, lanes)
+    words, _ = workspace(x)
     for a in starts:
         fill_block(x, a, a + lanes, infinity, words)
-        sort_lanes(words, lanes)
+        sort_lanes(words)
         read_block(x, a, a + lanes, words, values, order)
 
 
