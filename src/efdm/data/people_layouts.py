@@ -52,7 +52,7 @@ class Layout:
     splits: int = 1
     beside: tuple[str, ...] = ()
     published: tuple[int, ...] = ()
-    automatic: str = ""  # a narrower pattern, to recognise the layout by
+    automatic: str = ""  # a narrower pattern, by which the layout is recognised if none is given
 
 
 def find_people(path: StrPath, layout: str = "auto", split: int = 0) -> Found:

@@ -46,7 +46,7 @@ def sort_lanes(words, lanes):
 
 @_jit
 def workspace(x, lanes):
-    """Allocate words for a block, aligned to cache lines because unaligned vectors take twice as long, and for a row."""
+    """Allocate the words of a block and of a row. Blocks are aligned to cache lines, because unaligned ones take longer."""
     words = np.empty(x.shape[1] * lanes + LINE, np.uint64)
     skipped = (-(words.ctypes.data // 8)) % LINE
     return words[skipped : skipped + x.shape[1] * lanes], np.empty(x.shape[1], np.uint64)

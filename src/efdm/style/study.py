@@ -211,7 +211,7 @@ def load_renders(
     ``NAME=FOLDER`` is a folder or zip of pictures from elsewhere, named CONTENT__STYLE with any extension.
 
     Args:
-        pairs: pairs that every folder must hold a picture of.
+        pairs: every folder must have a picture for each of these pairs.
         vgg: file of VGG-16, for optimisers and networks that use it.
         iterations: iterations of the optimisers.
     """
