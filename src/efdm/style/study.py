@@ -161,7 +161,8 @@ def make_study(
     if (folder / "study.json").exists():
         raise RunFolderError(f"{folder} already holds a study; choose another folder", folder, "finished")
     if len(renders) < 2 or not pairs:
-        raise SettingError(f"a study needs two candidates and a pair, got {len(renders)} and {len(pairs)}", "candidate")
+        given = f"{len(renders)} and {len(pairs)}"
+        raise SettingError(f"a study needs at least two candidates and one pair, got {given}", "candidate")
     items: list[Item] = []
     for done, pair in enumerate(pairs):
         content, style = (read_resized(source, size) for source in pair)

@@ -109,19 +109,16 @@ def analyse_classifier(
         raise SettingError(f"{checkpoint} was trained on {settings['data']}; pass these or similar pictures", "data")
     check_outside(out, sources)
     data = load_dataset(dataset_name(sources), sources, classifier.stored_size, storage=storage, progress=progress)
-    if "train_domains" in accepted:
+    mixed = settings["stages"]
+    if "train_domains" in accepted:  # accuracies are measured, so the labels must be those of the model
         if data.classes != classifier.classes:
             problem = f"the classes {first_few(data.classes)} are not those of the model ({first_few(classifier.classes)})"
             raise SettingError(f"{problem}; pass pictures of the same classes", "data")
-        options |= {
-            "stages": stages or settings["stages"],
-            "train_domains": settings["train_domains"],
-            "per_domain": per_domain,
-        }
+        options |= {"stages": stages or mixed, "train_domains": settings["train_domains"], "per_domain": per_domain}
     elif "stages" in accepted:
         options["stages"] = stages or classifier.stages
-    elif stages or settings["stages"]:
-        options["stage"] = (stages or settings["stages"])[0]
+    elif stages or mixed:
+        options["stage"] = (stages or mixed)[0]
     check_domains("domains", domains or (), data)
     indices = pick(data, per_domain or row.per_domain, domains=domains, classes=classes)
     name = f"{settings['backbone']}, {settings['method']}"
