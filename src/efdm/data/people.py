@@ -88,7 +88,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
     numbers.
     """
     if len(sizes := {tuple(data.images.shape[2:]) for data in sets}) != 1:
-        raise ValueError(f"expected one or more sets with pictures of one size, got the sizes {sorted(sizes)}")
+        raise ValueError(f"the sets have sizes {sorted(sizes)}; expected at least one set, all of the same size")
     if len(sets) == 1:
         return sets[0]
     named = list(zip(make_unique(data.name for data in sets), sets, strict=True))
