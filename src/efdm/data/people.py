@@ -107,7 +107,7 @@ def join(sets: Sequence[PersonSet]) -> PersonSet:
 
 
 def _renumber(numbers: Sequence[Tensor]) -> Tensor:
-    """Return the concatenated numbers, with one more than the largest so far added to those of each tensor."""
+    """Concatenate tensors of numbers, shifted so that the numbers of different tensors differ."""
     out, first = [], 0
     for values in numbers:
         out.append(values + first)
